@@ -1,0 +1,2 @@
+//! The `toolman` executable.
+fn main() {}

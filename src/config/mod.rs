@@ -1,0 +1,158 @@
+//! From a file to a valid [`Workbench`], or every problem in it at once.
+//!
+//! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
+//! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads
+//! the environment by itself: both come in as parameters.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub mod names;
+mod secrets;
+
+pub use names::{ServerName, ToolboxName};
+pub use secrets::{Redactor, Secret};
+
+/// A valid `workbench-config.json`.
+#[derive(Debug)]
+pub struct Workbench {
+    /// How opened tools reach the client.
+    pub tool_mode: ToolMode,
+    /// Which generation of meta-tools is listed.
+    pub meta_tools: MetaTools,
+    /// Most bytes of `instructions`; 0 is no limit.
+    pub instructions_limit: usize,
+    /// Whether the search tool is listed.
+    pub search: bool,
+    /// What both faces share.
+    pub common: Common,
+    /// In the order of the file.
+    pub toolboxes: Vec<Toolbox>,
+}
+
+/// Top-level settings that both faces have.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// Whether characters that clients reject are replaced in registered names.
+    pub names: NameRule,
+    /// Longest registered tool name, in characters; at least 10.
+    pub max_name_length: usize,
+    /// Largest message accepted from an upstream or a stdio client.
+    pub max_message_bytes: usize,
+    /// How long a question of an upstream waits for the client's answer.
+    pub question_timeout: Duration,
+    /// Replaces every secret of the file in foreign text.
+    pub secrets: Redactor,
+}
+
+/// A named group of servers.
+#[derive(Debug)]
+pub struct Toolbox {
+    /// Unique in the file.
+    pub name: ToolboxName,
+    /// Empty where the file has none.
+    pub description: String,
+    /// Enabled servers, in the order of the file.
+    pub servers: Vec<Arc<Server>>,
+}
+
+/// One upstream as configured.
+#[derive(Debug, PartialEq)]
+pub struct Server {
+    /// Unique in its toolbox.
+    pub name: ServerName,
+    /// How to reach it.
+    pub transport: Transport,
+    /// Which of its tools exist for clients.
+    pub filter: ToolFilter,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+}
+
+/// How an upstream is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// A child process that speaks over its pipes.
+    Stdio(Command),
+}
+
+/// What to start, before the program is looked up in `PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// A bare name or a path.
+    pub program: String,
+    /// Arguments, expanded.
+    pub args: Vec<String>,
+    /// Declared variables, in the order of the file.
+    pub env: Vec<(String, Secret)>,
+    /// Absolute; `None` is the gateway's own working directory.
+    pub cwd: Option<PathBuf>,
+    /// Further variables handed on from the gateway's environment; `*` is all.
+    pub inherit_env: Vec<String>,
+}
+
+/// Which tools of a server pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolFilter {
+    /// Every tool.
+    All,
+    /// These names exactly; none when empty.
+    Only(Vec<String>),
+}
+
+impl ToolFilter {
+    /// Whether the tool with this original name passes.
+    pub fn allows(&self, tool: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|name| name == tool),
+        }
+    }
+}
+
+/// Deadlines of one upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Spawn, handshake and all lists.
+    pub connect: Duration,
+    /// Longest silence of a call; progress extends it.
+    pub call: Option<Duration>,
+    /// Longest time of a call in all.
+    pub max_call: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(30), call: None, max_call: None }
+    }
+}
+
+/// How opened tools reach the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolMode {
+    /// Registered under names of their own.
+    Dynamic,
+    /// Called through `use_tool`.
+    Proxy,
+    /// Dynamic for clients known to honour `list_changed`, proxy for the others.
+    Auto,
+}
+
+/// A generation of meta-tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaTools {
+    /// `open_toolbox`, `use_tool`.
+    Current,
+    /// `workbench_…`.
+    Classic,
+}
+
+/// What happens to characters outside `[A-Za-z0-9_-]` in registered names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// They are replaced, and a hash keeps the name unique.
+    Safe,
+    /// They stay.
+    Exact,
+}

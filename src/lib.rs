@@ -1,0 +1,3 @@
+//! An MCP gateway: one server towards the client, one client towards all of its servers.
+
+pub mod config;

@@ -1,0 +1,2 @@
+//! The `mcp-workbench` executable.
+fn main() {}

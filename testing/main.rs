@@ -1,0 +1,2 @@
+//! The scripted fake upstream.
+fn main() {}
