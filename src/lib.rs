@@ -1,4 +1,7 @@
 //! An MCP gateway: one server towards the client, one client towards all of its servers.
 
 pub mod config;
+pub mod core;
+pub mod faces;
+pub mod serve;
 pub mod wire;

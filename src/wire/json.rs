@@ -287,6 +287,20 @@ impl Scanner {
         Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines })
     }
 
+    /// The number under `id` in a message that was cut off.
+    pub fn id_in_prefix(&mut self, prefix: &[u8]) -> Option<u64> {
+        let text = match std::str::from_utf8(prefix) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
+        };
+        let _ = self.scan_str(text);
+        let doc = Doc { text, members: &self.members, broken_lines: false };
+        let outer = doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
+        let id = ids.next()?;
+        doc.text[id.value.range()].parse().ok()
+    }
+
     fn walk(&mut self, text: &[u8]) -> Result<(), Invalid> {
         let mut at = self.space(text, 0);
         loop {
@@ -558,6 +572,19 @@ mod tests {
             let mut out = Vec::new();
             Scanner::default().scan_str(text).unwrap().root().write_with(&mut out, changes);
             assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn finds_the_id_of_a_message_that_was_cut_off() {
+        for (prefix, expected) in [
+            (&br#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"content":"aaaaa"#[..], Some(17)),
+            (br#"{"result":{"id":3,"content":"aaaaa"#, None),
+            (b"{\"id\":17,\"result\":\"\xc3", Some(17)),
+            (b"{\"id\":17", None),
+            (b"garbage", None),
+        ] {
+            assert_eq!(Scanner::default().id_in_prefix(prefix), expected, "{}", String::from_utf8_lossy(prefix));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Messages and how they travel. Knows nothing of toolboxes: payloads stay bytes.
 
+pub mod era;
 pub mod json;
 pub mod lines;
 pub mod message;

@@ -235,6 +235,13 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
+    /// The open request, if there is exactly one.
+    pub fn only_open(&self) -> Option<u64> {
+        let calls = self.calls.lock();
+        let mut ids = calls.open.keys();
+        ids.next().copied().filter(|_| ids.next().is_none())
+    }
+
     /// How many requests are open.
     pub fn open(&self) -> usize {
         self.calls.lock().open.len()
