@@ -1,0 +1,3 @@
+//! The engine: upstreams, their processes, and what they offer.
+
+pub mod process;
