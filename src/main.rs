@@ -1,2 +1,4 @@
 //! The `mcp-workbench` executable.
-fn main() {}
+fn main() {
+    mcp_workbench::core::process::run_shim_if_asked();
+}

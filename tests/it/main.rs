@@ -1,1 +1,4 @@
 //! Integration tests.
+
+#[cfg(target_os = "linux")]
+mod process;
