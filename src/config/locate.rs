@@ -1,0 +1,1 @@
+//! Which file is meant.
