@@ -39,16 +39,12 @@ impl<'d> At<'d> {
         self.add(Severity::Error, self.pointer(), message.into(), hint.into());
     }
 
-    pub(super) fn warning(&self, message: impl Into<String>, hint: impl Into<String>) {
-        self.add(Severity::Warning, self.pointer(), message.into(), hint.into());
-    }
-
     /// As [`At::error`], pointing at the key.
     pub(super) fn key_error(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Error, self.key_span.clone(), message.into(), hint.into());
     }
 
-    /// As [`At::warning`], pointing at the key.
+    /// A warning, pointing at the key.
     pub(super) fn key_warning(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Warning, self.key_span.clone(), message.into(), hint.into());
     }
@@ -157,8 +153,13 @@ impl<'d> At<'d> {
 
     /// One of a few words.
     pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        self.one_of_many(words, &[])
+    }
+
+    /// One of a few words, or of further spellings that are understood but not advertised.
+    pub(super) fn one_of_many<T: Copy>(&self, words: &[(&str, T)], further: &[(&str, T)]) -> Option<T> {
         let value = self.string()?;
-        let found = words.iter().find(|(word, _)| *word == value);
+        let found = words.iter().chain(further).find(|(word, _)| *word == value);
         if found.is_none() {
             let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             let hint = match nearest(value, &all) {
@@ -272,11 +273,12 @@ impl<'d> Table<'d> {
         self.entries.iter().filter(move |entry| !known.iter().any(|key| key == entry.key))
     }
 
-    /// Every key that is none of these is an error with a suggestion; answers the keys that were suggested.
-    pub(super) fn refuse_unknown(&self, known: &[&str]) -> Vec<String> {
+    /// Every key that is neither known nor explained already is an error with a suggestion; answers the keys
+    /// that were suggested.
+    pub(super) fn refuse_unknown(&self, known: &[&str], explained: &[&str]) -> Vec<String> {
         let spelled: Vec<_> = known.iter().map(|key| self.at.report.spelled(key)).collect();
         let mut suggested = Vec::new();
-        for entry in self.unknown(known) {
+        for entry in self.unknown(known).filter(|entry| !explained.contains(&entry.key)) {
             let hint = suggestion(entry.key, &spelled);
             suggested.extend(nearest(entry.key, &spelled).map(str::to_owned));
             entry.key_error(format!("unknown key `{}`", entry.key), hint);

@@ -1,7 +1,6 @@
 //! One entry of `mcpServers`, as this or another client's file has it.
 
 use super::read::{At, Table, nearest};
-use super::source::private_parts;
 use super::{Command, Http, Isolation, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
 use std::path::{Component, Path, PathBuf};
 
@@ -56,10 +55,10 @@ enum Kind {
     Sse,
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("stdio", Kind::Stdio),
-    ("http", Kind::Http),
-    ("sse", Kind::Sse),
+const KINDS: [(&str, Kind); 3] = [("stdio", Kind::Stdio), ("http", Kind::Http), ("sse", Kind::Sse)];
+
+/// What clients call `http`.
+const HTTP: [(&str, Kind); 4] = [
     ("streamable-http", Kind::Http),
     ("streamableHttp", Kind::Http),
     ("streamable_http", Kind::Http),
@@ -102,7 +101,8 @@ fn warn_of_unknown(table: &Table<'_>) {
 
 fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
     // Everything is read in any case, so that all problems of the entry are seen at once.
-    let kinds: Vec<_> = table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of(&KINDS))).collect();
+    let kinds: Vec<_> =
+        table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
     let kind = agreed(&kinds, PartialEq::eq);
     let urls: Vec<_> = table.synonyms(&URL).into_iter().map(|at| (at, url(at))).collect();
     let url = agreed(&urls, PartialEq::eq);
@@ -274,7 +274,8 @@ pub(super) fn url(at: &At<'_>) -> Option<String> {
         at.expected("a URL with `http://` or `https://` and a host", "such as `http://127.0.0.1:9000/mcp`");
         return None;
     }
-    if let Some(user) = private_parts(url).next().map(|part| &url[part])
+    let authority = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
+    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@'))
         && let Some((_, password)) = user.split_once(':')
     {
         at.report.secret(password, "PASSWORD");

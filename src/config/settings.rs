@@ -56,7 +56,7 @@ fn state_key(at: &At<'_>) -> Option<Secret> {
 
 fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
     let Some(table) = auth.table() else { return Vec::new() };
-    table.refuse_unknown(&["tokens"]);
+    table.refuse_unknown(&["tokens"], &[]);
     let Some(list) = table.get("tokens") else {
         auth.key_error("`auth` has no `tokens`", "add `tokens`, or remove `auth`");
         return Vec::new();
@@ -80,7 +80,7 @@ fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
 
 fn token(item: &At<'_>, scope: &str, groups: &[&str]) -> Option<Token> {
     let table = item.table()?;
-    table.refuse_unknown(&["name", "token", scope]);
+    table.refuse_unknown(&["name", "token", scope], &[]);
     for key in ["name", "token"] {
         if table.get(key).is_none() {
             item.error(format!("`{key}` is missing"), format!("add `{key}`"));

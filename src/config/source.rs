@@ -92,19 +92,19 @@ pub(super) fn presentable(text: &str) -> String {
     }
 }
 
-/// Where a text holds user and password of a URL, or its query.
+/// Where a text may hold user and password of a URL, or its query. Malformed URLs are the ones that get shown,
+/// so this rather hides too much.
 pub(super) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
-    let url = text.find("://").map(|scheme| scheme + 3);
-    let (authority_end, query) = match url {
-        Some(start) => {
-            let authority = text[start..].find(['/', '?', '#', '"']).map_or(text.len(), |n| start + n);
-            (authority, text[start..].find('?').map(|n| start + n + 1))
-        }
-        None => (0, None),
-    };
-    let user = url.and_then(|start| text[start..authority_end].rfind('@').map(|n| start..start + n));
-    let query = query.map(|start| start..text[start..].find('"').map_or(text.len(), |n| start + n));
-    user.into_iter().chain(query)
+    let start = text.find("://").map_or(usize::from(text.starts_with('"')), |scheme| scheme + 3);
+    let end = text.len().max(1) - usize::from(text.len() > 1 && text.ends_with('"'));
+    let user = text.rfind('@').filter(|at| *at > start).map(|at| start..at);
+    let query = text.find('?').map(|mark| mark + 1..end);
+    match (user, query) {
+        (Some(user), Some(query)) if query.start <= user.end => [Some(user.start..end), None],
+        parts => [parts.0, parts.1],
+    }
+    .into_iter()
+    .flatten()
 }
 
 /// What is left of a leaf when the target is taken out of it.

@@ -92,23 +92,23 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
 fn check_keys(root: &Table<'_>) -> bool {
     let mut known = vec!["$schema", "toolMode", "metaTools", "toolboxes", "instructionsLimit"];
     known.extend(settings::KEYS);
-    let missing = root.get("toolboxes").is_none();
-    let mut explained = false;
-    if missing {
-        for (key, whose) in FOREIGN_ROOTS {
-            if let Some(at) = root.get(key) {
-                at.key_error(
-                    format!("this looks like {whose}; a workbench has `toolboxes`"),
-                    "put the servers into a toolbox, `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, \
-                     or let `mcp-workbench import` do it",
-                );
-                known.push(key);
-                explained = true;
-            }
+    let hint = "put the servers into a toolbox, `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, \
+                or let `mcp-workbench import` do it";
+    has(root, "toolboxes", "a workbench", &known, hint)
+}
+
+/// Refuses unknown keys; whether the wanted one is there, or was most likely meant by one that was refused.
+fn has(table: &Table<'_>, wanted: &str, owner: &str, known: &[&str], hint: &str) -> bool {
+    let mut explained = Vec::new();
+    let missing = table.get(wanted).is_none();
+    for (key, whose) in FOREIGN_ROOTS.iter().filter(|(key, _)| missing && *key != wanted) {
+        if let Some(at) = table.get(key) {
+            at.key_error(format!("this looks like {whose}; {owner} has `{wanted}`"), hint);
+            explained.push(*key);
         }
     }
-    let suggested = root.refuse_unknown(&known);
-    !missing || explained || suggested.iter().any(|key| key == "toolboxes")
+    let suggested = table.refuse_unknown(known, &explained);
+    !missing || !explained.is_empty() || suggested.iter().any(|key| key == wanted)
 }
 
 fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
@@ -116,21 +116,7 @@ fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
         .map_err(|wrong| entry.key_error(wrong, "give the toolbox another name, such as `dev`"))
         .ok();
     let table = entry.table()?;
-    let mut known = vec!["description", "mcpServers"];
-    let missing = table.get("mcpServers").is_none();
-    let mut explained = false;
-    if missing {
-        for (key, whose) in FOREIGN_ROOTS {
-            if let Some(at) = table.get(key) {
-                let hint = "rename it to `mcpServers`";
-                at.key_error(format!("this looks like {whose}; a toolbox has `mcpServers`"), hint);
-                known.push(key);
-                explained = true;
-            }
-        }
-    }
-    let suggested = table.refuse_unknown(&known);
-    if missing && !explained && !suggested.iter().any(|key| key == "mcpServers") {
+    if !has(&table, "mcpServers", "a toolbox", &["description", "mcpServers"], "rename it to `mcpServers`") {
         entry.key_error(
             format!("the toolbox `{}` has no `mcpServers`", entry.key),
             "add `\"mcpServers\": { … }`; it may be empty",
@@ -146,3 +132,7 @@ fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
 #[cfg(test)]
 #[path = "workbench_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "problem_tests.rs"]
+mod problems;
