@@ -1,3 +1,4 @@
 //! An MCP gateway: one server towards the client, one client towards all of its servers.
 
+pub mod cli;
 pub mod config;

@@ -249,3 +249,34 @@ fn disabled_entries_are_checked_and_left_out() {
     let found = problems(entry(r#"{"disabled": true, "url": "${NONE}"}"#).as_bytes());
     assert!(found[0].contains("NONE is not set"), "{found:?}");
 }
+
+#[test]
+fn every_secret_is_known_to_the_redactor() {
+    let (workbench, _) = valid(&entry(
+        r#"{"command": "npx", "args": ["--token=${TOKEN}"], "env": {"API_KEY": "literal-key", "PIN": 998877, "SHORT": "12345"}}"#,
+    ));
+    let secrets = &workbench.common.secrets;
+    for (text, expected) in [
+        ("got s3cr3t-token!", "got ${TOKEN}!"),
+        ("key literal-key", "key ${API_KEY}"),
+        ("pin 998877", "pin ${PIN}"),
+        ("short 12345", "short 12345"),
+    ] {
+        assert_eq!(secrets.redact(text), expected);
+    }
+    let (workbench, _) = valid(&entry(
+        r#"{"url": "http://u:p4ssw0rd@h:1/", "headers": {"Authorization": "Bearer sk-literal", "X": "two\tparts-of-it"}}"#,
+    ));
+    let secrets = &workbench.common.secrets;
+    for (text, expected) in [
+        ("401 for sk-literal", "401 for ${Authorization}"),
+        ("Bearer sk-literal", "${Authorization}"),
+        ("no p4ssw0rd", "no ${PASSWORD}"),
+    ] {
+        assert_eq!(secrets.redact(text), expected);
+    }
+    assert!(!format!("{workbench:?}").contains("p4ssw0rd"));
+    let text =
+        entry(r#"{"command": "x", "env": {"KEY": "-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----"}}"#);
+    assert_eq!(valid(&text).0.common.secrets.redact("line MIIabcdef"), "line ${KEY}");
+}
