@@ -1,7 +1,7 @@
 //! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
 
 use crate::config::locate::{Face, NotFound};
-use crate::config::{Environment, Problem, load};
+use crate::config::{Environment, Problem, load, load_toolman};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,9 @@ fn examine(
             let toolboxes = counted(workbench.toolboxes.len(), "toolbox", "toolboxes");
             (format!("ok, {toolboxes} with {}", counted(servers, "server", "servers")), warnings)
         }),
-        Face::Toolman => unreachable!(),
+        Face::Toolman => load_toolman(file, bytes, environment).map(|(toolman, warnings)| {
+            (format!("ok, {}", counted(toolman.servers.len(), "server", "servers")), warnings)
+        }),
     };
     match loaded {
         Ok((summary, warnings)) => (Some(summary), warnings),

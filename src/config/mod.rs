@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod command_line;
 mod diagnostic;
 mod expand;
 mod json;
@@ -21,12 +22,15 @@ mod secrets;
 mod server;
 mod settings;
 mod source;
+mod toml;
+mod toolman;
 mod workbench;
 
 pub use diagnostic::{Problem, Severity};
 pub use expand::{Environment, Expansion, Fault, FaultKind, expand};
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
+pub use toolman::load_toolman;
 pub use workbench::load;
 
 /// A valid `workbench-config.json`.
@@ -44,6 +48,40 @@ pub struct Workbench {
     pub common: Common,
     /// In the order of the file.
     pub toolboxes: Vec<Toolbox>,
+}
+
+/// A valid `tools.toml`.
+#[derive(Debug)]
+pub struct Toolman {
+    /// Patterns over exposed names; what matches starts active.
+    pub active_toolsets: Vec<String>,
+    /// Stands between namespace and URI of a resource.
+    pub resource_separator: String,
+    /// Whether what was switched by hand is kept across restarts.
+    pub remember: bool,
+    /// How long the first lists wait for servers; may be zero.
+    pub startup_wait: Duration,
+    /// Whether the search tool is listed.
+    pub search: bool,
+    /// What both faces share.
+    pub common: Common,
+    /// In the order of the file.
+    pub servers: Vec<Arc<NamespacedServer>>,
+}
+
+/// One upstream of `tools.toml`.
+#[derive(Debug, PartialEq)]
+pub struct NamespacedServer {
+    /// Stands before its names; may be empty, and may repeat.
+    pub namespace: String,
+    /// How to reach it.
+    pub transport: Transport,
+    /// Whether it is started again when it dies.
+    pub restart: bool,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+    /// Who shares a connection to it.
+    pub isolation: Isolation,
 }
 
 /// Top-level settings that both faces have.

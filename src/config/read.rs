@@ -1,6 +1,7 @@
 //! Typed reading of a tree: each accessor answers the value, or notes the problem and answers `None`.
 
 use super::diagnostic::Severity;
+use super::expand::Fault;
 use super::node::{Kind, Node, Span, Text};
 use super::report::{Finding, Report, Spelling, child};
 use super::source::presentable;
@@ -49,6 +50,20 @@ impl<'d> At<'d> {
         self.add(Severity::Warning, self.key_span.clone(), message.into(), hint.into());
     }
 
+    /// As [`At::error`], pointing at a part of a string's value, or at the key where that part cannot be found.
+    pub(super) fn part_error(&self, part: Span, message: impl Into<String>, hint: impl Into<String>) {
+        let place = self.text().and_then(|text| self.report.inside(&self.node.span, &text.raw, &part));
+        let span = place.unwrap_or_else(|| self.key_span.clone());
+        self.add(Severity::Error, span, message.into(), hint.into());
+    }
+
+    /// A variable of this string that could not be replaced.
+    pub(super) fn unexpanded(&self, fault: &Fault) {
+        let place = self.text().and_then(|text| self.report.inside(&self.node.span, &text.raw, &fault.range));
+        let span = place.clone().unwrap_or_else(|| self.pointer());
+        self.report.unexpanded(&fault.name, fault.kind, &span, &self.path, place.is_some());
+    }
+
     /// An unexpected type.
     pub(super) fn expected(&self, expected: &str, hint: impl Into<String>) {
         self.error(format!("expected {expected}, found {}", self.found()), hint);
@@ -81,7 +96,11 @@ impl<'d> At<'d> {
 
     pub(super) fn list(&self) -> Option<Vec<At<'d>>> {
         let Kind::List(items) = &self.node.kind else {
-            self.expected("a list", "put the values in square brackets: `[\"…\", \"…\"]`");
+            let hint = match (self.report.spelling, &self.node.kind) {
+                (Spelling::Snake, Kind::Object(_)) => format!("write `[[{}]]` for each", self.path),
+                _ => "put the values in square brackets: `[\"…\", \"…\"]`".to_owned(),
+            };
+            self.expected("a list", hint);
             return None;
         };
         let at = |(index, node): (usize, &'d Node)| At {
@@ -124,7 +143,7 @@ impl<'d> At<'d> {
     /// A whole number of at least `least`.
     pub(super) fn whole(&self, least: u64) -> Option<usize> {
         let wanted = || format!("a whole number of at least {least}");
-        let Some(number) = self.number(&wanted()) else { return None };
+        let number = self.number(&wanted())?;
         let whole = self.spelled_number().parse::<u64>().ok().or_else(|| {
             let exact = number.fract() == 0.0 && (0.0..9e15).contains(&number);
             exact.then_some(number as u64)
@@ -149,6 +168,14 @@ impl<'d> At<'d> {
             self.expected(WANTED, "leave the key out for the default");
         }
         duration
+    }
+
+    /// As [`At::seconds`], or 0.
+    pub(super) fn seconds_or_none(&self) -> Option<Duration> {
+        match self.spelled_number().parse() {
+            Ok(0.0) => Some(Duration::ZERO),
+            _ => self.seconds(),
+        }
     }
 
     /// One of a few words.
@@ -179,6 +206,15 @@ impl<'d> At<'d> {
             Kind::Number(number) => Some(Some(number)),
             _ => None,
         }
+    }
+
+    /// The string under a key of this object, if there is one; nothing is reported.
+    pub(super) fn member(&self, key: &str) -> Option<&'d str> {
+        let Kind::Object(entries) = &self.node.kind else { return None };
+        entries.iter().find(|entry| entry.key == key).and_then(|entry| match &entry.value.kind {
+            Kind::String(text) => Some(text.value.as_str()),
+            _ => None,
+        })
     }
 
     /// Whether this is a list or an object without entries.
@@ -319,7 +355,10 @@ pub(super) fn nearest<'k>(word: &str, known: &'k [impl AsRef<str>]) -> Option<&'
     known
         .iter()
         .map(|known| (strsim::damerau_levenshtein(&written, &plain(known.as_ref())), known.as_ref()))
-        .filter(|(distance, known)| *distance <= 1 + known.chars().count().min(written.chars().count()) / 5)
+        .filter(|(distance, known)| {
+            let length = known.chars().count().min(written.chars().count());
+            *distance <= 1 + length / 5 && *distance < length
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
@@ -347,7 +386,7 @@ mod tests {
 
     #[test]
     fn typos_find_their_word() {
-        let known = ["toolMode", "toolboxes", "names", "env", "url", "mcpServers"];
+        let known = ["toolMode", "toolboxes", "names", "env", "url", "mcpServers", "y"];
         for (word, expected) in [
             ("toolMdoe", Some("toolMode")),
             ("tool_mode", Some("toolMode")),
@@ -357,6 +396,7 @@ mod tests {
             ("mcpServer", Some("mcpServers")),
             ("urls", Some("url")),
             ("timeout", None),
+            ("x", None),
         ] {
             assert_eq!(nearest(word, &known), expected, "{word}");
         }

@@ -48,8 +48,9 @@ const FOREIGN: [(&str, &str); 17] = [
     ("cmd", "use `command`"),
 ];
 
+/// How a server says that it is to be spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Stdio,
     Http,
     Sse,
@@ -101,13 +102,11 @@ fn warn_of_unknown(table: &Table<'_>) {
 
 fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
     // Everything is read in any case, so that all problems of the entry are seen at once.
-    let kinds: Vec<_> =
-        table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
-    let kind = agreed(&kinds, PartialEq::eq);
+    let kind = declared_kind(table);
     let urls: Vec<_> = table.synonyms(&URL).into_iter().map(|at| (at, url(at))).collect();
     let url = agreed(&urls, PartialEq::eq);
     let environments: Vec<_> = table.synonyms(&ENV).into_iter().map(|at| (at, environment(at))).collect();
-    let env = agreed(&environments, same_variables);
+    let env = agreed(&environments, |one, other| same_variables(one, other));
     let env = if environments.is_empty() { Some(Vec::new()) } else { env };
     let program = table.get("command").map(program);
     let args =
@@ -129,14 +128,8 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
             url.key_error(format!("the server has both `command` and `{}`", url.key), hint);
             None
         }
-        (Some(command), None) => {
-            if let (Some(Kind::Http | Kind::Sse), Some((at, _))) = (kind, kinds.first()) {
-                at.error(
-                    format!("a server with `{}` speaks `stdio`", command.key),
-                    format!("remove `{}`, or give `url` in place of `command`", at.key),
-                );
-                return None;
-            }
+        (Some(_), None) => {
+            fits(table, kind, "command")?;
             warn_of_useless(table, &["headers"], "command");
             Some(Transport::Stdio(Command {
                 program: program??,
@@ -150,17 +143,39 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
             }))
         }
         (None, Some((at, _))) => {
-            if let (Some(Kind::Stdio), Some((declared, _))) = (kind, kinds.first()) {
-                declared.error(
-                    format!("a server with `{}` speaks `http` or `sse`", at.key),
-                    format!("remove `{}`, or give `command` in place of `{}`", declared.key, at.key),
-                );
-                return None;
-            }
+            fits(table, kind, at.key)?;
             warn_of_useless(table, &["args", "env", "envs", "environment", "cwd", "inheritEnv"], "url");
-            Some(Transport::Http(Http { url: url?, headers: headers?, sse: kind == Some(Kind::Sse) }))
+            Some(Transport::Http(Http { url: url?, headers: headers?, sse: kind.is_some_and(is_sse) }))
         }
     }
+}
+
+/// What `transport` and `type` say.
+pub(super) fn declared_kind(table: &Table<'_>) -> Option<Kind> {
+    let kinds: Vec<_> =
+        table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
+    agreed(&kinds, PartialEq::eq)
+}
+
+pub(super) fn is_sse(kind: Kind) -> bool {
+    kind == Kind::Sse
+}
+
+/// Whether what is declared goes with `command`, or with a URL under the given key.
+pub(super) fn fits(table: &Table<'_>, kind: Option<Kind>, key: &str) -> Option<()> {
+    let (speaks, other) = match (key, kind) {
+        (_, None) | ("command", Some(Kind::Stdio)) => return Some(()),
+        ("command", Some(_)) => ("`stdio`", "url"),
+        (_, Some(Kind::Stdio)) => ("`http` or `sse`", "command"),
+        _ => return Some(()),
+    };
+    if let Some(at) = table.synonyms(&TRANSPORT).first() {
+        at.error(
+            format!("a server with `{key}` speaks {speaks}"),
+            format!("remove `{}`, or give `{other}` in place of `{key}`", at.key),
+        );
+    }
+    None
 }
 
 /// The one meaning of synonyms; an error where they differ.
@@ -178,11 +193,11 @@ fn agreed<T: Clone>(synonyms: &[(&At<'_>, Option<T>)], equal: fn(&T, &T) -> bool
     Some(meaning.clone())
 }
 
-fn same_variables(one: &Vec<(String, Secret)>, other: &Vec<(String, Secret)>) -> bool {
+fn same_variables(one: &[(String, Secret)], other: &[(String, Secret)]) -> bool {
     one.len() == other.len() && one.iter().all(|variable| other.contains(variable))
 }
 
-fn warn_of_useless(table: &Table<'_>, keys: &[&str], beside: &str) {
+pub(super) fn warn_of_useless(table: &Table<'_>, keys: &[&str], beside: &str) {
     for at in table.synonyms(keys) {
         if !at.is_empty() {
             at.key_warning(format!("`{}` has no effect beside `{beside}`", at.key), "remove it");
@@ -200,7 +215,7 @@ fn program(at: &At<'_>) -> Option<String> {
 }
 
 /// A string that can be handed to a process.
-fn argument(at: &At<'_>) -> Option<String> {
+pub(super) fn argument(at: &At<'_>) -> Option<String> {
     let value = at.string()?;
     if value.contains('\0') {
         at.error("the text has a NUL character, which no process can be given", "remove `\\u0000`");

@@ -19,6 +19,9 @@ pub(super) struct Excerpt {
     pub(super) span: Span,
 }
 
+/// Bytes that an excerpt shows before and after what it points at: whole files may stand on one line.
+const REACH: usize = 160;
+
 /// What is known about the text when an excerpt is made.
 pub(super) enum Shown<'a> {
     /// The tree; with the value that the problem is about, if that value may be seen.
@@ -43,12 +46,14 @@ impl Source {
     /// The line where a span begins. An excerpt shows keys, punctuation and at most the one value that the
     /// problem is about; every other value, and every comment, is `…`, since any of them may hold a secret.
     pub(super) fn excerpt(&self, span: &Span, shown: &Shown<'_>) -> Excerpt {
-        let start = self.line_start(span.start);
-        let end = self.text[start..].find(['\n', '\r']).map_or(self.text.len(), |n| start + n);
+        let line_start = self.line_start(span.start);
+        let line_end = self.text[line_start..].find(['\n', '\r']).map_or(self.text.len(), |n| line_start + n);
+        let start = self.boundary(span.start.saturating_sub(REACH).max(line_start));
+        let end = self.boundary(span.end.min(span.start + REACH).saturating_add(REACH).min(line_end));
         let target = span.start..span.end.clamp(span.start, end);
         let (mut open, mut hidden) = (Vec::new(), Vec::new());
         match shown {
-            Shown::Keys => open = keys_of_line(&self.text[start..end], start),
+            Shown::Keys => open = keys_of_line(&self.text[line_start..line_end], line_start),
             Shown::Tree { root, value, secrets } => {
                 root.each_key(&mut |key| open.push(key.clone()));
                 root.each_leaf(&mut |leaf| match leaf.kind {
@@ -68,7 +73,21 @@ impl Source {
         let near = |range: &Span| range.start < end && range.end > start;
         open.retain(near);
         hidden.retain(near);
-        mask(&self.text, start..end, &target, &open, &hidden)
+        let mut excerpt = mask(&self.text, start..end, &target, &open, &hidden);
+        if start > line_start {
+            excerpt.line.insert(0, '…');
+            let shift = '…'.len_utf8();
+            excerpt.span = excerpt.span.start + shift..excerpt.span.end + shift;
+        }
+        if end < line_end {
+            excerpt.line.push('…');
+        }
+        excerpt
+    }
+
+    /// The next place at or after a byte where the text can be cut.
+    fn boundary(&self, at: usize) -> usize {
+        (at..self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
 
     fn line_start(&self, at: usize) -> usize {
@@ -231,6 +250,22 @@ mod tests {
             assert_eq!(excerpt.line, expected, "{text}");
             assert_eq!(&excerpt.line[excerpt.span], pointed, "{text}");
         }
+    }
+
+    #[test]
+    fn a_very_long_line_is_cut_around_the_place() {
+        let text =
+            format!(r#"{{"a": ["ü{}"], "bad": 1, "c": ["{}"]}}"#, "x, ".repeat(9999), "y".repeat(9999));
+        let root = json::parse(&text).expect("valid").expect("not empty");
+        let shown = Shown::Tree { root: &root, value: true, secrets: &Redactor::default() };
+        let start = text.find("\"bad\"").expect("it is there");
+        let excerpt = source(&text).excerpt(&(start..start + 5), &shown);
+        assert_eq!(excerpt.line, r#"……"], "bad": …, "c": ["……"#);
+        assert_eq!(&excerpt.line[excerpt.span], "\"bad\"");
+        let entries: Vec<_> = (0..500).map(|n| format!("\"unknown{n}\":\"v\"")).collect();
+        let text = format!("{{{},\"toolboxes\":{{}},\"names\":5}}", entries.join(","));
+        let found = crate::config::load(Path::new("x"), text.as_bytes(), &|_| None);
+        assert_eq!(found.expect_err("unknown keys").len(), 501);
     }
 
     #[test]
