@@ -35,11 +35,11 @@ pub struct Redactor(Arc<[(String, String)]>);
 
 impl Redactor {
     /// Takes pairs of value and name; longer values are replaced first, so that one which contains
-    /// another is not left half readable.
+    /// another is not left half readable. Where a value has several names, the first is shown.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut pairs: Vec<_> =
             pairs.into_iter().filter(|(value, _)| value.chars().count() >= SHORTEST).collect();
-        pairs.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+        pairs.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.0.cmp(&b.0)));
         pairs.dedup_by(|a, b| a.0 == b.0);
         Self(pairs.into())
     }
