@@ -1,1 +1,4 @@
-//! Integration tests.
+//! Integration tests: the real executable, real pipes, real processes.
+
+mod fake;
+mod harness;
