@@ -183,7 +183,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Decoded; big numbers are not exact, see [`Self::at`].
+    /// Decoded; not exact and not for every number and text that JSON allows, see [`Self::at`].
     pub(crate) fn value(&self) -> Value {
         serde_json::from_str(&self.raw).unwrap_or_else(|error| panic!("not JSON: {error}: {}", self.raw))
     }
@@ -196,6 +196,11 @@ impl Message {
     /// The bytes of the `id`.
     pub(crate) fn id(&self) -> String {
         self.at(&["id"])
+    }
+
+    /// The `method`; `""` where there is none.
+    pub(crate) fn method(&self) -> String {
+        serde_json::from_str(&self.at(&["method"])).unwrap_or_default()
     }
 
     /// The decoded `result`; there must be one.
@@ -215,14 +220,14 @@ impl Message {
     /// The text of the n-th content block of a tool's result.
     #[track_caller]
     pub(crate) fn text_block(&self, n: usize) -> String {
-        let text = self.result()["content"][n]["text"].as_str().map(str::to_owned);
-        text.unwrap_or_else(|| panic!("no text block {n}: {}", self.raw))
+        let text = self.at(&["result", "content", &n.to_string(), "text"]);
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no text block {n}: {self:?}"))
     }
 
     /// The text of the first content block of a tool's result that is no error.
     #[track_caller]
     pub(crate) fn text(&self) -> String {
-        assert!(!self.is_error(), "an error: {}", self.raw);
+        assert!(!self.is_error(), "an error: {self:?}");
         self.text_block(0)
     }
 
@@ -236,7 +241,8 @@ impl Message {
     /// Whether a tool's result is marked as an error.
     #[track_caller]
     pub(crate) fn is_error(&self) -> bool {
-        self.result()["isError"] == true
+        assert!(!self.at(&["result"]).is_empty(), "no result: {self:?}");
+        self.at(&["result", "isError"]) == "true"
     }
 
     /// All texts of a tool's result, which must be an error.
@@ -371,21 +377,19 @@ impl Peer {
     /// Waits for the answer to the request with this id, given as JSON.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: &str) -> Message {
-        self.take(&format!("an answer to {id}"), |message| {
-            message.id() == id && message.at(&["method"]).is_empty()
-        })
+        self.take(&format!("an answer to {id}"), |message| message.id() == id && message.method().is_empty())
     }
 
     /// Waits for a notification.
     #[track_caller]
     pub(crate) fn notification(&mut self, method: &str) -> Message {
-        self.take(method, |message| message.id().is_empty() && message.value()["method"] == method)
+        self.take(method, |message| message.id().is_empty() && message.method() == method)
     }
 
     /// Waits for a question: a request of the other side.
     #[track_caller]
     pub(crate) fn question(&mut self, method: &str) -> Message {
-        self.take(method, |message| !message.id().is_empty() && message.value()["method"] == method)
+        self.take(method, |message| !message.id().is_empty() && message.method() == method)
     }
 
     /// Answers a question; `answer` is `"result":…` or `"error":…`.
@@ -430,8 +434,15 @@ impl Peer {
     pub(crate) fn count(&mut self, method: &str) -> usize {
         self.fence();
         let before = self.queue.len();
-        self.queue.retain(|message| message.value()["method"] != method);
+        self.queue.retain(|message| message.method() != method);
         before - self.queue.len()
+    }
+
+    /// Whether such a message is in the queue, after a [`Self::fence`].
+    #[track_caller]
+    pub(crate) fn has(&mut self, wanted: impl Fn(&Message) -> bool) -> bool {
+        self.fence();
+        self.queue.iter().any(wanted)
     }
 
     /// Shakes hands in this version and returns the answer to `initialize`.
@@ -585,6 +596,16 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn pid_of(&mut self, server: &str) -> u64 {
         self.use_tool(server, "report", "{}").json()["pid"].as_u64().expect("a number")
+    }
+
+    /// Tries until something holds, for conditions that no message announces.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !holds(self) {
+            assert!(Instant::now() < end, "it never came true: {what}\n{}", self.stderr());
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Says that the test itself ends the process.

@@ -1,4 +1,17 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod classic;
+mod config;
+mod crash;
+mod ending;
+mod environment;
+mod face;
 mod fake;
+mod fidelity;
+mod handshake;
 mod harness;
+mod lifecycle;
+mod names;
+mod offers;
+mod relay;
+mod untrusted;
