@@ -146,6 +146,32 @@ fn none_found_shows_a_minimal_file_and_names_init() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn none_found_on_a_terminal_is_a_short_help_and_not_a_hang() {
+    let lab = Lab::new();
+    let (_ours, terminal) = terminal();
+    let mut command = lab.command();
+    let mut peer = crate::harness::Peer::spawn_on(&mut command, terminal.into());
+    assert_eq!(peer.wait().code(), Some(2));
+    peer.stderr_with("init");
+    peer.stderr_with("mcpServers");
+}
+
+/// Both ends of a new terminal.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "std cannot open terminals")]
+fn terminal() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::ptr::null_mut;
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: two places for descriptors, and no name, settings or size.
+    let opened = unsafe { libc::openpty(&mut ours, &mut theirs, null_mut(), null_mut(), null_mut()) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were just opened and belong to nobody else.
+    unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
 #[test]
 fn a_file_named_and_not_there_is_exit_2() {
     let lab = Lab::new();

@@ -302,7 +302,12 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts the program.
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self::spawn_on(command, Stdio::piped())
+    }
+
+    /// Starts the program with this as its stdin.
+    pub(crate) fn spawn_on(command: &mut Command, stdin: Stdio) -> Self {
+        let child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program starts");
         let (sender, stdout) = channel();
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));

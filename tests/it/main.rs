@@ -12,6 +12,8 @@ mod handshake;
 mod harness;
 mod lifecycle;
 mod names;
+mod npm;
 mod offers;
+mod real;
 mod relay;
 mod untrusted;
