@@ -1,2 +1,143 @@
-//! The scripted fake upstream.
-fn main() {}
+//! The scripted fake upstream: an MCP server over stdio that does what honest servers do not.
+//!
+//! Its command line tells everything about it, so that a test's configuration entry can be read on its own.
+//! It speaks the legacy era; every method that it does not know gets `-32601`.
+//!
+//! # Flags
+//!
+//! What it offers (each may be given several times; `JSON` is emitted byte for byte):
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | `--with NAMES` | offer these behaviours (below) as tools, comma separated; `all` is every one |
+//! | `--tool JSON` | offer this tool; called, it behaves as its name says, or as `echo` |
+//! | `--tools N` | offer `tool-1` … `tool-N`, which echo |
+//! | `--resource JSON`, `--resources N` | offer this resource; `fake://resource/1` … |
+//! | `--template JSON`, `--templates N` | offer this template; `fake://item/1/{id}` … |
+//! | `--prompt JSON`, `--prompts N` | offer this prompt; `prompt-1` … |
+//! | `--page N` | at most N items on a page of any list |
+//!
+//! How it shakes hands:
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | `--protocol VERSION` | answer `initialize` with this version instead of the one asked for |
+//! | `--capabilities JSON` | these capabilities instead of those that follow from what it offers |
+//! | `--instructions TEXT` | the `instructions` of its handshake |
+//! | `--result METHOD=JSON` | answer this method with this result |
+//! | `--error METHOD=JSON` | answer this method with this error |
+//! | `--hang METHOD` | never answer this method |
+//! | `--ask-after-initialized METHOD` | ask the client this, once, after `notifications/initialized` |
+//!
+//! How it lives and dies:
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | `--marker TEXT` | nothing; for finding the process. Its descendants carry it too |
+//! | `--count FILE` | append a line to the file at every start |
+//! | `--single FILE` | fail to start while another instance holds the file |
+//! | `--fail-while FILE` | fail to start while the file exists |
+//! | `--wait-for FILE` | start only once the file exists |
+//! | `--delay MS` | start late |
+//! | `--stderr TEXT` | write this line to stderr at the start |
+//! | `--stdout TEXT` | write this line to stdout at the start |
+//! | `--exit CODE` | end at once, after `--stderr` |
+//! | `--stubborn N` | spawn N descendants (each with a child of its own) that leave the session and ignore signals |
+//! | `--ignore-term` | ignore SIGTERM, SIGINT and SIGHUP |
+//! | `--ignore-eof` | live on after the end of stdin |
+//!
+//! # Behaviours
+//!
+//! | tool | arguments | what it does |
+//! |---|---|---|
+//! | `echo` | any | answers with the bytes of its `params` as text |
+//! | `result` | `json` | answers with that text as the result, byte for byte |
+//! | `error` | `json` | answers with that text as the error, byte for byte |
+//! | `slow` | `key`?, `ms`?, `late`? | answers after `ms`, or when `release` names its key; not when cancelled, unless `late` |
+//! | `release` | `key`? | lets the `slow` calls with this key answer |
+//! | `started` | `key`? | answers as soon as a `slow` call with this key has begun |
+//! | `progress` | `n`, `extra`? | sends n progress notifications (`extra`: raw members to add), then answers |
+//! | `never` | | never answers |
+//! | `crash` | `code`?, `stderr`?, `answer`? | writes the lines, answers if asked to, and ends with the code |
+//! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |
+//! | `ask` | `method`, `params`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text |
+//! | `change` | `add`?, `remove`?, `times`? | adds tools (texts of JSON), removes tools by name, sends `list_changed` so many times (1) |
+//! | `raw` | `text`?, `bytes`? | writes these bytes to stdout before it answers |
+//! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions` |
+//! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
+//! | `requests` | `method`? | answers with the requests received |
+//! | `large` | `bytes` | answers with a text of this length |
+//! | `flood` | `bytes` | writes this much to stderr, then answers |
+//! | `spawn` | `n` | as `--stubborn` |
+//! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
+//!
+//! `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
+
+#![allow(clippy::print_stdout, reason = "stdout is this program's wire")]
+
+mod behaviours;
+mod catalog;
+mod options;
+mod peer;
+mod server;
+mod stubborn;
+
+use std::io::Write;
+use std::process::exit;
+use std::time::Duration;
+
+use options::Options;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, marker, depth] = arguments.as_slice()
+        && flag == stubborn::FLAG
+    {
+        stubborn::live(marker, depth);
+    }
+    let options = Options::parse(arguments).unwrap_or_else(|problem| {
+        eprintln!("fake-upstream: {problem}");
+        exit(64);
+    });
+    begin(&options);
+    server::serve(options);
+}
+
+/// All that happens before the first message is read.
+fn begin(options: &Options) {
+    if let Some(file) = &options.count {
+        let mut file = std::fs::File::options().create(true).append(true).open(file).expect("--count FILE");
+        file.write_all(b"start\n").expect("--count FILE can be written");
+    }
+    for line in &options.stderr {
+        eprintln!("{line}");
+    }
+    if let Some(code) = options.exit {
+        exit(code);
+    }
+    if options.fail_while.as_ref().is_some_and(|file| file.exists()) {
+        eprintln!("fake-upstream: told to fail");
+        exit(1);
+    }
+    if let Some(file) = &options.single
+        && std::fs::File::options().create_new(true).write(true).open(file).is_err()
+    {
+        eprintln!("fake-upstream: another instance is running");
+        exit(1);
+    }
+    if options.ignore_term {
+        stubborn::ignore_signals();
+    }
+    std::thread::sleep(Duration::from_millis(options.delay));
+    if let Some(file) = &options.wait_for {
+        while !file.exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    stubborn::spawn(options.stubborn, &options.marker);
+    let mut stdout = std::io::stdout();
+    for line in &options.stdout {
+        writeln!(stdout, "{line}").expect("stdout is open");
+    }
+    stdout.flush().expect("stdout is open");
+}

@@ -1,4 +1,21 @@
-//! Integration tests.
+//! Integration tests: the real executable, real pipes, real processes.
 
+mod classic;
+mod config;
+mod crash;
+mod ending;
+mod environment;
+mod face;
+mod fake;
+mod fidelity;
+mod handshake;
+mod harness;
+mod lifecycle;
+mod names;
+mod npm;
+mod offers;
 #[cfg(target_os = "linux")]
 mod process;
+mod real;
+mod relay;
+mod untrusted;

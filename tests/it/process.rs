@@ -141,7 +141,7 @@ async fn stop_ends_a_stubborn_tree() {
     let began = Instant::now();
     child.control.stop(Duration::from_millis(200)).await;
     // Nothing to wait for: all is gone when it returns.
-    assert_eq!(mark.processes(), []);
+    assert_eq!(mark.processes(), [0u32; 0]);
     assert!(began.elapsed() >= Duration::from_millis(200), "killed before the grace was over");
 }
 
@@ -154,7 +154,7 @@ async fn stop_does_not_wait_for_a_polite_tree() {
     let began = Instant::now();
     control.stop(PATIENCE).await;
     assert!(began.elapsed() < PATIENCE / 2);
-    assert_eq!(mark.processes(), []);
+    assert_eq!(mark.processes(), [0u32; 0]);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn stop_gives_the_grace_to_the_whole_tree() {
     assert!(control.started().await.is_ok());
     let ((), rest) = tokio::join!(control.stop(PATIENCE), read);
     assert_eq!(rest, "saved\n");
-    assert_eq!(mark.processes(), []);
+    assert_eq!(mark.processes(), [0u32; 0]);
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn processes_that_keep_forking_are_caught() {
     let Child { mut stdout, control, .. } = sh(hop, &mark);
     stdout.read_exact(&mut [0; 3]).await.unwrap();
     tokio::time::timeout(PATIENCE, control.stop(Duration::from_millis(20))).await.expect("it ends");
-    assert_eq!(mark.processes(), []);
+    assert_eq!(mark.processes(), [0u32; 0]);
 }
 
 #[tokio::test]

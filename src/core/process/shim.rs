@@ -401,6 +401,6 @@ mod tests {
 
         drop(parent.stdin.take());
         parent.wait().unwrap();
-        assert_eq!(children_of(pid), []);
+        assert!(children_of(pid).is_empty());
     }
 }

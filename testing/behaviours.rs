@@ -1,0 +1,234 @@
+//! What tools do when they are called. [`crate`] documents every one.
+
+use std::process::exit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::server::{Server, quoted};
+use crate::stubborn;
+
+/// Every behaviour, in the order of `--with all`.
+pub(crate) const NAMES: [&str; 20] = [
+    "echo", "result", "error", "slow", "release", "started", "progress", "never", "crash", "notify", "ask",
+    "change", "raw", "report", "received", "requests", "large", "flood", "spawn", "update",
+];
+
+#[derive(Deserialize)]
+struct Call {
+    name: String,
+    arguments: Option<Box<RawValue>>,
+    #[serde(rename = "_meta", default)]
+    meta: Meta,
+}
+
+#[derive(Deserialize, Default)]
+struct Meta {
+    #[serde(rename = "progressToken")]
+    progress_token: Option<Box<RawValue>>,
+}
+
+/// The arguments of all behaviours together.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Arguments {
+    json: String,
+    key: String,
+    ms: Option<u64>,
+    late: bool,
+    n: usize,
+    extra: String,
+    code: i32,
+    stderr: Vec<String>,
+    answer: bool,
+    method: Option<String>,
+    params: Option<String>,
+    add: Vec<String>,
+    remove: Vec<String>,
+    times: Option<usize>,
+    text: String,
+    bytes: Option<Bytes>,
+    count: usize,
+    uri: String,
+}
+
+/// So many, or these.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Bytes {
+    Count(usize),
+    These(Vec<u8>),
+}
+
+/// Does what the called tool's name says and answers.
+pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue>) {
+    let Some(Ok(call)) = params.map(|params| serde_json::from_str::<Call>(params.get())) else {
+        return server.peer.error(id, r#"{"code":-32602,"message":"Invalid params"}"#);
+    };
+    if !server.tools.has(&call.name) {
+        return server.peer.error(id, r#"{"code":-32602,"message":"Unknown tool"}"#);
+    }
+    if !NAMES.contains(&call.name.as_str()) || call.name == "echo" {
+        return text(server, id, &quoted(params));
+    }
+    let arguments: Arguments = match call.arguments.map(|arguments| serde_json::from_str(arguments.get())) {
+        None => Arguments::default(),
+        Some(Ok(arguments)) => arguments,
+        Some(Err(error)) => {
+            let error = json!({"code": -32602, "message": format!("Invalid arguments: {error}")});
+            return server.peer.error(id, &error.to_string());
+        }
+    };
+    match call.name.as_str() {
+        "slow" | "started" | "ask" | "received" => {
+            let (server, id) = (Arc::clone(server), id.to_owned());
+            std::thread::spawn(move || wait(&server, &id, &call.name, arguments));
+        }
+        name => act(server, id, name, arguments, call.meta.progress_token.as_deref()),
+    }
+}
+
+/// The behaviours that answer when something has happened.
+fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
+    let peer = &server.peer;
+    match name {
+        "slow" => {
+            let key = arguments.key;
+            peer.update(|heard| heard.started.insert(key.clone()));
+            let time = arguments.ms.map_or(Duration::MAX, Duration::from_millis);
+            // The value says whether the call was cancelled.
+            let cancelled = peer.wait_for(time.min(Duration::from_secs(3600)), |heard| {
+                if !arguments.late && heard.cancelled.contains(id.get()) {
+                    return Some(true);
+                }
+                heard.released.contains(&key).then_some(false)
+            });
+            if cancelled != Some(true) {
+                text(server, id, r#""slow""#);
+            }
+        }
+        "started" => {
+            peer.wait(|heard| heard.started.contains(&arguments.key).then_some(()));
+            text(server, id, r#""started""#);
+        }
+        "ask" => {
+            let answer = peer.ask(&arguments.method.unwrap_or_default(), arguments.params.as_deref());
+            if let Ok(answer) = answer.recv() {
+                text(server, id, &serde_json::to_string(&answer).expect("a string"));
+            }
+        }
+        _ => {
+            let received = peer.wait(|heard| {
+                let messages = matching(&heard.notifications, arguments.method.as_deref());
+                (messages.len() >= arguments.count).then_some(messages)
+            });
+            text(server, id, &list(&received));
+        }
+    }
+}
+
+/// The behaviours that need not wait.
+fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
+    let peer = &server.peer;
+    match name {
+        "result" => return peer.result(id, &arguments.json),
+        "error" => return peer.error(id, &arguments.json),
+        "never" => return,
+        "release" => {
+            peer.update(|heard| heard.released.insert(arguments.key));
+        }
+        "progress" => {
+            let token = progress_token.map_or("null", RawValue::get);
+            for n in 1..=arguments.n {
+                let (total, extra) = (arguments.n, &arguments.extra);
+                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
+                peer.notify("notifications/progress", Some(&params));
+            }
+        }
+        "crash" => {
+            for line in arguments.stderr {
+                eprintln!("{line}");
+            }
+            if arguments.answer {
+                text(server, id, r#""crash""#);
+            }
+            exit(arguments.code);
+        }
+        "notify" => peer.notify(&arguments.method.unwrap_or_default(), arguments.params.as_deref()),
+        "change" => {
+            let add = arguments.add.into_iter().map(|tool| RawValue::from_string(tool).expect("JSON"));
+            server.tools.change(add.collect(), &arguments.remove);
+            for _ in 0..arguments.times.unwrap_or(1) {
+                peer.notify("notifications/tools/list_changed", None);
+            }
+        }
+        "raw" => {
+            peer.write(arguments.text.as_bytes());
+            if let Some(Bytes::These(bytes)) = arguments.bytes {
+                peer.write(&bytes);
+            }
+        }
+        "report" => return text(server, id, &report(server)),
+        "requests" => {
+            let requests = peer.update(|heard| matching(&heard.requests, arguments.method.as_deref()));
+            return text(server, id, &list(&requests));
+        }
+        "large" => {
+            if let Some(Bytes::Count(count)) = arguments.bytes {
+                return text(server, id, &format!(r#""{}""#, "x".repeat(count)));
+            }
+        }
+        "flood" => {
+            if let Some(Bytes::Count(count)) = arguments.bytes {
+                for _ in 0..count / 80 {
+                    eprintln!("{}", "flood ".repeat(13));
+                }
+            }
+        }
+        "spawn" => stubborn::spawn(arguments.n, &server.options.marker),
+        "update" => {
+            if peer.update(|heard| heard.subscriptions.contains(&arguments.uri)) {
+                let params = json!({"uri": arguments.uri}).to_string();
+                peer.notify("notifications/resources/updated", Some(&params));
+            }
+        }
+        _ => unreachable!("every behaviour is here or in `wait`"),
+    }
+    text(server, id, &format!(r#""{name}""#));
+}
+
+/// What the server knows of itself, as a JSON string that holds JSON.
+fn report(server: &Server) -> String {
+    let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
+    let cwd = std::env::current_dir().expect("a working directory");
+    let report = server.peer.update(|heard| {
+        json!({
+            "env": env,
+            "cwd": cwd,
+            "argv": std::env::args().collect::<Vec<_>>(),
+            "pid": std::process::id(),
+            "initialize": heard.initialize,
+            "level": heard.level,
+            "subscriptions": heard.subscriptions,
+        })
+    });
+    serde_json::to_string(&report.to_string()).expect("a string")
+}
+
+fn matching(messages: &[(String, String)], method: Option<&str>) -> Vec<String> {
+    let wanted = |(name, _): &&(String, String)| method.is_none_or(|method| method == name);
+    messages.iter().filter(wanted).map(|(_, message)| message.clone()).collect()
+}
+
+/// Messages as a JSON string that holds a JSON array of them.
+fn list(messages: &[String]) -> String {
+    serde_json::to_string(&format!("[{}]", messages.join(","))).expect("a string")
+}
+
+/// Answers with one text block; `text` is a JSON string.
+fn text(server: &Server, id: &RawValue, text: &str) {
+    server.peer.result(id, &format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#));
+}

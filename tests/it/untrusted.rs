@@ -1,0 +1,119 @@
+//! Output of upstreams is untrusted.
+
+use serde_json::json;
+
+use crate::harness::{Gateway, dev, fake, fake_with};
+
+const FLAGS: &str = "--with echo,raw,received,requests,large,flood,slow,started,release";
+
+fn opened() -> Gateway {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake(FLAGS), "b": fake(FLAGS)})));
+    gateway.open("dev");
+    gateway
+}
+
+#[test]
+fn garbage_is_survived_and_nothing_unsolicited_is_written_upstream() {
+    let mut gateway = opened();
+    let before = gateway.use_tool("a", "requests", "{}").json().as_array().map_or(0, Vec::len);
+    for text in [
+        "not json\n",
+        "{\"jsonrpc\":\"2.0\"\n",
+        "\n\n\r\n",
+        "\u{feff}\n",
+        "[]\n",
+        "null\n",
+        "{}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":999999,\"result\":{}}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"m\"}}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":[],\"result\":{}}\n",
+        "{\"jsonrpc\":\"2.0\",\"method\":5}\n",
+        "INFO starting\r\n",
+    ] {
+        assert_eq!(gateway.use_tool("a", "raw", json!({"text": text})).text(), "raw", "{text:?}");
+    }
+    gateway.use_tool("a", "raw", json!({"bytes": [0xff, 0xfe, 0x00, 0x0a]})).text();
+    let requests = gateway.use_tool("a", "requests", "{}").json();
+    assert_eq!(requests.as_array().map(Vec::len), Some(before + 15), "only our calls arrived");
+    assert!(!gateway.has(|_| true), "nothing of this reached the client");
+}
+
+#[test]
+fn messages_with_carriage_returns_or_a_byte_order_mark_are_understood() {
+    let mut gateway = opened();
+    let text = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/vendor\",\"params\":{\"n\":1}}\r\n";
+    gateway.use_tool("a", "raw", json!({"text": text})).text();
+    assert_eq!(gateway.notification("notifications/vendor").at(&["params"]), r#"{"n":1}"#);
+}
+
+#[test]
+fn noise_before_the_handshake_is_survived() {
+    let entry = fake_with("--with echo", &["--stdout", "npm warn something", "--stdout", "{\"x\":1}"]);
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    assert_eq!(gateway.open("dev")["servers_connected"], 1);
+    gateway.use_tool("a", "echo", "{}").text();
+}
+
+#[test]
+fn an_answer_given_twice_is_delivered_once() {
+    let mut gateway = opened();
+    let id = gateway.post_use_tool("a", "slow", json!({"key": "k", "late": true}));
+    gateway.use_tool("a", "started", json!({"key": "k"}));
+    let requests = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
+    let upstream_id = requests[0]["id"].clone();
+    let forged = json!({"jsonrpc": "2.0", "id": upstream_id, "result": {"content": []}});
+    gateway.use_tool("a", "raw", json!({"text": format!("{forged}\n{forged}\n")})).text();
+    assert_eq!(gateway.answer(&id).at(&["result"]), r#"{"content":[]}"#);
+    gateway.use_tool("a", "release", json!({"key": "k"})).text();
+    gateway.use_tool("a", "echo", "{}").text();
+    assert!(!gateway.has(|message| message.id() == id));
+}
+
+#[test]
+fn an_upstream_cannot_answer_for_another() {
+    let mut gateway = opened();
+    let id = gateway.post_use_tool("a", "slow", json!({"key": "k"}));
+    gateway.use_tool("a", "started", json!({"key": "k"}));
+    let lines: String = (0..200)
+        .map(|n| format!("{{\"jsonrpc\":\"2.0\",\"id\":{n},\"result\":{{\"forged\":true}}}}\n"))
+        .collect();
+    let forgery = gateway.post_use_tool("b", "raw", json!({"text": lines}));
+    // The forger may well answer its own call so, and no other.
+    gateway.answer(&forgery);
+    gateway.use_tool("a", "release", json!({"key": "k"})).text();
+    assert_eq!(gateway.answer(&id).text(), "slow");
+}
+
+#[test]
+fn a_message_over_the_limit_fails_the_call_that_it_answers_and_only_that() {
+    let mut config = dev("proxy", json!({"a": fake(FLAGS)}));
+    config["maxMessageBytes"] = json!(100_000);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    let waiting = gateway.post_use_tool("a", "slow", json!({"key": "k"}));
+    for bytes in [200_000, 5_000_000] {
+        let text = gateway.use_tool("a", "large", json!({"bytes": bytes})).failure();
+        assert!(text.starts_with("[dev/a/large] "), "{text}");
+    }
+    assert_eq!(gateway.use_tool("a", "large", json!({"bytes": 50_000})).text().len(), 50_000);
+    gateway.use_tool("a", "started", json!({"key": "k"})).text();
+    gateway.use_tool("a", "release", json!({"key": "k"})).text();
+    assert_eq!(gateway.answer(&waiting).text(), "slow");
+}
+
+#[test]
+fn the_default_limit_is_sixteen_mebibytes() {
+    let mut gateway = opened();
+    let just_fits = 16 * 1024 * 1024 - 1024;
+    assert_eq!(gateway.use_tool("a", "large", json!({"bytes": just_fits})).text().len(), just_fits);
+    gateway.use_tool("a", "large", json!({"bytes": 16 * 1024 * 1024 + 1024})).failure();
+    gateway.use_tool("a", "echo", "{}").text();
+}
+
+#[test]
+fn a_flood_on_stderr_blocks_nothing() {
+    let mut gateway = opened();
+    gateway.use_tool("a", "flood", json!({"bytes": 5_000_000})).text();
+    assert!(gateway.stderr().len() < 1_000_000, "it does not flood our own stderr");
+}
