@@ -240,6 +240,18 @@ fn of_a_file() {
 }
 
 #[test]
+fn beneath_a_misspelled_key_are_told_as_well() {
+    let text = r#"{"toolboxs": {"dev": {"mcpServer": {"fs": {}}}}}"#;
+    let expected = [
+        "1:2 toolboxs: unknown key `toolboxs` (did you mean `toolboxes`?)",
+        "1:23 toolboxs.dev.mcpServer: unknown key `mcpServer` (did you mean `mcpServers`?)",
+        "1:37 toolboxs.dev.mcpServer.fs: the server has neither `command` nor `url` (add `command` for a program \
+         to start, or `url` for a server that runs already)",
+    ];
+    assert_eq!(problems(text.as_bytes()), expected);
+}
+
+#[test]
 fn of_bytes_that_are_no_text() {
     assert_eq!(problems(b"{\n  \"a\xff\": 1}"), ["2:5 : this is not UTF-8 (save the file as UTF-8)"]);
     assert_eq!(problems(b"\xff\xfe{\0}\0"), ["1:1 : the file is UTF-16, not UTF-8 (save the file as UTF-8)"]);
