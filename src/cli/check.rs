@@ -205,6 +205,15 @@ error: expected a string, found the number 1
     }
 
     #[test]
+    fn each_face_has_its_format() {
+        let minimal = Face::Toolman.minimal_file().as_bytes();
+        let (summary, problems) = examine(Face::Toolman, Path::new("tools.toml"), minimal, &|_| None);
+        assert_eq!((summary.as_deref(), problems.len()), (Some("ok, 1 server"), 0));
+        let (summary, problems) = examine(Face::Workbench, Path::new("tools.toml"), minimal, &|_| None);
+        assert_eq!((summary, problems.len()), (None, 1));
+    }
+
+    #[test]
     fn no_file() {
         let missing = NotFound::Named { file: "/none.json".into(), by: "--config" };
         let (status, out, err) = run(Err(missing.clone()), false);

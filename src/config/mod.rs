@@ -1,4 +1,4 @@
-//! From a file to a valid [`Workbench`], or every problem in it at once.
+//! From a file to a valid [`Workbench`] or [`Toolman`], or every problem in it at once.
 //!
 //! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
 //! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads

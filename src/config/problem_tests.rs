@@ -2,6 +2,7 @@
 
 use super::load;
 use crate::config::Problem;
+use proptest::prelude::*;
 use std::path::Path;
 
 fn environment(name: &str) -> Option<String> {
@@ -236,6 +237,18 @@ fn of_a_file() {
     for (text, expected) in cases {
         assert_eq!(problems(text.as_bytes()), *expected, "{text}");
     }
+}
+
+#[test]
+fn beneath_a_misspelled_key_are_told_as_well() {
+    let text = r#"{"toolboxs": {"dev": {"mcpServer": {"fs": {}}}}}"#;
+    let expected = [
+        "1:2 toolboxs: unknown key `toolboxs` (did you mean `toolboxes`?)",
+        "1:23 toolboxs.dev.mcpServer: unknown key `mcpServer` (did you mean `mcpServers`?)",
+        "1:37 toolboxs.dev.mcpServer.fs: the server has neither `command` nor `url` (add `command` for a program \
+         to start, or `url` for a server that runs already)",
+    ];
+    assert_eq!(problems(text.as_bytes()), expected);
 }
 
 #[test]
@@ -534,6 +547,40 @@ fn never_show_secrets() {
                     assert!(!shown.contains(secret), "{secret} in\n{shown}\n{text}");
                 }
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Nothing that can stand in a file makes us panic, and every problem can be shown.
+    #[test]
+    fn of_any_text(
+        parts in prop::collection::vec(
+            prop_oneof![
+                "[{}\\[\\]:,\"\\\\/*=#'\n\r ]",
+                "\\PC{0,3}",
+                Just("\"toolboxes\"".to_owned()),
+                Just("\"mcpServers\": {".to_owned()),
+                Just("[[servers]]\n".to_owned()),
+                Just("\"env\": {\"ü\": \"${NONE}\"}".to_owned()),
+                Just("command = \"ü ${NONE} \\u00fc\"\n".to_owned()),
+                Just("\"\\ud83d\\ude00\"".to_owned()),
+                Just("1e5".to_owned()),
+                Just("null".to_owned()),
+            ],
+            0..20,
+        ),
+        inside in any::<bool>(),
+    ) {
+        let text = parts.concat();
+        let text = if inside { entry(&text) } else { text };
+        let toml = crate::config::load_toolman(Path::new("x"), text.as_bytes(), &environment);
+        for problem in found(text.as_bytes()).iter().chain(toml.err().iter().flatten()) {
+            let place = format!(":{}:{}", problem.line, problem.column);
+            prop_assert!(problem.render(false).contains(&place));
+            prop_assert!(problem.line <= text.lines().count().max(1) + text.matches('\r').count() + 1);
         }
     }
 }

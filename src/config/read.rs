@@ -292,6 +292,11 @@ impl<'d> Table<'d> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// The value of a key, or of the misspelling of it, so that what stands beneath is checked in the same run.
+    pub(super) fn get_or_meant(&self, key: &str, known: &[&str]) -> Option<&At<'d>> {
+        self.get(key).or_else(|| self.unknown(known).find(|entry| nearest(entry.key, known) == Some(key)))
+    }
+
     /// The values of keys that mean the same, in the order of the file.
     pub(super) fn synonyms(&self, keys: &[&str]) -> Vec<&At<'d>> {
         let mut found: Vec<_> = keys.iter().filter_map(|key| self.get(key)).collect();

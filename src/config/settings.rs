@@ -4,19 +4,6 @@ use super::read::{At, Table, suggestion};
 use super::{Common, NameRule, Redactor, Secret, Serving, Token};
 use std::time::Duration;
 
-/// Keys of these settings, in camelCase.
-pub(super) const KEYS: [&str; 9] = [
-    "names",
-    "maxNameLength",
-    "maxMessageBytes",
-    "questionTimeout",
-    "sessionIdleTimeout",
-    "maxBodyBytes",
-    "stateKey",
-    "auth",
-    "search",
-];
-
 const MIB: usize = 1 << 20;
 
 /// Reads the settings, apart from `search`, which each face has for itself. `groups` are the names that the

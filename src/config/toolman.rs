@@ -13,6 +13,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+const KEYS: [&str; 14] = [
+    "activeToolsets",
+    "servers",
+    "resourceSeparator",
+    "remember",
+    "startupWait",
+    "names",
+    "maxNameLength",
+    "maxMessageBytes",
+    "questionTimeout",
+    "sessionIdleTimeout",
+    "maxBodyBytes",
+    "stateKey",
+    "auth",
+    "search",
+];
+
 const SERVER_KEYS: [&str; 16] = [
     "namespace",
     "command",
@@ -72,10 +89,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn toolman(&self, report: &Report, root: &Node) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
-        let mut known = vec!["activeToolsets", "servers", "resourceSeparator", "remember", "startupWait"];
-        known.extend(settings::KEYS);
-        root.refuse_unknown(&known, &[]);
-        let servers = root.get("servers").and_then(At::list).unwrap_or_default();
+        root.refuse_unknown(&KEYS, &[]);
+        let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
         // Of all servers, so that a problem of one does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
         let servers: Vec<_> = servers.iter().filter_map(|at| self.server(at)).map(Arc::new).collect();

@@ -194,7 +194,10 @@ fn everything_wrong_is_told_at_once() {
                 "1:1 servers[0]: the server has neither `command` nor `url` (add `command` for a program to start, or `url` for a server that runs already)",
             ],
         ),
-        ("[[server]]\nnamespace = 'x'", &["1:3 server: unknown key `server` (did you mean `servers`?)"]),
+        (
+            "[[server]]\nnamespace = 'x'\ncommand = 'y'",
+            &["1:3 server: unknown key `server` (did you mean `servers`?)"],
+        ),
         (
             "maxNameLength = 5",
             &["1:1 maxNameLength: unknown key `maxNameLength` (did you mean `max_name_length`?)"],

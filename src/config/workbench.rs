@@ -12,6 +12,28 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
+const KEYS: [&str; 14] = [
+    "$schema",
+    "toolMode",
+    "metaTools",
+    "toolboxes",
+    "instructionsLimit",
+    "names",
+    "maxNameLength",
+    "maxMessageBytes",
+    "questionTimeout",
+    "sessionIdleTimeout",
+    "maxBodyBytes",
+    "stateKey",
+    "auth",
+    "search",
+];
+
+const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
+
+const INTO_A_TOOLBOX: &str = "put the servers into a toolbox, \
+    `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, or let `mcp-workbench import` do it";
+
 /// Root keys of other clients' files, and whose they are.
 const FOREIGN_ROOTS: [(&str, &str); 6] = [
     ("mcpServers", "the `mcpServers` of a single client"),
@@ -63,11 +85,10 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
         return None;
     }
     let root = at.table()?;
-    let complete = check_keys(&root);
-    if !complete {
+    if !has(&root, "toolboxes", "a workbench", &KEYS, INTO_A_TOOLBOX) {
         at.key_error("the file has no `toolboxes`", format!("the smallest file is `{MINIMAL}`"));
     }
-    let entries = root.get("toolboxes").and_then(At::table);
+    let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
     let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
     let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
     let modes = [("dynamic", ToolMode::Dynamic), ("proxy", ToolMode::Proxy), ("auto", ToolMode::Auto)];
@@ -86,15 +107,6 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
         common: settings::common(&root, "toolboxes", &names),
         toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory)).collect(),
     })
-}
-
-/// Refuses unknown keys; whether `toolboxes` is there, or was most likely meant by one that was refused.
-fn check_keys(root: &Table<'_>) -> bool {
-    let mut known = vec!["$schema", "toolMode", "metaTools", "toolboxes", "instructionsLimit"];
-    known.extend(settings::KEYS);
-    let hint = "put the servers into a toolbox, `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, \
-                or let `mcp-workbench import` do it";
-    has(root, "toolboxes", "a workbench", &known, hint)
 }
 
 /// Refuses unknown keys; whether the wanted one is there, or was most likely meant by one that was refused.
@@ -116,14 +128,14 @@ fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
         .map_err(|wrong| entry.key_error(wrong, "give the toolbox another name, such as `dev`"))
         .ok();
     let table = entry.table()?;
-    if !has(&table, "mcpServers", "a toolbox", &["description", "mcpServers"], "rename it to `mcpServers`") {
+    if !has(&table, "mcpServers", "a toolbox", &TOOLBOX_KEYS, "rename it to `mcpServers`") {
         entry.key_error(
             format!("the toolbox `{}` has no `mcpServers`", entry.key),
             "add `\"mcpServers\": { … }`; it may be empty",
         );
     }
     let description = table.get("description").and_then(At::string).unwrap_or_default().to_owned();
-    let servers = table.get("mcpServers").and_then(At::table);
+    let servers = table.get_or_meant("mcpServers", &TOOLBOX_KEYS).and_then(At::table);
     let servers = servers.as_ref().map(Table::entries).unwrap_or_default();
     let servers = servers.iter().filter_map(|entry| server::server(entry, directory)).map(Arc::new).collect();
     Some(Toolbox { name: name?, description, servers })
