@@ -108,7 +108,14 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
     match arguments.verb {
         Some(Verb::Check) => {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
-            check::check(face, file, &|name| world.variable(name), style, &mut io::stdout(), &mut io::stderr())
+            check::check(
+                face,
+                file,
+                &|name| world.variable(name),
+                style,
+                &mut io::stdout(),
+                &mut io::stderr(),
+            )
         }
         None | Some(Verb::Serve) => {
             let tool_mode = arguments.tool_mode.map(|mode| match mode {

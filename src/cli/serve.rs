@@ -25,7 +25,10 @@ pub(super) fn serve(
             writeln!(err, "error: {}\n{}", missing.message(), missing.hint().trim_end())?;
             if io::stdin().is_terminal() {
                 let program = face.program();
-                writeln!(err, "\nTo see it work with nothing configured: {program} demo\nAll options: {program} --help")?;
+                writeln!(
+                    err,
+                    "\nTo see it work with nothing configured: {program} demo\nAll options: {program} --help"
+                )?;
             }
             return Ok(USAGE);
         }
@@ -50,7 +53,10 @@ pub(super) fn serve(
         }
     };
     if io::stdin().is_terminal() {
-        writeln!(err, "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C.")?;
+        writeln!(
+            err,
+            "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
+        )?;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -76,7 +82,8 @@ fn signal() -> io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}

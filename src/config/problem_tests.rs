@@ -172,7 +172,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {"dev": {"mcpServers": {}}, "dev": {"mcpServers": {}}}}"#,
             &[
-                "1:43 toolboxes.dev: the key `dev` stands twice (remove or rename one of the two; the first is on line 1)",
+                "1:43 toolboxes.dev: duplicate key `dev` (remove or rename one of the two; the first is on line 1)",
             ],
         ),
         (
@@ -445,7 +445,7 @@ fn of_a_server() {
         (
             r#"{"command": "x", "command": "y"}"#,
             &[
-                "1:62 @.command: the key `command` stands twice (remove or rename one of the two; the first is on line 1)",
+                "1:62 @.command: duplicate key `command` (remove or rename one of the two; the first is on line 1)",
             ],
         ),
         (

@@ -81,7 +81,7 @@ impl Report {
                             span: entry.key_span.clone(),
                             visible: true,
                             path: path.clone(),
-                            message: format!("the key `{}` stands twice", entry.key),
+                            message: format!("duplicate key `{}`", entry.key),
                             hint: format!("remove or rename one of the two; the first is on line {line}"),
                         });
                     } else {

@@ -26,7 +26,11 @@ impl Backoff {
             self.starts.pop_front();
         }
         let crowded = (self.starts.len() >= MOST_STARTS).then(|| self.starts[0] + WINDOW);
-        let wait = [self.not_before, crowded].into_iter().flatten().map(|at| at.saturating_duration_since(now)).max();
+        let wait = [self.not_before, crowded]
+            .into_iter()
+            .flatten()
+            .map(|at| at.saturating_duration_since(now))
+            .max();
         match wait {
             Some(wait) if !wait.is_zero() => Err(wait),
             _ => {

@@ -169,7 +169,14 @@ impl Exposed {
     }
 
     /// Adds a thing with its rendered definition.
-    pub fn push(&mut self, kind: Kind, item: &Item, name: Arc<str>, full: Option<Arc<str>>, definition: &str) {
+    pub fn push(
+        &mut self,
+        kind: Kind,
+        item: &Item,
+        name: Arc<str>,
+        full: Option<Arc<str>>,
+        definition: &str,
+    ) {
         let shelf = &mut self.0[kind as usize];
         if !shelf.text.is_empty() {
             shelf.text.push(',');
@@ -303,7 +310,10 @@ mod tests {
                 Some(prefix) => {
                     assert!(!limits.fits(name), "{name}");
                     let marked = limits.marked(name, &["o"], 0);
-                    assert!(marked.starts_with(prefix) && marked.chars().count() == prefix.chars().count() + 8, "{marked}");
+                    assert!(
+                        marked.starts_with(prefix) && marked.chars().count() == prefix.chars().count() + 8,
+                        "{marked}"
+                    );
                     assert!(limits.fits(&marked));
                 }
             }

@@ -18,7 +18,7 @@ use super::process::{Child, Control, Exit};
 use super::session::Session;
 use super::stderr::Tail;
 use super::upstream::{End, Upstream};
-use crate::config::{Transport, Redactor};
+use crate::config::{Redactor, Transport};
 use crate::wire::era::{ServerHello, Version, initialize_params};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
@@ -66,7 +66,12 @@ const MOST_UNREAD: usize = 64 * 1024 * 1024;
 const MOST_PAGES: usize = 10_000;
 
 /// Runs one life of the upstream, from start to the end of its whole process tree.
-pub(super) async fn run(engine: Arc<Engine>, upstream: Arc<Upstream>, generation: u64, mut stop: oneshot::Receiver<()>) {
+pub(super) async fn run(
+    engine: Arc<Engine>,
+    upstream: Arc<Upstream>,
+    generation: u64,
+    mut stop: oneshot::Receiver<()>,
+) {
     let connect = upstream.spec.timeouts.connect;
     let deadline = tokio::time::Instant::now() + connect;
     let spawned = tokio::select! {
@@ -244,10 +249,17 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<super::catalog::Item>,
         let page = read_page(kind, &result)?;
         items.extend(page.items);
         if page.nameless > 0 {
-            log::warn!("[{}] {} of its {} have no name and are left out", link.upstream, page.nameless, kind.list_key());
+            log::warn!(
+                "[{}] {} of its {} have no name and are left out",
+                link.upstream,
+                page.nameless,
+                kind.list_key()
+            );
         }
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
-            Some(next) if next == params => return Err(format!("repeats a page of `{}` for ever", kind.list_method())),
+            Some(next) if next == params => {
+                return Err(format!("repeats a page of `{}` for ever", kind.list_method()));
+            }
             Some(next) => params = next,
             None => return Ok(items),
         }
@@ -368,7 +380,8 @@ impl Link {
         };
         let Ok(doc) = scanner.scan(text) else { return self.take_noise(text) };
         if doc.root().raw().starts_with('[') {
-            let parts: Vec<&serde_json::value::RawValue> = serde_json::from_str(doc.root().raw()).unwrap_or_default();
+            let parts: Vec<&serde_json::value::RawValue> =
+                serde_json::from_str(doc.root().raw()).unwrap_or_default();
             let mut scanner = Scanner::default();
             for part in parts {
                 if !part.get().starts_with('[') {
@@ -384,7 +397,9 @@ impl Link {
                     self.noise.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Ok(Message::Notification { method, params }) => engine.upstream_notification(self, &method, params),
+            Ok(Message::Notification { method, params }) => {
+                engine.upstream_notification(self, &method, params)
+            }
             Ok(Message::Request { id, method, params }) => engine.upstream_request(self, id, &method, params),
             Ok(Message::Response { id: None, .. }) | Err(_) => self.take_noise(text),
         }
@@ -405,14 +420,20 @@ impl Link {
         if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
             let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            log::warn!("[{}] wrote what is no message to its stdout: {}", self.upstream, self.redactor.redact(&shown));
+            log::warn!(
+                "[{}] wrote what is no message to its stdout: {}",
+                self.upstream,
+                self.redactor.redact(&shown)
+            );
         }
     }
 
     fn report_noise(&self) {
         match self.noise.load(Ordering::Relaxed) {
             0 => {}
-            count => log::warn!("[{}] wrote {count} lines that were no message or answered nothing", self.upstream),
+            count => {
+                log::warn!("[{}] wrote {count} lines that were no message or answered nothing", self.upstream)
+            }
         }
     }
 }

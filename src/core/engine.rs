@@ -52,7 +52,11 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 
 impl Engine {
     /// An engine without upstreams.
-    pub fn new(settings: Common, exposure: Arc<dyn Exposure + Send + Sync>, around: Surroundings) -> Arc<Self> {
+    pub fn new(
+        settings: Common,
+        exposure: Arc<dyn Exposure + Send + Sync>,
+        around: Surroundings,
+    ) -> Arc<Self> {
         Arc::new(Self {
             launcher: around.launcher,
             vars: around.vars,
@@ -84,22 +88,31 @@ impl Engine {
     pub fn upstream(self: &Arc<Self>, group: &str, server: &Arc<Server>) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
         let key = (group.into(), server.name.as_str().into());
-        upstreams.entry(key).or_insert_with(|| Upstream::new(group, server.clone(), Arc::downgrade(self))).clone()
+        upstreams
+            .entry(key)
+            .or_insert_with(|| Upstream::new(group, server.clone(), Arc::downgrade(self)))
+            .clone()
     }
 
     /// Connects to all servers of a toolbox at once and waits until each is up or failed; those that run are left
     /// alone. Its things stand in the client's lists afterwards, unless every server failed. Returns the reasons of
     /// those that failed.
-    pub async fn open(self: &Arc<Self>, session: &Arc<Session>, toolbox: &Toolbox) -> Vec<(Arc<str>, Arc<str>)> {
+    pub async fn open(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        toolbox: &Toolbox,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let group = toolbox.name.as_str();
         let upstreams: Vec<_> = toolbox.servers.iter().map(|server| self.upstream(group, server)).collect();
         session.view.lock().add(&*self.exposure, &upstreams);
-        for upstream in &upstreams {
-            let _ = upstream.start();
-        }
+        let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
-        for upstream in &upstreams {
-            if let Err(reason) = upstream.up().await {
+        for (upstream, start) in upstreams.iter().zip(starts) {
+            let outcome = match start {
+                Ok(phase) => upstream.settled(phase).await.map(drop),
+                Err(refused) => Err(refused),
+            };
+            if let Err(reason) = outcome {
                 failed.push((upstream.server.clone(), reason));
             }
         }
@@ -147,7 +160,8 @@ impl Engine {
         }
         let mut changed = Vec::new();
         params.write_with(&mut changed, changes);
-        let (upstream, text) = (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
+        let (upstream, text) =
+            (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
         tokio::spawn(async move {
             match upstream.up().await {
                 Ok(link) if reply.is_wanted() => {
@@ -158,7 +172,8 @@ impl Engine {
                 Ok(_) => {}
                 Err(reason) => {
                     let server = &upstream.server;
-                    let reason = format!("the server '{server}' is not running and could not be started: {reason}");
+                    let reason =
+                        format!("the server '{server}' is not running and could not be started: {reason}");
                     finish(Answer::Lost(&Lost::new(reason)), reply);
                 }
             }
@@ -199,7 +214,8 @@ impl Engine {
         }
         if let Some(mut tasks) = tasks {
             // A task that is cut off drops its process's control, which kills the tree.
-            let _ = tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
+            let _ =
+                tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
         }
     }
 
@@ -287,7 +303,9 @@ fn send(
     let on_answer = Box::new(move |answer: Answer<'_>| match answer {
         Answer::Result(result) => {
             level::note_links(reply.session(), &upstream, result);
-            level::results(version, reply.session().version(), result, |result| finish(Answer::Result(result), reply));
+            level::results(version, reply.session().version(), result, |result| {
+                finish(Answer::Result(result), reply)
+            });
         }
         other => finish(other, reply),
     });

@@ -99,10 +99,14 @@ mod tests {
             (V2025November, V2025November, &[][..]),
             (V2024, V2025June, &[]),
             (V2025June, V2025March, &[(r#"{"type":"resource_link","uri":"x://y","name":"Y"}"#, link)]),
-            (V2025November, V2024, &[
-                (r#"{"type":"resource_link","uri":"x://y","name":"Y"}"#, link),
-                (r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio),
-            ]),
+            (
+                V2025November,
+                V2024,
+                &[
+                    (r#"{"type":"resource_link","uri":"x://y","name":"Y"}"#, link),
+                    (r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio),
+                ],
+            ),
             // The upstream's own version does not know links: it means something of its own.
             (V2025March, V2024, &[(r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio)]),
         ] {

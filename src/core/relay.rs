@@ -104,7 +104,9 @@ impl Engine {
         let on_answer = Box::new(move |answer: Answer<'_>| {
             asker.questions.lock().remove(&id.key());
             asker.asking.fetch_sub(1, Ordering::Relaxed);
-            asker.peer.touch_where(|caller| caller.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &asked)));
+            asker.peer.touch_where(|caller| {
+                caller.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &asked))
+            });
             asker.peer.out().push(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| result.write(out)),
                 Answer::Error(error) => write_raw_error(out, Some(&id), |out| error.write(out)),

@@ -94,7 +94,9 @@ impl Session {
     pub fn accept(self: &Arc<Self>, id: Id, batch: Option<Arc<Batch>>) -> Option<Reply> {
         let refuse = |id: Option<&Id>, code, message: &str| {
             let error = error_object(code, message, None);
-            self.send(batch.as_ref(), |out| write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes())));
+            self.send(batch.as_ref(), |out| {
+                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()))
+            });
             None
         };
         if self.ending.load(Ordering::Relaxed) {
@@ -104,7 +106,10 @@ impl Session {
         let key = id.key();
         if waiting.contains_key(&key) {
             drop(waiting);
-            let message = format!("Invalid request: the id {} is in use by a request that is not answered yet", id.raw());
+            let message = format!(
+                "Invalid request: the id {} is in use by a request that is not answered yet",
+                id.raw()
+            );
             return refuse(None, code::INVALID_REQUEST, &message);
         }
         waiting.insert(key.clone(), Waiting { id, batch, target: None });

@@ -22,7 +22,12 @@ pub(super) struct Tail(Mutex<(VecDeque<String>, usize)>);
 
 impl Tail {
     /// Reads the stream to its end.
-    pub(super) async fn drain(self: Arc<Self>, mut stream: impl AsyncRead + Unpin, label: String, redactor: Redactor) {
+    pub(super) async fn drain(
+        self: Arc<Self>,
+        mut stream: impl AsyncRead + Unpin,
+        label: String,
+        redactor: Redactor,
+    ) {
         let mut lines = Lines::new(LONGEST);
         while stream.read_buf(lines.space()).await.is_ok_and(|read| read > 0) {
             while let Some(line) = lines.next() {

@@ -111,7 +111,12 @@ impl Upstream {
 
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
-        let mut phase = self.start()?;
+        let phase = self.start()?;
+        self.settled(phase).await
+    }
+
+    /// Waits until a start is over.
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Arc<str>> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
@@ -203,7 +208,11 @@ impl Upstream {
 
 impl std::fmt::Display for Upstream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.group.is_empty() { write!(out, "{}", self.server) } else { write!(out, "{}/{}", self.group, self.server) }
+        if self.group.is_empty() {
+            write!(out, "{}", self.server)
+        } else {
+            write!(out, "{}/{}", self.group, self.server)
+        }
     }
 }
 

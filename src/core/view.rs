@@ -120,7 +120,9 @@ impl View {
             self.open.push(group.into());
         }
         let mut changed = Vec::new();
-        for entry in self.entries.values_mut().filter(|entry| &*entry.upstream.group == group && !entry.settled) {
+        for entry in
+            self.entries.values_mut().filter(|entry| &*entry.upstream.group == group && !entry.settled)
+        {
             entry.settled = true;
             if entry.up {
                 changed.extend(kinds_in(&entry.exposed));
@@ -132,8 +134,12 @@ impl View {
     /// Takes a group out. Returns the kinds whose lists changed by it.
     pub fn remove(&mut self, group: &str) -> Vec<Kind> {
         self.open.retain(|open| &**open != group);
-        let gone: Vec<u64> =
-            self.entries.iter().filter(|(_, entry)| &*entry.upstream.group == group).map(|(seq, _)| *seq).collect();
+        let gone: Vec<u64> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| &*entry.upstream.group == group)
+            .map(|(seq, _)| *seq)
+            .collect();
         let mut changed = Vec::new();
         for seq in gone {
             self.forget_names(seq);
@@ -147,7 +153,8 @@ impl View {
 
     /// Takes over what the upstream offers now. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
-        let Some((&seq, entry)) = self.entries.iter_mut().find(|(_, entry)| Arc::ptr_eq(&entry.upstream, upstream))
+        let Some((&seq, entry)) =
+            self.entries.iter_mut().find(|(_, entry)| Arc::ptr_eq(&entry.upstream, upstream))
         else {
             return Vec::new();
         };
@@ -234,7 +241,9 @@ impl View {
         let (upstream, items) = (entry.upstream.clone(), entry.items.clone());
         let kept: HashMap<(Kind, Box<str>), Arc<str>> = if entry.settled {
             let old = &entry.exposed;
-            let named = |kind| old.of(kind).items().iter().map(move |item| ((kind, item.key.clone()), item.name.clone()));
+            let named = |kind| {
+                old.of(kind).items().iter().map(move |item| ((kind, item.key.clone()), item.name.clone()))
+            };
             Kind::ALL.into_iter().flat_map(named).collect()
         } else {
             HashMap::new()
@@ -268,7 +277,14 @@ impl View {
     }
 
     /// A name that clients take and nobody has.
-    fn choose(&self, face: &dyn Exposure, upstream: &Upstream, kind: Kind, full: &str, key: &str) -> Option<Arc<str>> {
+    fn choose(
+        &self,
+        face: &dyn Exposure,
+        upstream: &Upstream,
+        kind: Kind,
+        full: &str,
+        key: &str,
+    ) -> Option<Arc<str>> {
         let names = &self.names[kind as usize];
         let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
         if kind != Kind::Tool {
@@ -283,7 +299,10 @@ impl View {
             return None;
         }
         let origin = [&*upstream.group, &*upstream.server, key];
-        (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt)).find(|name| free(name)).map(Arc::from)
+        (0..u32::MAX)
+            .map(|attempt| limits.marked(full, &origin, attempt))
+            .find(|name| free(name))
+            .map(Arc::from)
     }
 }
 

@@ -110,7 +110,9 @@ impl Workbench {
         match (self.config.meta_tools, mode) {
             (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
             (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
-            (MetaTools::Classic, Mode::Dynamic) => &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose],
+            (MetaTools::Classic, Mode::Dynamic) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose]
+            }
             (MetaTools::Classic, Mode::Proxy) => {
                 &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
             }
@@ -141,7 +143,9 @@ impl Workbench {
         };
         let closing = match self.config.meta_tools {
             MetaTools::Current => "Toolboxes stay open.",
-            MetaTools::Classic => "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox.",
+            MetaTools::Classic => {
+                "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox."
+            }
         };
         self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
             &format!("\n{how} {closing}"))
@@ -211,7 +215,11 @@ impl Workbench {
                 )
             }
         };
-        format!("{{\"name\":{},\"description\":{},\"inputSchema\":{schema}}}", quote(meta.name()), quote(&description))
+        format!(
+            "{{\"name\":{},\"description\":{},\"inputSchema\":{schema}}}",
+            quote(meta.name()),
+            quote(&description)
+        )
     }
 
     fn listing(&self, head: &str, tail: &str) -> String {
@@ -248,11 +256,20 @@ impl Workbench {
     }
 
     /// The answer to opening: what the client can use now, and which servers failed and why.
-    pub fn opened(&self, meta: Meta, mode: Mode, toolbox: &Toolbox, view: &View, failed: &[(Arc<str>, Arc<str>)]) -> String {
+    pub fn opened(
+        &self,
+        meta: Meta,
+        mode: Mode,
+        toolbox: &Toolbox,
+        view: &View,
+        failed: &[(Arc<str>, Arc<str>)],
+    ) -> String {
         let group = toolbox.name.as_str();
         let errors: Vec<_> = failed
             .iter()
-            .map(|(server, reason)| format!("Failed to connect to server '{server}' in toolbox '{group}': {reason}"))
+            .map(|(server, reason)| {
+                format!("Failed to connect to server '{server}' in toolbox '{group}': {reason}")
+            })
             .collect();
         if !errors.is_empty() && errors.len() == toolbox.servers.len() {
             return error_result(&[&errors.join("\n")]);
@@ -270,7 +287,10 @@ impl Workbench {
         };
         let errors = match errors.is_empty() {
             true => String::new(),
-            false => format!(",\"_errors\":[{}]", errors.iter().map(|error| quote(error)).collect::<Vec<_>>().join(",")),
+            false => format!(
+                ",\"_errors\":[{}]",
+                errors.iter().map(|error| quote(error)).collect::<Vec<_>>().join(",")
+            ),
         };
         value_result(&format!(
             "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{errors}}}",
@@ -289,7 +309,10 @@ impl Workbench {
         let exposed = shelf.items().iter();
         exposed
             .filter_map(|exposed| {
-                let place = [("toolbox_name", Some(quote(&upstream.group))), ("source_server", Some(quote(&upstream.server)))];
+                let place = [
+                    ("toolbox_name", Some(quote(&upstream.group))),
+                    ("source_server", Some(quote(&upstream.server))),
+                ];
                 let mut first = Vec::new();
                 let raw = if meta.is_classic() {
                     first.push(("name", Some(quote(&exposed.name))));
@@ -354,13 +377,14 @@ impl Workbench {
     }
 
     /// No such toolbox.
-    pub fn not_configured(&self, name: &str) -> String {
+    pub fn not_configured(&self, name: &str, wanted: Option<&Address<'_>>) -> String {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         let there = match names.is_empty() {
             true => "No toolboxes are configured.".to_owned(),
             false => format!("Configured toolboxes: {}", names.join(", ")),
         };
-        error_result(&[&format!("Toolbox '{name}' not found in configuration"), &there])
+        let wanted = wanted.map(|address| format!(", so {address} cannot be called")).unwrap_or_default();
+        error_result(&[&format!("Toolbox '{name}' not found in configuration{wanted}"), &there])
     }
 
     /// The toolbox would have to be open for this.
@@ -379,19 +403,26 @@ impl Workbench {
         if !servers.contains(&&*wanted.server) {
             return error_result(&[&format!(
                 "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
-                wanted.toolbox, wanted.server, servers.join(", "),
+                wanted.toolbox,
+                wanted.server,
+                servers.join(", "),
             )]);
         }
         let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
-        let tools: Vec<&str> =
-            entries.flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.key)).collect();
+        let tools: Vec<&str> = entries
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.key))
+            .collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
             (false, _) => format!("Nearest names: {}", near.join(", ")),
             (true, false) => {
                 let more = tools.len().saturating_sub(10);
                 let shown = tools[..tools.len().min(10)].join(", ");
-                if more == 0 { format!("Its tools: {shown}") } else { format!("Its tools: {shown} and {more} more") }
+                if more == 0 {
+                    format!("Its tools: {shown}")
+                } else {
+                    format!("Its tools: {shown} and {more} more")
+                }
             }
             (true, true) => "It has no tools that can be called".to_owned(),
         };
@@ -402,8 +433,8 @@ impl Workbench {
     }
 
     /// No tool of that name at all.
-    pub fn unknown_tool(&self, view: &View, mode: Mode, name: &str) -> String {
-        let names = self.listed(mode).iter().map(|meta| meta.name()).chain(view.names(Kind::Tool));
+    pub fn unknown_tool(&self, view: &View, name: &str) -> String {
+        let names = Meta::ALL.iter().map(|meta| meta.name()).chain(view.names(Kind::Tool));
         let near = nearest(name, names, 5);
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
@@ -425,7 +456,11 @@ impl Exposure for Workbench {
         match kind {
             Kind::Tool | Kind::Prompt => format!("{}__{}__{key}", upstream.group, upstream.server),
             Kind::Resource | Kind::Template => {
-                format!("workbench://{}/{}/{key}", percent_encoded(&upstream.group), percent_encoded(&upstream.server))
+                format!(
+                    "workbench://{}/{}/{key}",
+                    percent_encoded(&upstream.group),
+                    percent_encoded(&upstream.server)
+                )
             }
         }
     }
@@ -457,12 +492,18 @@ impl Exposure for Workbench {
                 let meta = String::from_utf8(meta).expect("written from UTF-8 texts");
                 let schema = schema_change(node);
                 if !schema.is_empty() {
-                    log::warn!("[{upstream}] tool {} has no usable inputSchema; any object is accepted", item.key);
+                    log::warn!(
+                        "[{upstream}] tool {} has no usable inputSchema; any object is accepted",
+                        item.key
+                    );
                 }
-                let own = [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
+                let own =
+                    [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
                 node.write_with(&mut text, &[&own[..], &schema[..]].concat());
             }
-            Kind::Prompt | Kind::Resource | Kind::Template => node.write_with(&mut text, &[(kind.key(), Some(&*name))]),
+            Kind::Prompt | Kind::Resource | Kind::Template => {
+                node.write_with(&mut text, &[(kind.key(), Some(&*name))])
+            }
         }
         String::from_utf8(text).expect("written from UTF-8 texts")
     }
@@ -486,14 +527,14 @@ impl Exposure for Workbench {
 
 /// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.
 pub fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
-    let arguments = object_argument(arguments)?;
+    let arguments = object_argument(arguments, "toolbox_name")?;
     only_keys(arguments, &["toolbox_name"])?;
     text_argument(arguments, "toolbox_name")
 }
 
 /// The address and the arguments for the tool, from the arguments of `use_tool`.
 pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
-    let outer = object_argument(arguments)?;
+    let outer = object_argument(arguments, "tool")?;
     only_keys(outer, &["tool", "arguments"])?;
     let tool = match argument(outer, "tool")? {
         Some(tool) if tool.is_object() => tool,
@@ -512,21 +553,21 @@ pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<
 pub fn classic_use_tool<'a>(
     arguments: Option<Node<'a>>,
 ) -> Result<(Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>), String> {
-    let outer = object_argument(arguments)?;
+    let outer = object_argument(arguments, "toolbox_name")?;
     only_keys(outer, &["toolbox_name", "tool_name", "arguments"])?;
     Ok((text_argument(outer, "toolbox_name")?, text_argument(outer, "tool_name")?, inner_arguments(outer)?))
 }
 
 /// Checks that a meta-tool that takes nothing was given nothing.
 pub fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
-    arguments.map_or(Ok(()), |arguments| only_keys(object_argument(Some(arguments))?, &[]))
+    arguments.map_or(Ok(()), |arguments| only_keys(object_argument(Some(arguments), "")?, &[]))
 }
 
-fn object_argument(arguments: Option<Node<'_>>) -> Result<Node<'_>, String> {
+fn object_argument<'a>(arguments: Option<Node<'a>>, missing: &str) -> Result<Node<'a>, String> {
     match arguments {
         Some(arguments) if arguments.is_object() => Ok(arguments),
         Some(_) => Err(invalid("arguments must be an object")),
-        None => Err(invalid("arguments are missing")),
+        None => Err(invalid(&format!("{missing} is required"))),
     }
 }
 
@@ -569,7 +610,8 @@ fn invalid(what: &str) -> String {
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
 fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
-    let usable = tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
+    let usable =
+        tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
     if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
 }
 
@@ -579,10 +621,15 @@ fn scanner_free_object(out: &mut Vec<u8>, members: &[(&str, Option<&str>)]) {
 }
 
 fn object(properties: &[(&str, &str)], required: &[&str]) -> String {
-    let properties: Vec<_> = properties.iter().map(|(key, schema)| format!("{}:{schema}", quote(key))).collect();
+    let properties: Vec<_> =
+        properties.iter().map(|(key, schema)| format!("{}:{schema}", quote(key))).collect();
     let required: Vec<_> = required.iter().map(|key| quote(key)).collect();
-    let required = if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
-    format!("{{\"type\":\"object\",\"properties\":{{{}}}{required},\"additionalProperties\":false}}", properties.join(","))
+    let required =
+        if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
+    format!(
+        "{{\"type\":\"object\",\"properties\":{{{}}}{required},\"additionalProperties\":false}}",
+        properties.join(",")
+    )
 }
 
 /// A result that holds one JSON value, for models as text and for programs as it is.
@@ -592,7 +639,8 @@ pub fn value_result(value: &str) -> String {
 
 /// A result that tells the model what went wrong, a block a text.
 pub fn error_result(texts: &[&str]) -> String {
-    let blocks: Vec<_> = texts.iter().map(|text| format!("{{\"type\":\"text\",\"text\":{}}}", quote(text))).collect();
+    let blocks: Vec<_> =
+        texts.iter().map(|text| format!("{{\"type\":\"text\",\"text\":{}}}", quote(text))).collect();
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
@@ -608,7 +656,9 @@ fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }

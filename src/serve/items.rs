@@ -18,21 +18,33 @@ impl Gateway {
         };
         let session = reply.session().clone();
         let Some((upstream, own)) = self.resource_owner(&session, &uri) else {
-            let message = format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.");
-            return reply.error(code::RESOURCE_NOT_FOUND, &message, Some(&format!("{{\"uri\":{}}}", quote(&uri))));
+            let message =
+                format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.");
+            return reply.error(
+                code::RESOURCE_NOT_FOUND,
+                &message,
+                Some(&format!("{{\"uri\":{}}}", quote(&uri))),
+            );
         };
         let uri = uri.into_owned();
-        self.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, move |answer, reply| {
-            if let Answer::Result(_) = answer {
-                let mut subscriptions = session.subscriptions.lock();
-                match method {
-                    "resources/subscribe" => drop(subscriptions.insert(uri)),
-                    "resources/unsubscribe" => drop(subscriptions.remove(&uri)),
-                    _ => {}
+        self.engine.forward(
+            &upstream,
+            method,
+            params,
+            &[("uri", Some(&own))],
+            reply,
+            move |answer, reply| {
+                if let Answer::Result(_) = answer {
+                    let mut subscriptions = session.subscriptions.lock();
+                    match method {
+                        "resources/subscribe" => drop(subscriptions.insert(uri)),
+                        "resources/unsubscribe" => drop(subscriptions.remove(&uri)),
+                        _ => {}
+                    }
                 }
-            }
-            relay(answer, reply);
-        });
+                relay(answer, reply);
+            },
+        );
     }
 
     /// Who has the resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that
@@ -70,7 +82,11 @@ impl Gateway {
             Some(target) => Ok((target.upstream, target.raw_key)),
             None => {
                 let near = nearest(name, view.names(Kind::Prompt), 5);
-                let near = if near.is_empty() { String::new() } else { format!(". Nearest names: {}", near.join(", ")) };
+                let near = if near.is_empty() {
+                    String::new()
+                } else {
+                    format!(". Nearest names: {}", near.join(", "))
+                };
                 Err(format!("Prompt not found: {name}{near}"))
             }
         }
@@ -80,7 +96,9 @@ impl Gateway {
         let reference = params.get("ref").filter(|reference| reference.is_object());
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
         let found = match (text("name"), text("uri")) {
-            (Some(name), None) => self.prompt(&name, &reply).map(|(upstream, own)| (upstream, "name", own.to_string())),
+            (Some(name), None) => {
+                self.prompt(&name, &reply).map(|(upstream, own)| (upstream, "name", own.to_string()))
+            }
             (None, Some(uri)) => {
                 let target = reply.session().view.lock().find(Kind::Template, &uri);
                 target
@@ -96,7 +114,14 @@ impl Gateway {
                 let mut changed = Vec::new();
                 reference.write_with(&mut changed, &[(key, Some(&own))]);
                 let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
-                self.engine.forward(&upstream, "completion/complete", params, &[("ref", Some(&changed))], reply, relay);
+                self.engine.forward(
+                    &upstream,
+                    "completion/complete",
+                    params,
+                    &[("ref", Some(&changed))],
+                    reply,
+                    relay,
+                );
             }
             (Err(message), _) => reply.error(code::INVALID_PARAMS, &message, None),
             (Ok(_), None) => unreachable!("only a reference can name something"),

@@ -20,7 +20,8 @@ pub struct Gateway {
     face: Arc<Workbench>,
 }
 
-const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+const LOG_LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 impl Gateway {
     /// A gateway that has started nothing yet.
@@ -57,7 +58,9 @@ impl Gateway {
     fn initialize(&self, params: Node<'_>, reply: Reply) {
         let hello = match ClientHello::read(Some(params)) {
             Ok(hello) => hello,
-            Err(message) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None),
+            Err(message) => {
+                return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
+            }
         };
         let (version, mode) = (hello.version, self.face.mode(Some(&hello)));
         if !reply.session().greet(hello) {
@@ -76,7 +79,11 @@ impl Gateway {
 
     fn list(&self, kind: Kind, params: Node<'_>, reply: Reply) {
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
-            return reply.error(code::INVALID_PARAMS, "Invalid params: unknown cursor; every list is one page", None);
+            return reply.error(
+                code::INVALID_PARAMS,
+                "Invalid params: unknown cursor; every list is one page",
+                None,
+            );
         }
         let session = reply.session().clone();
         let view = session.view.lock();
@@ -133,7 +140,8 @@ fn cancelled(session: &Session, params: Option<Node<'_>>) {
 fn progress(session: &Session, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-    let asker = session.peer.touch(id, |question| Some((question.link.upgrade()?, question.progress.clone()?)));
+    let asker =
+        session.peer.touch(id, |question| Some((question.link.upgrade()?, question.progress.clone()?)));
     if let Some(Some((link, token))) = asker {
         link.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);

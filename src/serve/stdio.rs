@@ -92,7 +92,8 @@ impl Client {
             Line::TooLong(prefix, length) => {
                 let id = scanner.id_in_prefix(prefix).map(Id::from_number);
                 let limit = self.gateway.engine.settings().max_message_bytes;
-                let message = format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");
+                let message =
+                    format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");
                 return self.refuse(id.as_ref(), code::INVALID_REQUEST, &message);
             }
         };
@@ -109,7 +110,11 @@ impl Client {
     /// Only 2025-03-26 has batches. Their answers leave together.
     fn take_batch(&self, text: &str) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
-            return self.refuse(None, code::INVALID_REQUEST, "Invalid request: batches are part of 2025-03-26 only");
+            return self.refuse(
+                None,
+                code::INVALID_REQUEST,
+                "Invalid request: batches are part of 2025-03-26 only",
+            );
         }
         let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
         if parts.is_empty() {
@@ -119,16 +124,23 @@ impl Client {
         let messages: Vec<_> = parts
             .iter()
             .zip(&mut scanners)
-            .map(|(part, scanner)| Message::read(scanner.scan_str(part.get()).expect("a part of valid JSON").root()))
+            .map(|(part, scanner)| {
+                Message::read(scanner.scan_str(part.get()).expect("a part of valid JSON").root())
+            })
             .collect();
-        let answered = messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
+        let answered =
+            messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
         let batch = Batch::new(answered);
         for message in messages {
             self.handle(message, Some(&batch));
         }
     }
 
-    fn handle(&self, message: Result<Message<'_>, crate::wire::message::Malformed>, batch: Option<&Arc<Batch>>) {
+    fn handle(
+        &self,
+        message: Result<Message<'_>, crate::wire::message::Malformed>,
+        batch: Option<&Arc<Batch>>,
+    ) {
         match message {
             Ok(Message::Request { id, method, params }) => {
                 if let Some(reply) = self.session.accept(id, batch.cloned()) {
@@ -139,7 +151,9 @@ impl Client {
                     }
                 }
             }
-            Ok(Message::Notification { method, params }) => self.gateway.notification(&self.session, &method, params),
+            Ok(Message::Notification { method, params }) => {
+                self.gateway.notification(&self.session, &method, params)
+            }
             Ok(Message::Response { id, outcome }) => {
                 if !id.is_some_and(|id| self.session.peer.resolve(&id, outcome)) {
                     log::debug!("an answer of the client that nobody waits for");
@@ -157,6 +171,7 @@ impl Client {
 
     fn refuse(&self, id: Option<&Id>, code: i64, message: &str) {
         let error = error_object(code, message, None);
-        self.session.send(None, |out| write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes())));
+        self.session
+            .send(None, |out| write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes())));
     }
 }

@@ -60,7 +60,8 @@ impl ClientHello {
             .and_then(|params| params.get("protocolVersion"))
             .and_then(Node::as_str)
             .ok_or("initialize needs a \"protocolVersion\"")?;
-        let capabilities = params.and_then(|params| params.get("capabilities")).filter(|node| node.is_object());
+        let capabilities =
+            params.and_then(|params| params.get("capabilities")).filter(|node| node.is_object());
         let name = params.and_then(|params| params.get("clientInfo")).and_then(|info| info.get("name"));
         Ok(Self {
             version: Version::negotiate(&requested),
@@ -88,7 +89,8 @@ impl ServerHello {
     /// Reads the result of `initialize`.
     pub fn read(result: &str) -> Result<Self, String> {
         let mut scanner = Scanner::default();
-        let root = scanner.scan_str(result).map_err(|_| "answered `initialize` with no JSON".to_owned())?.root();
+        let root =
+            scanner.scan_str(result).map_err(|_| "answered `initialize` with no JSON".to_owned())?.root();
         let version = root
             .get("protocolVersion")
             .and_then(Node::as_str)
@@ -106,7 +108,9 @@ impl ServerHello {
 }
 
 fn has_member(object: &str, key: &str) -> bool {
-    Scanner::default().scan_str(object).is_ok_and(|doc| doc.root().get(key).is_some_and(|node| node.raw() != "null"))
+    Scanner::default()
+        .scan_str(object)
+        .is_ok_and(|doc| doc.root().get(key).is_some_and(|node| node.raw() != "null"))
 }
 
 /// The parameters of our own `initialize`.

@@ -202,7 +202,10 @@ impl<'a> Node<'a> {
                 }
                 next += 1;
                 if member.depth == depth {
-                    return Some((member.key, Node { doc: self.doc, depth, inside: next, span: member.value }));
+                    return Some((
+                        member.key,
+                        Node { doc: self.doc, depth, inside: next, span: member.value },
+                    ));
                 }
             }
             None
@@ -295,7 +298,8 @@ impl Scanner {
         };
         let _ = self.scan_str(text);
         let doc = Doc { text, members: &self.members, broken_lines: false };
-        let outer = doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        let outer =
+            doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
         let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
         let id = ids.next()?;
         doc.text[id.value.range()].parse().ok()
@@ -450,7 +454,8 @@ fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
         let stop = match stop {
             Some(stop) => stop,
             None => {
-                let far = memchr::memchr2(b'"', b'\\', &text[at..]).ok_or(Invalid { offset: text.len() })? + at;
+                let far =
+                    memchr::memchr2(b'"', b'\\', &text[at..]).ok_or(Invalid { offset: text.len() })? + at;
                 if text[at..far].iter().fold(false, |bad, byte| bad | (*byte < 0x20)) {
                     return Err(Invalid { offset: at });
                 }
@@ -469,7 +474,9 @@ fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
 fn escape(text: &[u8], at: usize) -> Result<usize, Invalid> {
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
-        Some(b'u') if text.len() >= at + 6 && text[at + 2..at + 6].iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
+        Some(b'u') if text.len() >= at + 6 && text[at + 2..at + 6].iter().all(u8::is_ascii_hexdigit) => {
+            Ok(at + 6)
+        }
         _ => Err(Invalid { offset: at }),
     }
 }
@@ -535,13 +542,13 @@ mod tests {
     #[test]
     fn escapes_in_keys_count_and_duplicates_are_refused() {
         assert_eq!(node_text(r#"{"na\u006de":"a"}"#, &["name"]).as_deref(), Some("\"a\""));
-        for text in [
-            r#"{"name":1,"name":2}"#,
-            r#"{"name":1,"NAME":2}"#,
-            r#"{"n\u0061me":1,"name":2}"#,
-        ] {
+        for text in [r#"{"name":1,"name":2}"#, r#"{"name":1,"NAME":2}"#, r#"{"n\u0061me":1,"name":2}"#] {
             let mut scanner = Scanner::default();
-            assert_eq!(scanner.scan_str(text).unwrap().root().unique("name").err(), Some(Duplicate), "{text}");
+            assert_eq!(
+                scanner.scan_str(text).unwrap().root().unique("name").err(),
+                Some(Duplicate),
+                "{text}"
+            );
         }
         assert_eq!(node_text(r#"{"a":{"name":1},"name":2}"#, &["name"]).as_deref(), Some("2"));
     }
@@ -555,7 +562,9 @@ mod tests {
 
     #[test]
     fn line_breaks_between_tokens_are_noticed() {
-        for (text, expected) in [("{\"a\":1}", false), ("{\n\"a\":1}", true), ("{\"a\\n\":1}", false), ("[1,\r2]", true)] {
+        for (text, expected) in
+            [("{\"a\":1}", false), ("{\n\"a\":1}", true), ("{\"a\\n\":1}", false), ("[1,\r2]", true)]
+        {
             assert_eq!(Scanner::default().scan_str(text).unwrap().has_line_breaks(), expected, "{text:?}");
         }
     }
@@ -563,7 +572,11 @@ mod tests {
     #[test]
     fn rewrites_members_and_leaves_the_rest() {
         for (text, changes, expected) in [
-            (r#"{"name":"a","x":12345678901234567890}"#, &[("name", Some("\"b\""))][..], r#"{"name":"b","x":12345678901234567890}"#),
+            (
+                r#"{"name":"a","x":12345678901234567890}"#,
+                &[("name", Some("\"b\""))][..],
+                r#"{"name":"b","x":12345678901234567890}"#,
+            ),
             (r#"{ "x" : [1, 2] , "y":0.10}"#, &[("x", None), ("z", Some("{}"))], r#"{"y":0.10,"z":{}}"#),
             ("{\n\"x\": [1,\n2]}", &[("y", Some("1"))], r#"{"x":[1, 2],"y":1}"#),
             ("7", &[("y", Some("1"))], r#"{"y":1}"#),
@@ -584,7 +597,12 @@ mod tests {
             (b"{\"id\":17", None),
             (b"garbage", None),
         ] {
-            assert_eq!(Scanner::default().id_in_prefix(prefix), expected, "{}", String::from_utf8_lossy(prefix));
+            assert_eq!(
+                Scanner::default().id_in_prefix(prefix),
+                expected,
+                "{}",
+                String::from_utf8_lossy(prefix)
+            );
         }
     }
 

@@ -69,7 +69,10 @@ impl Lines {
                 return Some(Line::TooLong(&self.buffer[start..start + prefix], length));
             }
             if end - start > self.limit {
-                return Some(Line::TooLong(&self.buffer[start..start + PREFIX.min(end - start)], end - start));
+                return Some(Line::TooLong(
+                    &self.buffer[start..start + PREFIX.min(end - start)],
+                    end - start,
+                ));
             }
             let (start, end) = trim(&self.buffer, start, end);
             if start < end {
@@ -81,7 +84,8 @@ impl Lines {
     /// What came after the last line break, when the stream has ended.
     pub fn rest(&self) -> Option<&[u8]> {
         let (start, end) = trim(&self.buffer, self.start, self.buffer.len());
-        (start < end && self.overflow.is_none() && end - start <= self.limit).then(|| &self.buffer[start..end])
+        (start < end && self.overflow.is_none() && end - start <= self.limit)
+            .then(|| &self.buffer[start..end])
     }
 
     /// Throws away what is held of a line that is too long, all but its beginning.
@@ -157,7 +161,9 @@ mod tests {
             assert!(lines.buffer.capacity() <= 1024 * 1024, "{}", lines.buffer.capacity());
         }
         lines.space().extend_from_slice(b"\n{}\n");
-        assert!(matches!(lines.next(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000));
+        assert!(
+            matches!(lines.next(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
+        );
         assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
     }
 

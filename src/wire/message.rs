@@ -51,7 +51,8 @@ impl Id {
 
     /// A string or a number; anything else is no id.
     pub fn from_node(node: Node<'_>) -> Option<Self> {
-        matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then(|| Self(node.raw().into()))
+        matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+            .then(|| Self(node.raw().into()))
     }
 }
 
@@ -101,14 +102,19 @@ pub struct Malformed {
 
 impl From<Duplicate> for Malformed {
     fn from(_: Duplicate) -> Self {
-        Self { id: None, code: code::INVALID_REQUEST, message: "Invalid request: a key of the envelope stands twice" }
+        Self {
+            id: None,
+            code: code::INVALID_REQUEST,
+            message: "Invalid request: a key of the envelope stands twice",
+        }
     }
 }
 
 impl<'a> Message<'a> {
     /// Reads the envelope.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
-        let bad = |id: Option<&Id>, message| Malformed { id: id.cloned(), code: code::INVALID_REQUEST, message };
+        let bad =
+            |id: Option<&Id>, message| Malformed { id: id.cloned(), code: code::INVALID_REQUEST, message };
         if !root.is_object() {
             return Err(bad(None, "Invalid request: a message is a JSON object"));
         }
@@ -236,7 +242,10 @@ mod tests {
     #[test]
     fn reads_envelopes() {
         check(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping -");
-        check(r#"{"params":{"a":1},"method":"m","id":"1","jsonrpc":"2.0","x":1}"#, r#"request "1" m {"a":1}"#);
+        check(
+            r#"{"params":{"a":1},"method":"m","id":"1","jsonrpc":"2.0","x":1}"#,
+            r#"request "1" m {"a":1}"#,
+        );
         check(r#"{"jsonrpc":"2.0","method":"n","params":[]}"#, "notification n []");
         check(r#"{"jsonrpc":"2.0","id":1e400,"method":"m"}"#, "request 1e400 m -");
         check(r#"{"jsonrpc":"2.0","id":5,"result":null}"#, "result Some(5) null");
@@ -251,7 +260,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
             "bad None -32600 Invalid request: \"id\" must be a string or a number",
         );
-        check(r#"{"jsonrpc":"2.0","id":1,"method":3}"#, "bad Some(1) -32600 Invalid request: \"method\" must be a string");
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"method":3}"#,
+            "bad Some(1) -32600 Invalid request: \"method\" must be a string",
+        );
         check(
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
             "bad None -32600 Invalid request: a key of the envelope stands twice",

@@ -134,7 +134,10 @@ mod tests {
         assert!(!outbox.push(|_| ()));
         let mut text = String::new();
         theirs.read_to_string(&mut text).await.unwrap();
-        assert_eq!(text.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>(), (0..100).collect::<Vec<_>>());
+        assert_eq!(
+            text.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>(),
+            (0..100).collect::<Vec<_>>()
+        );
         run.await.unwrap().unwrap();
     }
 

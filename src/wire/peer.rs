@@ -157,9 +157,11 @@ impl<T: Send + 'static> Peer<T> {
                 Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
             });
         });
-        let id = self.request(method, |out, _| out.extend_from_slice(params.as_bytes()), tag, deadline, on_answer);
+        let id =
+            self.request(method, |out, _| out.extend_from_slice(params.as_bytes()), tag, deadline, on_answer);
         let guard = CancelOnDrop { peer: self, id };
-        let outcome = receive.await.unwrap_or_else(|_| Err(CallError::Lost(Lost::new("the request was dropped"))));
+        let outcome =
+            receive.await.unwrap_or_else(|_| Err(CallError::Lost(Lost::new("the request was dropped"))));
         std::mem::forget(guard);
         outcome
     }
@@ -266,7 +268,9 @@ impl<T: Send + 'static> Peer<T> {
         loop {
             let (due, deadline) = {
                 let calls = self.calls.lock();
-                let Some(deadline) = calls.open.get(&id).and_then(|call| call.deadline.clone()) else { return };
+                let Some(deadline) = calls.open.get(&id).and_then(|call| call.deadline.clone()) else {
+                    return;
+                };
                 let Some(due) = deadline.due() else { return };
                 (due, deadline)
             };

@@ -550,7 +550,7 @@ fn instructions_are_cut_sensibly() {
     config["instructionsLimit"] = json!(600);
     let text = instructions(&config);
     assert!(text.len() <= 600, "{} bytes", text.len());
-    let shown = text.matches("box-").count();
+    let shown = text.matches("- box-").count();
     assert!(shown < 60 && text.contains(&(60 - shown).to_string()), "what is left out is counted: {text}");
 
     config["instructionsLimit"] = json!(0);

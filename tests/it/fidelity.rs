@@ -19,7 +19,7 @@ const VALUES: [&str; 10] = [
 ];
 
 /// A tool definition with everything that a tool may have, and more.
-const TOOL: &str = r#"{"title":"T\u00e9","name":"echo","futureField":[18446744073709551616,1e400,{"b":0,"a":0}],"description":"Says \u0041","inputSchema":{"type":"object","properties":{"z":{"maximum":9223372036854775807},"a":{"const":0.1000000000000000055511151231257827}},"$comment":"\u2028"},"outputSchema":{"type":"object","b":1.0,"a":2},"annotations":{"readOnlyHint":true,"new":1.50},"icons":[{"src":"x"}],"_meta":{"k":1.10}}"#;
+const TOOL: &str = r#"{"title":"T\u00e9","name":"echo","futureField":[18446744073709551616,1e40,{"b":0,"a":0}],"description":"Says \u0041","inputSchema":{"type":"object","properties":{"z":{"maximum":9223372036854775807},"a":{"const":0.1000000000000000055511151231257827}},"$comment":"\u2028"},"outputSchema":{"type":"object","b":1.0,"a":2},"annotations":{"readOnlyHint":true,"new":1.50},"icons":[{"src":"x"}],"_meta":{"k":1.10}}"#;
 
 fn nested(depth: usize) -> String {
     format!(r#"{{"deep":{}{}}}"#, "[".repeat(depth), "]".repeat(depth))
