@@ -7,6 +7,7 @@
 mod calls;
 mod client;
 mod footprint;
+mod inside;
 mod limits;
 mod opening;
 mod roles;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use memchr::{memchr, memmem};
 
-use crate::limits;
+use crate::{inside, limits};
 
 /// First argument of an executable that plays a role.
 pub(crate) const ARGUMENT: &str = "role";
@@ -18,6 +18,8 @@ pub(crate) fn play(arguments: &[String]) {
         ["envelope"] => limits::envelope(),
         ["rmcp"] => limits::rmcp(),
         ["hello", file] => limits::hello(file),
+        ["gateway", file] => inside::gateway(file),
+        ["load", mode, size, in_flight, calls, with @ ..] => inside::load(mode, size, in_flight, calls, with),
         other => panic!("no such role: {other:?}"),
     }
 }

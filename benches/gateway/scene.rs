@@ -64,6 +64,19 @@ pub(crate) fn gateway(file: &File, mode: &str) -> Command {
     command
 }
 
+/// The gateway inside this executable, started by the words of `with`.
+pub(crate) fn inside(file: &File, with: &[&str]) -> Command {
+    let itself = role(&["gateway", file.0.to_str().expect("a plain path")]);
+    match with {
+        [] => itself,
+        [watcher, options @ ..] => {
+            let mut command = program(Path::new(watcher));
+            command.args(options).arg(itself.get_program()).args(itself.get_args());
+            command
+        }
+    }
+}
+
 /// The gateway, its first handshake done and every toolbox open.
 pub(crate) fn open_gateway(file: &File, mode: &str, size: Size) -> Client {
     let mut client = Client::start(gateway(file, mode));
