@@ -146,6 +146,8 @@ pub struct Shelf {
     /// The definitions, separated by commas: ready to stand in a list.
     text: String,
     items: Vec<ExposedItem>,
+    /// Places in `items`, by the upstream's own name.
+    by_key: HashMap<Box<str>, usize>,
 }
 
 /// One thing under its exposed name.
@@ -184,6 +186,7 @@ impl Exposed {
         let start = shelf.text.len();
         shelf.text.push_str(definition);
         let (key, raw_key) = (item.key.clone(), (&*item.raw_key).into());
+        shelf.by_key.insert(key.clone(), shelf.items.len());
         shelf.items.push(ExposedItem { name, full, key, raw_key, range: start..shelf.text.len() });
     }
 }
@@ -197,6 +200,11 @@ impl Shelf {
     /// In the upstream's order.
     pub fn items(&self) -> &[ExposedItem] {
         &self.items
+    }
+
+    /// The item that its upstream calls so.
+    pub fn by_key(&self, key: &str) -> Option<&ExposedItem> {
+        self.by_key.get(key).map(|at| &self.items[*at])
     }
 
     /// The definition of one of the items.

@@ -32,6 +32,8 @@ pub struct View {
     /// In the order of opening.
     open: Vec<Arc<str>>,
     names: [HashMap<Arc<str>, Slot>; 4],
+    /// Places in `entries`, by group and server.
+    origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
 }
 
 /// One upstream in a view.
@@ -80,6 +82,11 @@ impl View {
         self.entries.values().filter(move |entry| &*entry.upstream.group == group)
     }
 
+    /// The entry of one server of a group.
+    pub fn server(&self, group: &str, server: &str) -> Option<&Entry> {
+        self.entries.get(self.origins.get(group)?.get(server)?)
+    }
+
     /// Every entry, in the order of listing.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
@@ -88,11 +95,13 @@ impl View {
     /// Adds upstreams that are not there yet, at the end, unsettled.
     pub fn add(&mut self, face: &dyn Exposure, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
-            if self.entries.values().any(|entry| Arc::ptr_eq(&entry.upstream, upstream)) {
+            if self.server(&upstream.group, &upstream.server).is_some() {
                 continue;
             }
             let seq = self.next;
             self.next += 1;
+            let group = self.origins.entry(upstream.group.clone()).or_default();
+            group.insert(upstream.server.clone(), seq);
             self.entries.insert(
                 seq,
                 Entry {
@@ -134,6 +143,7 @@ impl View {
     /// Takes a group out. Returns the kinds whose lists changed by it.
     pub fn remove(&mut self, group: &str) -> Vec<Kind> {
         self.open.retain(|open| &**open != group);
+        self.origins.remove(group);
         let gone: Vec<u64> = self
             .entries
             .iter()
@@ -153,9 +163,8 @@ impl View {
 
     /// Takes over what the upstream offers now. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
-        let Some((&seq, entry)) =
-            self.entries.iter_mut().find(|(_, entry)| Arc::ptr_eq(&entry.upstream, upstream))
-        else {
+        let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
+        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get_mut(&seq)?))) else {
             return Vec::new();
         };
         let before = entry.is_listed();
@@ -170,7 +179,7 @@ impl View {
             entry.items = items;
             let settled = entry.settled;
             // Within a group that has not settled no name is fixed yet, and the first in the file keeps the plain one.
-            let renewed: Vec<u64> = if settled {
+            let renewed: Vec<u64> = if settled || !self.displaces(face, seq) {
                 vec![seq]
             } else {
                 let unsettled = self.entries.iter().filter(|(_, other)| {
@@ -219,6 +228,20 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         }
+    }
+
+    /// Whether a later upstream of its group has a name that this one will want.
+    fn displaces(&self, face: &dyn Exposure, seq: u64) -> bool {
+        let Entry { upstream, items, .. } = &self.entries[&seq];
+        let later = |slot: &Slot| {
+            let other = &self.entries[&slot.entry];
+            slot.entry > seq && !slot.alias && !other.settled && other.upstream.group == upstream.group
+        };
+        Kind::ALL.into_iter().any(|kind| {
+            let names = &self.names[kind as usize];
+            let full = |item: &Item| face.full_name(upstream, kind, &item.key);
+            items.of(kind).iter().any(|item| names.get(&*full(item)).is_some_and(later))
+        })
     }
 
     fn forget_names(&mut self, seq: u64) {

@@ -122,11 +122,9 @@ impl Gateway {
     /// Where `use_tool` leads; the error is a result for the model.
     fn find(&self, address: &Address<'_>, reply: &Reply) -> Result<Target, String> {
         let view = reply.session().view.lock();
-        let entry = view.group(&address.toolbox).find(|entry| *entry.upstream.server == *address.server);
-        if let Some(entry) = entry
+        if let Some(entry) = view.server(&address.toolbox, &address.server)
             && (view.is_open(&address.toolbox) || entry.up)
-            && let Some(item) =
-                entry.exposed.of(Kind::Tool).items().iter().find(|item| *item.key == *address.tool)
+            && let Some(item) = entry.exposed.of(Kind::Tool).by_key(&address.tool)
         {
             return Ok(Target {
                 upstream: entry.upstream.clone(),
