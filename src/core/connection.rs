@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -290,7 +290,7 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
     let mut lines = Lines::new(engine.settings().max_message_bytes);
     let mut scanner = Scanner::default();
     loop {
-        match stdout.read_buf(lines.space()).await {
+        match lines.read(&mut stdout).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::Gateway;
@@ -71,7 +71,7 @@ impl Client {
         let mut lines = Lines::new(self.gateway.engine.settings().max_message_bytes);
         let mut scanner = Scanner::default();
         loop {
-            match stdin.read_buf(lines.space()).await {
+            match lines.read(&mut stdin).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::lines::PAUSE;
 
 /// Bytes that may wait before readers pause.
 pub const HIGH_WATER: usize = 1024 * 1024;
-/// Capacity that a buffer keeps between two writes.
+/// Capacity that a buffer keeps while there is nothing to write.
 const KEPT: usize = 64 * 1024;
 
 /// Messages on their way out.
@@ -92,16 +95,13 @@ impl Outbox {
                 state.writing = chunk.len();
             }
             if chunk.is_empty() {
-                self.filled.notified().await;
+                self.wait(&mut chunk).await;
                 continue;
             }
-            if let Err(error) = writer.write_all(&chunk).await.and(writer.flush().await) {
+            if let Err(error) = self.write(&mut writer, &chunk).await {
                 break Err(error);
             }
             chunk.clear();
-            chunk.shrink_to(KEPT);
-            self.state.lock().writing = 0;
-            self.drained.notify_waiters();
         };
         {
             let mut state = self.state.lock();
@@ -111,6 +111,31 @@ impl Outbox {
         }
         self.drained.notify_waiters();
         outcome
+    }
+
+    /// Waits for a message; memory that longer ones needed is given back meanwhile.
+    async fn wait(&self, chunk: &mut Vec<u8>) {
+        if chunk.capacity() > KEPT {
+            if timeout(PAUSE, self.filled.notified()).await.is_ok() {
+                return;
+            }
+            *chunk = Vec::new();
+            self.state.lock().buffer.shrink_to(KEPT);
+        }
+        self.filled.notified().await;
+    }
+
+    /// Writes all of it, and lets those who wait for room know as it goes.
+    async fn write(&self, writer: &mut (impl AsyncWrite + Unpin), mut chunk: &[u8]) -> io::Result<()> {
+        while !chunk.is_empty() {
+            match writer.write(chunk).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => chunk = &chunk[count..],
+            }
+            self.state.lock().writing = chunk.len();
+            self.drained.notify_waiters();
+        }
+        writer.flush().await
     }
 }
 
