@@ -34,7 +34,7 @@ pub struct Link {
     pub peer: Arc<Peer<Caller>>,
     hello: OnceLock<ServerHello>,
     /// Its questions that wait for a client: its id, ours towards the client, and the client.
-    pub(super) questions: Mutex<HashMap<Box<str>, (u64, Arc<Session>)>>,
+    pub(super) questions: Mutex<HashMap<Arc<str>, (u64, Arc<Session>)>>,
     /// How many questions are open; calls do not time out meanwhile.
     pub(super) asking: Arc<AtomicUsize>,
     changed_kinds: AtomicU8,
@@ -392,8 +392,8 @@ impl Link {
         }
         match Message::read(doc.root()) {
             Ok(Message::Response { id: Some(id), outcome }) => {
-                if !self.peer.resolve(&id, outcome) {
-                    log::debug!("[{}] an answer that nobody waits for: id {id:?}", self.upstream);
+                if !self.peer.resolve(id, outcome) {
+                    log::debug!("[{}] an answer that nobody waits for: id {id}", self.upstream);
                     self.noise.fetch_add(1, Ordering::Relaxed);
                 }
             }

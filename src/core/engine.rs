@@ -295,7 +295,7 @@ fn send(
         return finish(Answer::Lost(&lost), reply);
     }
     let session = reply.session().clone();
-    let key: Box<str> = reply.key().into();
+    let key = reply.key().clone();
     let meta = params.get("_meta").filter(|meta| meta.is_object());
     let token = meta.and_then(|meta| meta.get("progressToken"));
     let caller = Caller { session: Some(session.clone()), progress: token.map(|token| token.raw().into()) };

@@ -1,5 +1,6 @@
 //! A client: what it said of itself, what it waits for, what it sees.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +25,7 @@ pub struct Session {
     /// What the client sees.
     pub view: Mutex<View>,
     hello: OnceLock<ClientHello>,
-    waiting: Mutex<HashMap<Box<str>, Waiting>>,
+    waiting: Mutex<HashMap<Arc<str>, Waiting>>,
     all_answered: Notify,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
@@ -102,17 +103,17 @@ impl Session {
         if self.ending.load(Ordering::Relaxed) {
             return refuse(Some(&id), code::UPSTREAM_LOST, "the gateway is shutting down");
         }
-        let mut waiting = self.waiting.lock();
         let key = id.key();
-        if waiting.contains_key(&key) {
+        let mut waiting = self.waiting.lock();
+        let Entry::Vacant(entry) = waiting.entry(key.clone()) else {
             drop(waiting);
             let message = format!(
                 "Invalid request: the id {} is in use by a request that is not answered yet",
                 id.raw()
             );
             return refuse(None, code::INVALID_REQUEST, &message);
-        }
-        waiting.insert(key.clone(), Waiting { id, batch, target: None });
+        };
+        entry.insert(Waiting { id, batch, target: None });
         Some(Reply { session: self.clone(), key: Some(key) })
     }
 
@@ -255,7 +256,7 @@ impl Batch {
 /// no client waits for ever.
 pub struct Reply {
     session: Arc<Session>,
-    key: Option<Box<str>>,
+    key: Option<Arc<str>>,
 }
 
 impl Reply {
@@ -265,13 +266,13 @@ impl Reply {
     }
 
     /// The request's id, as [`Session::sent`] wants it.
-    pub fn key(&self) -> &str {
-        self.key.as_deref().expect("taken only by an answer, which consumes the reply")
+    pub fn key(&self) -> &Arc<str> {
+        self.key.as_ref().expect("taken only by an answer, which consumes the reply")
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        self.session.waiting.lock().contains_key(self.key())
+        self.session.waiting.lock().contains_key(&**self.key())
     }
 
     /// Answers with a result that `write` writes as raw JSON.
@@ -301,10 +302,13 @@ impl Reply {
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>, &Id)) {
         let Some(key) = self.key.take() else { return };
-        let waiting = self.session.waiting.lock().remove(&key);
-        if let Some(waiting) = waiting {
+        let (found, last) = {
+            let mut waiting = self.session.waiting.lock();
+            (waiting.remove(&key), waiting.is_empty())
+        };
+        if let Some(waiting) = found {
             self.session.send(waiting.batch.as_ref(), |out| write(out, &waiting.id));
-            if self.session.waiting.lock().is_empty() {
+            if last {
                 self.session.all_answered.notify_waiters();
             }
         }

@@ -155,7 +155,7 @@ impl Client {
                 self.gateway.notification(&self.session, &method, params)
             }
             Ok(Message::Response { id, outcome }) => {
-                if !id.is_some_and(|id| self.session.peer.resolve(&id, outcome)) {
+                if !id.is_some_and(|id| self.session.peer.resolve(id, outcome)) {
                     log::debug!("an answer of the client that nobody waits for");
                 }
             }

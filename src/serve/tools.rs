@@ -31,7 +31,7 @@ impl Gateway {
         let session = reply.session().clone();
         let target = session.view.lock().find(Kind::Tool, &name);
         match target {
-            Some(target) => self.forward_tool(target, params, &[], reply),
+            Some(target) => self.forward_tool(target, params, None, reply),
             None => {
                 let answer = self.face.unknown_tool(&session.view.lock(), &name);
                 reply.result(&answer);
@@ -51,12 +51,7 @@ impl Gateway {
             Meta::Use => match face::use_tool(arguments) {
                 Ok((address, inner)) => match self.find(&address, &reply) {
                     Ok(target) => {
-                        return self.forward_tool(
-                            target,
-                            params,
-                            &[("arguments", inner.map(Node::raw))],
-                            reply,
-                        );
+                        return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
                     }
                     Err(refused) => refused,
                 },
@@ -65,12 +60,7 @@ impl Gateway {
             Meta::ClassicUse => match face::classic_use_tool(arguments) {
                 Ok((toolbox, tool, inner)) => match self.find_registered(&toolbox, &tool, &reply) {
                     Ok(target) => {
-                        return self.forward_tool(
-                            target,
-                            params,
-                            &[("arguments", inner.map(Node::raw))],
-                            reply,
-                        );
+                        return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
                     }
                     Err(refused) => refused,
                 },
@@ -155,20 +145,20 @@ impl Gateway {
         }
     }
 
-    /// Sends a call on under the upstream's own name for the tool. Errors of the upstream become results, which a
+    /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given. Errors of the upstream become results, which a
     /// model can read.
     fn forward_tool(
         self: &Arc<Self>,
         target: Target,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        arguments: Option<Option<&str>>,
         reply: Reply,
     ) {
         let raw_key = target.raw_key.clone();
-        let mut all = vec![("name", Some(&*raw_key))];
-        all.extend_from_slice(changes);
+        let both = [("name", Some(&*raw_key)), ("arguments", arguments.flatten())];
+        let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         let upstream = target.upstream.clone();
-        self.engine.forward(&target.upstream, "tools/call", params, &all, reply, move |answer, reply| {
+        self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             let address = || {
                 let tool = serde_json::from_str::<String>(&target.raw_key)
                     .unwrap_or_else(|_| target.raw_key.to_string());

@@ -23,8 +23,12 @@ pub struct Doc<'a> {
 #[derive(Clone, Copy)]
 struct Member {
     depth: u8,
+    /// Whether the key is spelled with escapes.
+    escaped: bool,
     key: Span,
     value: Span,
+    /// Index of the first member behind the value.
+    next: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -97,23 +101,20 @@ impl<'a> Node<'a> {
 
     /// The members of an indexed object in their order: decoded key and value.
     pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> {
-        self.spans().map(move |(key, node)| (decode_lossy(&self.doc.text[key.range()]), node))
+        self.spans().map(|(key, node)| (key.decoded(), node))
     }
 
     /// The member with this key, refused if another key is equal but for case.
     pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
         let mut found = None;
         let mut seen = false;
-        for (span, node) in self.spans() {
-            let raw = &self.doc.text[span.range()];
-            let inner = &raw[1..raw.len() - 1];
-            let same = if inner.len() == key.len() && !inner.contains('\\') {
-                inner.eq_ignore_ascii_case(key).then(|| inner == key)
-            } else if inner.contains('\\') {
-                let decoded = decode_lossy(raw);
-                decoded.eq_ignore_ascii_case(key).then(|| decoded == key)
-            } else {
-                None
+        for (name, node) in self.spans() {
+            let same = match name.escaped {
+                false if name.plain().len() != key.len() => None,
+                false => name.plain().eq_ignore_ascii_case(key).then(|| name.plain() == key),
+                true => {
+                    Some(name.decoded()).filter(|name| name.eq_ignore_ascii_case(key)).map(|name| name == key)
+                }
             };
             if let Some(exact) = same {
                 if seen {
@@ -130,7 +131,7 @@ impl<'a> Node<'a> {
 
     /// The first member with this key; for data in which a duplicate does no harm.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
-        self.members().find(|(name, _)| name == key).map(|(_, node)| node)
+        self.spans().find(|(name, _)| name.is(key)).map(|(_, node)| node)
     }
 
     /// The decoded text of a string; `None` for other values and for strings that no Unicode text equals
@@ -156,12 +157,10 @@ impl<'a> Node<'a> {
             out.push(b':');
             out.extend_from_slice(value.as_bytes());
         };
-        for (span, node) in self.spans() {
-            let key = &self.doc.text[span.range()];
-            let decoded = decode_lossy(key);
-            match changes.iter().find(|(name, _)| *name == decoded) {
-                None => member(key, node.raw()),
-                Some((_, Some(value))) => member(key, value),
+        for (key, node) in self.spans() {
+            match changes.iter().find(|(name, _)| key.is(name)) {
+                None => member(key.raw, node.raw()),
+                Some((_, Some(value))) => member(key.raw, value),
                 Some((_, None)) => {}
             }
         }
@@ -187,29 +186,43 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn spans(self) -> impl Iterator<Item = (Span, Node<'a>)> {
+    fn spans(self) -> impl Iterator<Item = (Key<'a>, Node<'a>)> {
+        let Doc { text, members, .. } = self.doc;
         let depth = self.depth + 1;
-        let all = self.doc.members;
-        let is_object = self.is_object();
-        let mut next = self.inside;
+        let mut next = if self.is_object() { self.inside } else { members.len() };
         std::iter::from_fn(move || {
-            if !is_object {
+            let member = members.get(next)?;
+            if member.depth != depth || member.value.start > self.span.end {
                 return None;
             }
-            while let Some(member) = all.get(next) {
-                if member.depth < depth || member.value.start > self.span.end {
-                    return None;
-                }
-                next += 1;
-                if member.depth == depth {
-                    return Some((
-                        member.key,
-                        Node { doc: self.doc, depth, inside: next, span: member.value },
-                    ));
-                }
-            }
-            None
+            let inside = next + 1;
+            next = member.next as usize;
+            let key = Key { raw: &text[member.key.range()], escaped: member.escaped };
+            Some((key, Node { doc: self.doc, depth, inside, span: member.value }))
         })
+    }
+}
+
+/// The key of a member.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    /// With its quotes.
+    raw: &'a str,
+    escaped: bool,
+}
+
+impl<'a> Key<'a> {
+    /// What stands between the quotes.
+    fn plain(self) -> &'a str {
+        &self.raw[1..self.raw.len() - 1]
+    }
+
+    fn decoded(self) -> Cow<'a, str> {
+        if self.escaped { decode_lossy(self.raw) } else { Cow::Borrowed(self.plain()) }
+    }
+
+    fn is(self, key: &str) -> bool {
+        if self.escaped { self.decoded() == key } else { self.plain() == key }
     }
 }
 
@@ -346,7 +359,9 @@ impl Scanner {
                 }
                 let object = self.in_object();
                 if object && let Some(member) = self.indexed() {
-                    self.members[member].value.end = at as u32;
+                    let behind = self.members.len() as u32;
+                    let member = &mut self.members[member];
+                    (member.value.end, member.next) = (at as u32, behind);
                 }
                 at = self.space(text, at);
                 match (text.get(at), object) {
@@ -383,8 +398,10 @@ impl Scanner {
             self.open[self.depth - 1] = self.members.len();
             self.members.push(Member {
                 depth: self.depth as u8,
+                escaped: memchr::memchr(b'\\', &text[at..end]).is_some(),
                 key: Span::new(at, end),
                 value: Span::new(value, value),
+                next: u32::MAX,
             });
         }
         Ok(value)

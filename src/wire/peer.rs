@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::json::Node;
-use super::message::{Id, code, write_notification, write_request, write_string};
+use super::message::{code, write_notification, write_request, write_string};
 use super::outbox::Outbox;
 
 /// How a request of ours ended.
@@ -166,9 +166,11 @@ impl<T: Send + 'static> Peer<T> {
         outcome
     }
 
-    /// Hands the answer to whoever waits for it. `false`: nobody does.
-    pub fn resolve(&self, id: &Id, outcome: Result<Node<'_>, Node<'_>>) -> bool {
-        let Some(call) = id.number().and_then(|id| self.calls.lock().open.remove(&id)) else { return false };
+    /// Hands the answer to whoever waits for it. `id` is raw; `false`: nobody waits for that one.
+    pub fn resolve(&self, id: &str, outcome: Result<Node<'_>, Node<'_>>) -> bool {
+        let Some(call) = id.parse().ok().and_then(|id: u64| self.calls.lock().open.remove(&id)) else {
+            return false;
+        };
         (call.on_answer)(match outcome {
             Ok(result) => Answer::Result(result),
             Err(error) => Answer::Error(error),
