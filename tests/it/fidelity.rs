@@ -29,7 +29,7 @@ fn gateways() -> impl Iterator<Item = (&'static str, Gateway)> {
     ["dynamic", "proxy"].into_iter().map(|mode| {
         let entry = fake_with("--with result,error,requests,notify,received", &["--tool", TOOL]);
         let mut gateway = Gateway::start(dev(mode, json!({"a": entry})));
-        gateway.open("dev");
+        gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
         (mode, gateway)
     })
 }
