@@ -217,3 +217,41 @@ fn both_contracts_return_the_same_results() {
         }
     }
 }
+
+#[test]
+fn blocks_that_an_old_client_does_not_know_become_text() {
+    let link = r#"{"type":"resource_link","uri":"x:1","name":"l"}"#;
+    let audio = r#"{"type":"audio","data":"AA==","mimeType":"audio/wav"}"#;
+    let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","new":1.10}"#;
+    let result = json!({"json": format!(r#"{{"content":[{link},{audio},{image}],"new":1.10}}"#)});
+    // The client's version, and which of link and audio it knows.
+    for (version, knows_link, knows_audio) in
+        [("2024-11-05", false, false), ("2025-03-26", false, true), ("2025-06-18", true, true)]
+    {
+        let entry = fake("--with result --protocol 2025-11-25");
+        let mut gateway = Gateway::spawn(dev("proxy", json!({"a": entry})));
+        gateway.initialize(version);
+        gateway.open("dev");
+        let answer = gateway.use_tool("a", "result", &result);
+        for (n, block, known) in [("0", link, knows_link), ("1", audio, knows_audio), ("2", image, true)] {
+            let relayed = answer.at(&["result", "content", n]);
+            if known {
+                assert_eq!(relayed, block, "{version}");
+            } else {
+                assert_eq!(raw_at(&relayed, &["type"]), r#""text""#, "{version}: {relayed}");
+            }
+        }
+        assert_eq!(answer.at(&["result", "new"]), "1.10", "{version}");
+    }
+}
+
+#[test]
+fn between_equals_everything_is_relayed_as_it_came() {
+    let result = r#"{"content":[{"type":"resource_link","uri":"x:1","name":"l"},{"type":"audio"}],"structuredContent":[1.10]}"#;
+    let entry = fake("--with result --protocol 2024-11-05");
+    let mut gateway = Gateway::spawn(dev("proxy", json!({"a": entry})));
+    gateway.initialize("2024-11-05");
+    gateway.open("dev");
+    let answer = gateway.use_tool("a", "result", json!({"json": result}));
+    assert_eq!(answer.at(&["result"]), result);
+}

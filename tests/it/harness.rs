@@ -435,6 +435,11 @@ impl Peer {
         self.take("message", |_| true)
     }
 
+    /// The next message of a program that has ended, if there is one.
+    pub(crate) fn rest(&mut self) -> Option<Message> {
+        self.queue.pop_front().or_else(|| self.stdout.recv_timeout(DEADLINE).ok())
+    }
+
     /// Makes sure that all that was said before has been read: what it caused at once is in the queue now.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
