@@ -1,3 +1,8 @@
 //! An MCP gateway: one server towards the client, one client towards all of its servers.
 
+pub mod cli;
 pub mod config;
+pub mod core;
+pub mod faces;
+pub mod serve;
+pub mod wire;

@@ -1,18 +1,37 @@
-//! From a file to a valid [`Workbench`], or every problem in it at once.
+//! From a file to a valid [`Workbench`] or [`Toolman`], or every problem in it at once.
 //!
 //! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
 //! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads
 //! the environment by itself: both come in as parameters.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod command_line;
+mod diagnostic;
+mod expand;
+mod json;
+pub mod locate;
 pub mod names;
+mod node;
+mod read;
+mod report;
 mod secrets;
+mod server;
+mod settings;
+mod source;
+mod toml;
+mod toolman;
+mod workbench;
 
+pub use diagnostic::{Problem, Severity};
+pub use expand::{Environment, Expansion, Fault, FaultKind, expand};
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
+pub use toolman::load_toolman;
+pub use workbench::load;
 
 /// A valid `workbench-config.json`.
 #[derive(Debug)]
@@ -31,6 +50,40 @@ pub struct Workbench {
     pub toolboxes: Vec<Toolbox>,
 }
 
+/// A valid `tools.toml`.
+#[derive(Debug)]
+pub struct Toolman {
+    /// Patterns over exposed names; what matches starts active.
+    pub active_toolsets: Vec<String>,
+    /// Stands between namespace and URI of a resource.
+    pub resource_separator: String,
+    /// Whether what was switched by hand is kept across restarts.
+    pub remember: bool,
+    /// How long the first lists wait for servers; may be zero.
+    pub startup_wait: Duration,
+    /// Whether the search tool is listed.
+    pub search: bool,
+    /// What both faces share.
+    pub common: Common,
+    /// In the order of the file.
+    pub servers: Vec<Arc<NamespacedServer>>,
+}
+
+/// One upstream of `tools.toml`.
+#[derive(Debug, PartialEq)]
+pub struct NamespacedServer {
+    /// Stands before its names; may be empty, and may repeat.
+    pub namespace: String,
+    /// How to reach it.
+    pub transport: Transport,
+    /// Whether it is started again when it dies.
+    pub restart: bool,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+    /// Who shares a connection to it.
+    pub isolation: Isolation,
+}
+
 /// Top-level settings that both faces have.
 #[derive(Debug, Clone)]
 pub struct Common {
@@ -42,8 +95,34 @@ pub struct Common {
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.
     pub question_timeout: Duration,
+    /// How we serve over HTTP.
+    pub serving: Serving,
     /// Replaces every secret of the file in foreign text.
     pub secrets: Redactor,
+}
+
+/// Settings of serving over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// How long a session without stream and request lives.
+    pub session_idle_timeout: Duration,
+    /// Largest request body.
+    pub max_body_bytes: usize,
+    /// Seals what clients carry for us between requests; `None` is a key of this process.
+    pub state_key: Option<Secret>,
+    /// Who may come in; empty where the file names nobody.
+    pub tokens: Vec<Token>,
+}
+
+/// A bearer token and what it opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// For logs; unique in the file.
+    pub name: String,
+    /// Never empty, unique in the file.
+    pub token: Secret,
+    /// Names of toolboxes (toolman: namespaces) of this file; `None` is all.
+    pub scope: Option<Vec<String>>,
 }
 
 /// A named group of servers.
@@ -68,6 +147,8 @@ pub struct Server {
     pub filter: ToolFilter,
     /// Deadlines.
     pub timeouts: Timeouts,
+    /// Who shares a connection to it.
+    pub isolation: Isolation,
 }
 
 /// How an upstream is reached.
@@ -75,10 +156,13 @@ pub struct Server {
 pub enum Transport {
     /// A child process that speaks over its pipes.
     Stdio(Command),
+    /// A server behind a URL.
+    Http(Http),
 }
 
-/// What to start, before the program is looked up in `PATH`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What to start, before the program is looked up in `PATH`. Its `Debug` form shows neither arguments nor
+/// values, which may come from the environment.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Command {
     /// A bare name or a path.
     pub program: String,
@@ -90,6 +174,38 @@ pub struct Command {
     pub cwd: Option<PathBuf>,
     /// Further variables handed on from the gateway's environment; `*` is all.
     pub inherit_env: Vec<String>,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Command({} with {} arguments)", self.program, self.args.len())
+    }
+}
+
+/// An upstream behind a URL. Its `Debug` form shows no password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Http {
+    /// `http` or `https`, with a host.
+    pub url: String,
+    /// In the order of the file; names and values are fit to be sent.
+    pub headers: Vec<(String, Secret)>,
+    /// Whether it speaks the deprecated HTTP+SSE transport.
+    pub sse: bool,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Http({})", source::presentable(&self.url))
+    }
+}
+
+/// Who shares a connection to an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// All clients.
+    Shared,
+    /// Nobody: each session, or token, has its own.
+    Session,
 }
 
 /// Which tools of a server pass.

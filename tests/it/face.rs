@@ -548,7 +548,7 @@ fn boxes(count: usize) -> Value {
 fn in_instructions_descriptions_are_shortened_before_toolboxes_are_left_out() {
     let text = instructions(boxes(40));
     assert!(text.len() <= 2048, "{} bytes", text.len());
-    assert_eq!(text.matches("box-").count(), 40, "{text}");
+    assert_eq!(text.matches("- box-").count(), 40, "{text}");
     assert!(text.contains("open_toolbox"), "{text}");
 }
 
@@ -557,7 +557,7 @@ fn what_instructions_leave_out_is_counted() {
     let mut config = boxes(400);
     let text = instructions(&config);
     assert!(text.len() <= 2048, "{} bytes", text.len());
-    let shown = (0..400).filter(|n| text.contains(&format!("box-{n:03}"))).count();
+    let shown = (0..400).filter(|n| text.contains(&format!("- box-{n:03}"))).count();
     assert!(shown > 10, "{text}");
     assert!(text.contains(&(400 - shown).to_string()), "{} are left out: {text}", 400 - shown);
     assert!(text.contains("open_toolbox"), "{text}");

@@ -15,6 +15,8 @@ mod lifecycle;
 mod names;
 mod npm;
 mod offers;
+#[cfg(target_os = "linux")]
+mod process;
 mod real;
 mod relay;
 mod untrusted;

@@ -144,11 +144,21 @@ fn questions_reach_a_client_that_can_answer_them_and_come_back_byte_for_byte() {
 #[test]
 fn questions_are_refused_when_the_client_cannot_answer_them() {
     let mut gateway = opened("{}", "--with ask");
-    for method in ["sampling/createMessage", "elicitation/create", "roots/list", "no/such"] {
+    for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
         let answer = gateway.use_tool("a", "ask", json!({"method": method, "params": "{}"})).json();
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
         assert!(!gateway.has(|message| message.method() == method), "{method} does not reach the client");
     }
+}
+
+#[test]
+fn a_question_of_a_kind_that_nobody_knows_yet_reaches_the_client_and_its_answer_comes_back() {
+    let mut gateway = opened("{}", "--with ask");
+    let call = gateway.post_use_tool("a", "ask", json!({"method": "no/such", "params": r#"{"new":1.50}"#}));
+    let question = gateway.question("no/such");
+    assert_eq!(question.at(&["params"]), r#"{"new":1.50}"#);
+    gateway.reply(&question, r#""result":{"also":"new"}"#);
+    assert_eq!(gateway.answer(&call).text(), r#"{"result":{"also":"new"}}"#);
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
+
+use crate::config::locate::{Face, NotFound};
+use crate::config::{Environment, Problem, load, load_toolman};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Exit status of a file that is not there or not valid.
+const CONFIGURATION: u8 = 2;
+
+/// How the answer is given.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// One JSON value on stdout.
+    pub json: bool,
+    /// Colours in text.
+    pub colour: bool,
+}
+
+/// Checks a file and answers the exit status. Problems go to `err` as text, or to `out` as JSON.
+pub fn check(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    environment: &Environment<'_>,
+    style: Style,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    let file = match file {
+        Ok(file) => file,
+        Err(missing) => return refuse(&missing.message(), &missing.hint(), style, out, err),
+    };
+    let bytes = match std::fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let message = format!("cannot read {}: {error}", file.display());
+            return refuse(&message, "check that it is a file and that you may read it", style, out, err);
+        }
+    };
+    let (summary, problems) = examine(face, &file, &bytes, environment);
+    let ok = summary.is_some();
+    if style.json {
+        let listed = |errors| {
+            let chosen = problems.iter().filter(|problem| problem.is_error() == errors);
+            chosen.map(as_json).collect::<Vec<_>>()
+        };
+        writeln!(out, "{}", json!({ "ok": ok, "problems": listed(true), "warnings": listed(false) }))?;
+    } else {
+        report(&problems, style.colour, err)?;
+        if let Some(summary) = summary {
+            writeln!(out, "{}: {summary}", file.display())?;
+        }
+    }
+    Ok(if ok { 0 } else { CONFIGURATION })
+}
+
+/// Writes problems for a person, with an empty line after each and a count after errors.
+pub fn report(problems: &[Problem], colour: bool, err: &mut dyn Write) -> io::Result<()> {
+    for problem in problems {
+        writeln!(err, "{}\n", problem.render(colour))?;
+    }
+    match problems.iter().filter(|problem| problem.is_error()).count() {
+        0 => Ok(()),
+        1 => writeln!(err, "1 error; nothing was started"),
+        errors => writeln!(err, "{errors} errors; nothing was started"),
+    }
+}
+
+/// What a valid file holds, in words, and everything there is to say about it.
+fn examine(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    environment: &Environment<'_>,
+) -> (Option<String>, Vec<Problem>) {
+    let loaded = match face {
+        Face::Workbench => load(file, bytes, environment).map(|(workbench, warnings)| {
+            let servers = workbench.toolboxes.iter().map(|toolbox| toolbox.servers.len()).sum();
+            let toolboxes = counted(workbench.toolboxes.len(), "toolbox", "toolboxes");
+            (format!("ok, {toolboxes} with {}", counted(servers, "server", "servers")), warnings)
+        }),
+        Face::Toolman => load_toolman(file, bytes, environment).map(|(toolman, warnings)| {
+            (format!("ok, {}", counted(toolman.servers.len(), "server", "servers")), warnings)
+        }),
+    };
+    match loaded {
+        Ok((summary, warnings)) => (Some(summary), warnings),
+        Err(problems) => (None, problems),
+    }
+}
+
+fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+fn as_json(problem: &Problem) -> Value {
+    json!({
+        "file": problem.file.to_string_lossy(),
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "message": problem.message,
+        "hint": problem.hint,
+    })
+}
+
+fn refuse(
+    message: &str,
+    hint: &str,
+    style: Style,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    if style.json {
+        let error = json!({ "kind": "configuration", "message": message, "hint": hint });
+        writeln!(out, "{}", json!({ "error": error }))?;
+    } else {
+        writeln!(err, "error: {message}\n{}", hint.trim_end())?;
+    }
+    Ok(CONFIGURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exit status, stdout and stderr of checking a text, with `FILE` for the file's path.
+    fn checked(name: &str, text: &str, json: bool) -> (u8, String, String) {
+        let file = std::env::temp_dir().join(format!("mcp-workbench-check-{}-{name}", std::process::id()));
+        std::fs::write(&file, text).expect("the temporary directory is writable");
+        let result = run(Ok(file.clone()), json);
+        std::fs::remove_file(&file).expect("it was written above");
+        let shown = file.display().to_string();
+        (result.0, result.1.replace(&shown, "FILE"), result.2.replace(&shown, "FILE"))
+    }
+
+    fn run(file: Result<PathBuf, NotFound>, json: bool) -> (u8, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let style = Style { json, colour: false };
+        let status =
+            check(Face::Workbench, file, &|_| None, style, &mut out, &mut err).expect("writes to memory");
+        let text = |bytes| String::from_utf8(bytes).expect("we write UTF-8");
+        (status, text(out), text(err))
+    }
+
+    const SOUND: &str =
+        r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}}}"#;
+    const WARNING: &str = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x", "timeout": 5}}}}}"#;
+
+    #[test]
+    fn a_sound_file() {
+        let expected = (0, "FILE: ok, 1 toolbox with 2 servers\n".to_owned(), String::new());
+        assert_eq!(checked("sound", SOUND, false), expected);
+        let expected = (0, "{\"ok\":true,\"problems\":[],\"warnings\":[]}\n".to_owned(), String::new());
+        assert_eq!(checked("sound-json", SOUND, true), expected);
+    }
+
+    #[test]
+    fn warnings_do_not_fail() {
+        let (status, out, err) = checked("warning", WARNING, false);
+        assert_eq!((status, out.as_str()), (0, "FILE: ok, 1 toolbox with 1 server\n"));
+        assert!(err.starts_with("warning: unknown key `timeout` is ignored\n --> FILE:1:61\n"), "{err}");
+        let (status, out, err) = checked("warning-json", WARNING, true);
+        let answer: Value = serde_json::from_str(&out).expect("one JSON value");
+        assert_eq!((status, err.as_str(), &answer["ok"]), (0, "", &json!(true)));
+        assert_eq!(answer["warnings"][0]["path"], "toolboxes.dev.mcpServers.a.timeout");
+    }
+
+    #[test]
+    fn errors_are_told_all_at_once() {
+        let text = "{\n  \"toolboxes\": {},\n  \"serch\": true,\n  \"names\": 1\n}";
+        let (status, out, err) = checked("errors", text, false);
+        assert_eq!((status, out.as_str()), (2, ""));
+        let expected = r#"error: unknown key `serch`
+ --> FILE:3:3
+  |
+3 |   "serch": true,
+  |   ^^^^^^^
+  |
+  = at: serch
+  = help: did you mean `search`?
+
+error: expected a string, found the number 1
+ --> FILE:4:12
+  |
+4 |   "names": 1
+  |            ^
+  |
+  = at: names
+  = help: put the value in double quotes
+
+2 errors; nothing was started
+"#;
+        assert_eq!(err, expected);
+        let (status, out, err) = checked("errors-json", text, true);
+        let answer: Value = serde_json::from_str(&out).expect("one JSON value");
+        let expected = json!({"ok": false, "warnings": [], "problems": [
+            {"file": "FILE", "line": 3, "column": 3, "path": "serch", "message": "unknown key `serch`",
+             "hint": "did you mean `search`?"},
+            {"file": "FILE", "line": 4, "column": 12, "path": "names",
+             "message": "expected a string, found the number 1", "hint": "put the value in double quotes"},
+        ]});
+        assert_eq!((status, err.as_str(), answer), (2, "", expected));
+    }
+
+    #[test]
+    fn each_face_has_its_format() {
+        let minimal = Face::Toolman.minimal_file().as_bytes();
+        let (summary, problems) = examine(Face::Toolman, Path::new("tools.toml"), minimal, &|_| None);
+        assert_eq!((summary.as_deref(), problems.len()), (Some("ok, 1 server"), 0));
+        let (summary, problems) = examine(Face::Workbench, Path::new("tools.toml"), minimal, &|_| None);
+        assert_eq!((summary, problems.len()), (None, 1));
+    }
+
+    #[test]
+    fn no_file() {
+        let missing = NotFound::Named { file: "/none.json".into(), by: "--config" };
+        let (status, out, err) = run(Err(missing.clone()), false);
+        let text =
+            "error: the file /none.json that --config names does not exist\ncheck the path after --config\n";
+        assert_eq!((status, out.as_str(), err.as_str()), (2, "", text));
+        let (status, out, _) = run(Err(missing), true);
+        let answer: Value = serde_json::from_str(&out).expect("one JSON value");
+        assert_eq!((status, &answer["error"]["kind"]), (2, &json!("configuration")));
+        let (status, _, err) = run(Ok(std::env::temp_dir()), false);
+        assert!(status == 2 && err.starts_with("error: cannot read "), "{err}");
+    }
+}

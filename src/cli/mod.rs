@@ -1,0 +1,164 @@
+//! One file a verb; all terminal text and exit codes.
+
+pub mod check;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::config::ToolMode;
+use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate};
+
+/// Something went wrong.
+const FAILURE: u8 = 1;
+/// The command line or the configuration is wrong.
+const USAGE: u8 = 2;
+
+/// All your MCP servers behind one, with a small surface that the model opens when it needs more.
+///
+/// Without a verb it is an MCP server on stdin and stdout, to be started by an MCP client.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// The configuration file (default: workbench-config.json or tools.toml here, then the user's own)
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The product surface
+    #[arg(long, value_enum, global = true)]
+    face: Option<FaceName>,
+    /// How opened tools reach the client, whatever the file says
+    #[arg(long, value_enum, value_name = "MODE", global = true)]
+    tool_mode: Option<ToolModeName>,
+    /// One JSON value on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// More log messages; twice for all
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Be an MCP server on stdin and stdout (the default)
+    Serve,
+    /// Say what is wrong with the configuration; starts nothing
+    Check,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FaceName {
+    Workbench,
+    Toolman,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ToolModeName {
+    Dynamic,
+    Proxy,
+    Auto,
+}
+
+/// What the command line gets from the world around it.
+struct World {
+    vars: Vec<(OsString, OsString)>,
+    directory: PathBuf,
+    home: Option<PathBuf>,
+}
+
+/// Runs the program; `face` is the one that its name stands for.
+pub fn main(face: Face) -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    start_logging(&arguments);
+    let directory = match std::env::current_dir() {
+        Ok(directory) => directory,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: the working directory cannot be read: {error}");
+            return ExitCode::from(FAILURE);
+        }
+    };
+    let world = World { vars: std::env::vars_os().collect(), directory, home: std::env::home_dir() };
+    ExitCode::from(run(face, &arguments, world).unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "error: {error}");
+        FAILURE
+    }))
+}
+
+fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
+    let face = match arguments.face {
+        Some(FaceName::Workbench) => Face::Workbench,
+        Some(FaceName::Toolman) => Face::Toolman,
+        None => face,
+    };
+    let file = world.locate(face, arguments.config.as_deref());
+    match arguments.verb {
+        Some(Verb::Check) => {
+            let style = check::Style { json: arguments.json, colour: colour(&world) };
+            check::check(
+                face,
+                file,
+                &|name| world.variable(name),
+                style,
+                &mut io::stdout(),
+                &mut io::stderr(),
+            )
+        }
+        None | Some(Verb::Serve) => {
+            let tool_mode = arguments.tool_mode.map(|mode| match mode {
+                ToolModeName::Dynamic => ToolMode::Dynamic,
+                ToolModeName::Proxy => ToolMode::Proxy,
+                ToolModeName::Auto => ToolMode::Auto,
+            });
+            serve::serve(face, file, tool_mode, world)
+        }
+    }
+}
+
+impl World {
+    fn variable(&self, name: &str) -> Option<String> {
+        let found = self.vars.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
+    fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
+        let around = Surroundings {
+            environment: &|name| self.variable(name),
+            directory: &self.directory,
+            home: self.home.as_deref(),
+            platform: Platform::current(),
+            exists: &Path::exists,
+        };
+        locate(face, named, &around)
+    }
+}
+
+fn colour(world: &World) -> bool {
+    io::stderr().is_terminal() && world.variable("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Log lines go to stderr: warnings and errors, unless `-q`, `-v` or `RUST_LOG` say otherwise.
+fn start_logging(arguments: &Arguments) {
+    let level = match (arguments.quiet, arguments.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "info",
+        (false, _) => "debug",
+    };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
+        .format(|out, record| writeln!(out, "{}: {}", record.level().as_str().to_lowercase(), record.args()))
+        .init();
+}

@@ -1,0 +1,100 @@
+//! `serve`, and no verb at all: the MCP server.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use super::{FAILURE, USAGE, World, check, colour};
+use crate::config::locate::{Face, NotFound};
+use crate::config::{self, ToolMode};
+use crate::core::engine::Surroundings;
+use crate::core::process::Launcher;
+use crate::faces::workbench::Workbench;
+use crate::serve::{Gateway, stdio};
+
+/// Serves one client on stdin and stdout.
+pub(super) fn serve(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    tool_mode: Option<ToolMode>,
+    world: World,
+) -> io::Result<u8> {
+    let mut err = io::stderr();
+    let file = match file {
+        Ok(file) => file,
+        Err(missing) => {
+            writeln!(err, "error: {}\n{}", missing.message(), missing.hint().trim_end())?;
+            if io::stdin().is_terminal() {
+                let program = face.program();
+                writeln!(
+                    err,
+                    "\nTo see it work with nothing configured: {program} demo\nAll options: {program} --help"
+                )?;
+            }
+            return Ok(USAGE);
+        }
+    };
+    let bytes = match std::fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            writeln!(err, "error: cannot read {}: {error}", file.display())?;
+            return Ok(USAGE);
+        }
+    };
+    let loaded = config::load(&file, &bytes, &|name| world.variable(name));
+    let config = match loaded {
+        Ok((mut config, warnings)) => {
+            check::report(&warnings, colour(&world), &mut err)?;
+            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
+            config
+        }
+        Err(problems) => {
+            check::report(&problems, colour(&world), &mut err)?;
+            return Ok(USAGE);
+        }
+    };
+    if io::stdin().is_terminal() {
+        writeln!(
+            err,
+            "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
+        )?;
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            writeln!(err, "error: cannot start: {error}")?;
+            return Ok(FAILURE);
+        }
+    };
+    let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
+    runtime.block_on(async {
+        let shutdown = signal()?;
+        let gateway = Gateway::new(Workbench { config }, around);
+        stdio::run(gateway, crate::wire::stdio::stdin(), crate::wire::stdio::stdout(), shutdown).await;
+        Ok::<_, io::Error>(())
+    })?;
+    // A thread may still be blocked on a stdin that is no pipe; it must not hold us up.
+    runtime.shutdown_background();
+    Ok(0)
+}
+
+/// Resolves when the system asks us to end.
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(async {
+            let _ = tokio::signal::ctrl_c().await;
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Collects what is wrong while a tree is read.
+
+use super::diagnostic::{Problem, Severity};
+use super::expand::{Environment, FaultKind, expand};
+use super::node::{Kind, Node, Span, SyntaxError};
+use super::secrets::Redactor;
+use super::source::{Shown, Source};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// How a format spells keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// `maxNameLength`
+    Camel,
+    /// `max_name_length`
+    Snake,
+}
+
+/// The problems and secrets of one file, in the making.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) source: Source,
+    pub(super) spelling: Spelling,
+    findings: RefCell<Vec<Finding>>,
+    /// Value and name.
+    secrets: RefCell<Vec<(String, String)>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    pub(super) span: Span,
+    /// Whether the text of the span may be shown.
+    pub(super) visible: bool,
+    pub(super) path: String,
+    pub(super) message: String,
+    pub(super) hint: String,
+}
+
+impl Report {
+    pub(super) fn new(source: Source, spelling: Spelling) -> Self {
+        Self { source, spelling, findings: RefCell::default(), secrets: RefCell::default() }
+    }
+
+    pub(super) fn add(&self, finding: Finding) {
+        self.findings.borrow_mut().push(finding);
+    }
+
+    /// Remembers a value that must never print; multi-line values also line by line, since that is how they
+    /// turn up in logs.
+    pub(super) fn secret(&self, value: &str, name: &str) {
+        let mut secrets = self.secrets.borrow_mut();
+        secrets.push((value.to_owned(), name.to_owned()));
+        if value.contains('\n') {
+            secrets.extend(value.lines().map(|line| (line.trim().to_owned(), name.to_owned())));
+        }
+    }
+
+    /// Checks keys for repetition and expands every string, except where `keep` says so of a path.
+    pub(super) fn prepare(&self, root: &mut Node, env: &Environment<'_>, keep: &dyn Fn(&str) -> bool) {
+        self.prepare_node(root, String::new(), env, keep);
+    }
+
+    fn prepare_node(
+        &self,
+        node: &mut Node,
+        path: String,
+        env: &Environment<'_>,
+        keep: &dyn Fn(&str) -> bool,
+    ) {
+        match &mut node.kind {
+            Kind::Object(entries) => {
+                let mut first = HashMap::new();
+                for entry in entries {
+                    let path = child(&path, &entry.key);
+                    if let Some(earlier) = first.get(&entry.key) {
+                        let (line, _) = self.source.position(*earlier);
+                        self.add(Finding {
+                            severity: Severity::Error,
+                            span: entry.key_span.clone(),
+                            visible: true,
+                            path: path.clone(),
+                            message: format!("duplicate key `{}`", entry.key),
+                            hint: format!("remove or rename one of the two; the first is on line {line}"),
+                        });
+                    } else {
+                        first.insert(entry.key.clone(), entry.key_span.start);
+                    }
+                    self.prepare_node(&mut entry.value, path, env, keep);
+                }
+            }
+            Kind::List(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.prepare_node(item, format!("{path}[{index}]"), env, keep);
+                }
+            }
+            Kind::String(text) if !keep(&path) => {
+                let expansion = expand(&text.raw, env);
+                for (name, value) in &expansion.variables {
+                    self.secret(value, name);
+                }
+                for fault in &expansion.faults {
+                    let place = self.inside(&node.span, &text.raw, &fault.range);
+                    self.unexpanded(
+                        &fault.name,
+                        fault.kind,
+                        place.as_ref().unwrap_or(&node.span),
+                        &path,
+                        place.is_some(),
+                    );
+                }
+                text.faulty = !expansion.faults.is_empty();
+                text.value = expansion.text;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports a variable that could not be replaced.
+    pub(super) fn unexpanded(&self, name: &str, kind: FaultKind, span: &Span, path: &str, visible: bool) {
+        let (message, hint) = match kind {
+            FaultKind::Unset => (
+                format!("the environment variable {name} is not set"),
+                format!("set {name} before starting, or give a default: `${{{name}:-default}}`"),
+            ),
+            FaultKind::Unclosed => (
+                format!("`${{{name}` is not closed"),
+                format!("write `${{{name}}}`, or `$${{{name}` for that very text"),
+            ),
+        };
+        let path = path.to_owned();
+        self.add(Finding { severity: Severity::Error, span: span.clone(), visible, path, message, hint });
+    }
+
+    /// Where a part of a string's value stands in the source, if the string is written without escapes.
+    pub(super) fn inside(&self, string: &Span, value: &str, part: &Span) -> Option<Span> {
+        let start = string.start + 1;
+        let plain =
+            string.len() == value.len() + 2 && self.source.text.get(start..string.end - 1) == Some(value);
+        plain.then(|| start + part.start..start + part.end)
+    }
+
+    /// What the tree turned out to be: problems in the order of the file, and whether any is an error.
+    pub(super) fn finish(self, root: Option<&Node>) -> (Vec<Problem>, Redactor) {
+        let secrets = Redactor::new(self.secrets.take());
+        let mut findings = self.findings.take();
+        findings.sort_by_key(|finding| finding.span.start);
+        let problems = findings
+            .into_iter()
+            .map(|finding| {
+                let shown = root.map(|root| Shown::Tree { root, value: finding.visible, secrets: &secrets });
+                let excerpt = self.source.excerpt(&finding.span, &shown.unwrap_or(Shown::Keys));
+                let (line, column) = self.source.position(finding.span.start);
+                Problem {
+                    file: self.source.file.clone(),
+                    line,
+                    column,
+                    path: finding.path,
+                    message: secrets.redact(&finding.message).into_owned(),
+                    hint: finding.hint,
+                    severity: finding.severity,
+                    excerpt: (!excerpt.line.trim().is_empty()).then_some(excerpt),
+                }
+            })
+            .collect();
+        (problems, secrets)
+    }
+
+    /// The one problem of a text that is no tree.
+    pub(super) fn broken(self, error: SyntaxError) -> Vec<Problem> {
+        self.add(Finding {
+            severity: Severity::Error,
+            span: error.span,
+            visible: false,
+            path: String::new(),
+            message: error.message,
+            hint: error.hint,
+        });
+        self.finish(None).0
+    }
+}
+
+/// The path of a key below a path.
+pub(super) fn child(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
+    match (plain, path.is_empty()) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{path}.{key}"),
+        (false, _) => format!("{path}[{}]", serde_json::Value::from(key)),
+    }
+}
+
+/// The text of a file, or the problem that it is not UTF-8.
+pub(super) fn decode<'t>(file: &std::path::Path, bytes: &'t [u8]) -> Result<&'t str, Vec<Problem>> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+        let (message, hint) = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+            ("the file is UTF-16, not UTF-8", "save the file as UTF-8")
+        } else {
+            ("this is not UTF-8", "save the file as UTF-8")
+        };
+        let source = Source::new(file, valid);
+        let end = source.text.len();
+        let report = Report::new(source, Spelling::Camel);
+        report.broken(SyntaxError { span: end..end, message: message.into(), hint: hint.into() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_quote_what_is_no_plain_word() {
+        for (path, key, expected) in [
+            ("", "toolboxes", "toolboxes"),
+            ("toolboxes", "dev", "toolboxes.dev"),
+            ("a", "my-server_2", "a.my-server_2"),
+            ("a", "My Server", "a[\"My Server\"]"),
+            ("", "@org/name", "[\"@org/name\"]"),
+            ("a", "git.io", "a[\"git.io\"]"),
+            ("a", "say \"x\"", "a[\"say \\\"x\\\"\"]"),
+            ("a", "", "a[\"\"]"),
+        ] {
+            assert_eq!(child(path, key), expected);
+        }
+    }
+}

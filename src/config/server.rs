@@ -1,0 +1,329 @@
+//! One entry of `mcpServers`, as this or another client's file has it.
+
+use super::read::{At, Table, nearest};
+use super::{Command, Http, Isolation, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
+use std::path::{Component, Path, PathBuf};
+
+const URL: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
+const ENV: [&str; 3] = ["env", "envs", "environment"];
+const TRANSPORT: [&str; 2] = ["transport", "type"];
+
+/// Keys that we document; the first spelling of each.
+const KEYS: [&str; 15] = [
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "toolFilters",
+    "transport",
+    "type",
+    "url",
+    "headers",
+    "disabled",
+    "connectTimeout",
+    "callTimeout",
+    "maxCallTime",
+    "inheritEnv",
+    "isolation",
+];
+
+/// Keys of other clients that say something we have a word for.
+const FOREIGN: [(&str, &str); 17] = [
+    ("enabled", "to leave a server out, write `\"disabled\": true`"),
+    ("timeout", "use `callTimeout` or `connectTimeout`, in seconds"),
+    ("request_timeout_ms", "use `callTimeout`, in seconds"),
+    ("startup_timeout_sec", "use `connectTimeout`, in seconds"),
+    ("startup_timeout_ms", "use `connectTimeout`, in seconds"),
+    ("tool_timeout_sec", "use `callTimeout`, in seconds"),
+    ("includeTools", "use `toolFilters`"),
+    ("enabled_tools", "use `toolFilters`"),
+    ("available_tools", "use `toolFilters`"),
+    ("excludeTools", "use `toolFilters`, with the names that shall pass"),
+    ("disabledTools", "use `toolFilters`, with the names that shall pass"),
+    ("disabled_tools", "use `toolFilters`, with the names that shall pass"),
+    ("envFile", "write the variables into `env`, as `\"NAME\": \"${NAME}\"`"),
+    ("env_vars", "use `inheritEnv`"),
+    ("http_headers", "use `headers`"),
+    ("bearer_token_env_var", "use `\"headers\": { \"Authorization\": \"Bearer ${NAME}\" }`"),
+    ("cmd", "use `command`"),
+];
+
+/// How a server says that it is to be spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stdio,
+    Http,
+    Sse,
+}
+
+const KINDS: [(&str, Kind); 3] = [("stdio", Kind::Stdio), ("http", Kind::Http), ("sse", Kind::Sse)];
+
+/// What clients call `http`.
+const HTTP: [(&str, Kind); 4] = [
+    ("streamable-http", Kind::Http),
+    ("streamableHttp", Kind::Http),
+    ("streamable_http", Kind::Http),
+    ("remote", Kind::Http),
+];
+
+/// Reads an entry; one that is disabled is checked all the same, and `None`.
+pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
+    let name = ServerName::new(entry.key)
+        .map_err(|wrong| entry.key_error(wrong, "give the server a readable name"))
+        .ok();
+    let table = entry.table()?;
+    warn_of_unknown(&table);
+    let transport = transport(entry, &table, directory);
+    let filter = table.get("toolFilters").map_or(Some(ToolFilter::All), filter);
+    let isolation =
+        |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
+    let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
+    let timeouts = timeouts(&table);
+    let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
+    if disabled {
+        return None;
+    }
+    Some(Server { name: name?, transport: transport?, filter: filter?, timeouts, isolation: isolation? })
+}
+
+fn warn_of_unknown(table: &Table<'_>) {
+    let known: Vec<_> = KEYS.iter().chain(&URL).chain(&ENV).copied().collect();
+    for entry in table.unknown(&known) {
+        let hint = match FOREIGN.iter().find(|(key, _)| *key == entry.key) {
+            Some((_, hint)) => (*hint).to_owned(),
+            None => match nearest(entry.key, &KEYS) {
+                Some(key) => format!("did you mean `{key}`?"),
+                None => "it has no effect here; remove it if it is not for another client".to_owned(),
+            },
+        };
+        entry.key_warning(format!("unknown key `{}` is ignored", entry.key), hint);
+    }
+}
+
+fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
+    // Everything is read in any case, so that all problems of the entry are seen at once.
+    let kind = declared_kind(table);
+    let urls: Vec<_> = table.synonyms(&URL).into_iter().map(|at| (at, url(at))).collect();
+    let url = agreed(&urls, PartialEq::eq);
+    let environments: Vec<_> = table.synonyms(&ENV).into_iter().map(|at| (at, environment(at))).collect();
+    let env = agreed(&environments, |one, other| same_variables(one, other));
+    let env = if environments.is_empty() { Some(Vec::new()) } else { env };
+    let program = table.get("command").map(program);
+    let args =
+        table.get("args").map_or(Some(Vec::new()), |at| at.list().and_then(|items| all(&items, argument)));
+    let cwd = table.get("cwd").map(|at| working_directory(at, directory));
+    let inherit_env = table.get("inheritEnv").map_or(Some(Vec::new()), inherited);
+    let headers = table.get("headers").map_or(Some(Vec::new()), headers);
+
+    match (table.get("command"), urls.first()) {
+        (None, None) => {
+            entry.key_error(
+                "the server has neither `command` nor `url`",
+                "add `command` for a program to start, or `url` for a server that runs already",
+            );
+            None
+        }
+        (Some(_), Some((url, _))) => {
+            let hint = "keep `command` for a program to start, or `url` for a server that runs already";
+            url.key_error(format!("the server has both `command` and `{}`", url.key), hint);
+            None
+        }
+        (Some(_), None) => {
+            fits(table, kind, "command")?;
+            warn_of_useless(table, &["headers"], "command");
+            Some(Transport::Stdio(Command {
+                program: program??,
+                args: args?,
+                env: env?,
+                cwd: match cwd {
+                    Some(cwd) => Some(cwd?),
+                    None => None,
+                },
+                inherit_env: inherit_env?,
+            }))
+        }
+        (None, Some((at, _))) => {
+            fits(table, kind, at.key)?;
+            warn_of_useless(table, &["args", "env", "envs", "environment", "cwd", "inheritEnv"], "url");
+            Some(Transport::Http(Http { url: url?, headers: headers?, sse: kind.is_some_and(is_sse) }))
+        }
+    }
+}
+
+/// What `transport` and `type` say.
+pub(super) fn declared_kind(table: &Table<'_>) -> Option<Kind> {
+    let kinds: Vec<_> =
+        table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
+    agreed(&kinds, PartialEq::eq)
+}
+
+pub(super) fn is_sse(kind: Kind) -> bool {
+    kind == Kind::Sse
+}
+
+/// Whether what is declared goes with `command`, or with a URL under the given key.
+pub(super) fn fits(table: &Table<'_>, kind: Option<Kind>, key: &str) -> Option<()> {
+    let (speaks, other) = match (key, kind) {
+        (_, None) | ("command", Some(Kind::Stdio)) => return Some(()),
+        ("command", Some(_)) => ("`stdio`", "url"),
+        (_, Some(Kind::Stdio)) => ("`http` or `sse`", "command"),
+        _ => return Some(()),
+    };
+    if let Some(at) = table.synonyms(&TRANSPORT).first() {
+        at.error(
+            format!("a server with `{key}` speaks {speaks}"),
+            format!("remove `{}`, or give `{other}` in place of `{key}`", at.key),
+        );
+    }
+    None
+}
+
+/// The one meaning of synonyms; an error where they differ.
+fn agreed<T: Clone>(synonyms: &[(&At<'_>, Option<T>)], equal: fn(&T, &T) -> bool) -> Option<T> {
+    let mut meanings = synonyms.iter().filter_map(|(at, value)| value.as_ref().map(|value| (at, value)));
+    let (first, meaning) = meanings.next()?;
+    for (at, other) in meanings {
+        if !equal(meaning, other) {
+            at.key_error(
+                format!("`{}` and `{}` mean the same and disagree", first.key, at.key),
+                format!("keep one of the two; `{}` is on line {}", first.key, first.line()),
+            );
+        }
+    }
+    Some(meaning.clone())
+}
+
+fn same_variables(one: &[(String, Secret)], other: &[(String, Secret)]) -> bool {
+    one.len() == other.len() && one.iter().all(|variable| other.contains(variable))
+}
+
+pub(super) fn warn_of_useless(table: &Table<'_>, keys: &[&str], beside: &str) {
+    for at in table.synonyms(keys) {
+        if !at.is_empty() {
+            at.key_warning(format!("`{}` has no effect beside `{beside}`", at.key), "remove it");
+        }
+    }
+}
+
+fn program(at: &At<'_>) -> Option<String> {
+    let program = argument(at)?;
+    if program.trim().is_empty() {
+        at.error("`command` is blank", "name the program to start, such as `npx`");
+        return None;
+    }
+    Some(program)
+}
+
+/// A string that can be handed to a process.
+pub(super) fn argument(at: &At<'_>) -> Option<String> {
+    let value = at.string()?;
+    if value.contains('\0') {
+        at.error("the text has a NUL character, which no process can be given", "remove `\\u0000`");
+        return None;
+    }
+    Some(value.to_owned())
+}
+
+pub(super) fn working_directory(at: &At<'_>, directory: &Path) -> Option<PathBuf> {
+    let value = argument(at)?;
+    if value.is_empty() {
+        at.error("`cwd` is empty", "write `.` for the directory of this file, or remove the key");
+        return None;
+    }
+    Some(directory.join(value).components().filter(|part| *part != Component::CurDir).collect())
+}
+
+/// `env` as names and values; numbers and booleans as they are spelled, `null` left out.
+pub(super) fn environment(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
+    let table = at.table()?;
+    let values = all(table.entries(), |entry| {
+        if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+            entry.key_error("this cannot be the name of a variable", "use letters, digits and `_`");
+        }
+        let value = match entry.spelled() {
+            Some(spelled) => spelled.map(str::to_owned),
+            None => Some(argument(entry)?),
+        };
+        if let Some(value) = &value {
+            entry.report.secret(value, entry.key);
+        }
+        Some(value.map(|value| (entry.key.to_owned(), Secret::new(value))))
+    })?;
+    Some(values.into_iter().flatten().collect())
+}
+
+pub(super) fn headers(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
+    let table = at.table()?;
+    all(table.entries(), |entry| {
+        if entry.key.is_empty()
+            || !entry.key.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        {
+            entry.key_error("this cannot be the name of a header", "use letters, digits and `-`");
+        }
+        let value = match entry.spelled() {
+            Some(Some(spelled)) => spelled,
+            _ => entry.string()?,
+        };
+        let value = value.trim();
+        if value.chars().any(|c| c.is_control() && c != '\t') {
+            entry.error("a header's value has no control characters", "remove line breaks and the like");
+            return None;
+        }
+        entry.report.secret(value, entry.key);
+        if let Some((_scheme, credentials)) = value.split_once(' ') {
+            entry.report.secret(credentials.trim(), entry.key);
+        }
+        Some((entry.key.to_owned(), Secret::new(value)))
+    })
+}
+
+pub(super) fn url(at: &At<'_>) -> Option<String> {
+    let url = at.string()?;
+    let lower = url.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let host = host.map(|host| host.rsplit('@').next().unwrap_or_default());
+    let sound = host.is_some_and(|host| !host.is_empty() && !host.starts_with(':'))
+        && !url.chars().any(|c| c.is_whitespace() || c.is_control());
+    if !sound {
+        at.expected("a URL with `http://` or `https://` and a host", "such as `http://127.0.0.1:9000/mcp`");
+        return None;
+    }
+    let authority = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
+    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@'))
+        && let Some((_, password)) = user.split_once(':')
+    {
+        at.report.secret(password, "PASSWORD");
+    }
+    Some(url.to_owned())
+}
+
+fn filter(at: &At<'_>) -> Option<ToolFilter> {
+    let names = at.strings()?;
+    Some(if names.iter().any(|name| name == "*") { ToolFilter::All } else { ToolFilter::Only(names) })
+}
+
+pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
+    all(&at.list()?, |item| {
+        let name = item.string()?;
+        if name.is_empty() || name.contains(['=', '\0']) {
+            item.expected("the name of a variable, or `*` for all", "remove it");
+            return None;
+        }
+        Some(name.to_owned())
+    })
+}
+
+pub(super) fn timeouts(table: &Table<'_>) -> Timeouts {
+    Timeouts {
+        connect: table.get("connectTimeout").and_then(At::seconds).unwrap_or(Timeouts::default().connect),
+        call: table.get("callTimeout").and_then(At::seconds),
+        max_call: table.get("maxCallTime").and_then(At::seconds),
+    }
+}
+
+/// All of them, or `None`; each is looked at in any case.
+fn all<'d, T>(items: &[At<'d>], read: impl Fn(&At<'d>) -> Option<T>) -> Option<Vec<T>> {
+    let read: Vec<_> = items.iter().map(read).collect();
+    read.into_iter().collect()
+}

@@ -1,0 +1,106 @@
+//! Top-level settings that both faces have.
+
+use super::read::{At, Table, suggestion};
+use super::{Common, NameRule, Redactor, Secret, Serving, Token};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// Reads the settings, apart from `search`, which each face has for itself. `groups` are the names that the
+/// `scope` key of a token (`toolboxes` or `namespaces`) may hold.
+pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
+    let rule = |at: &At<'_>| at.one_of(&[("safe", NameRule::Safe), ("exact", NameRule::Exact)]);
+    let whole = |key, least, default| root.get(key).and_then(|at| at.whole(least)).unwrap_or(default);
+    let seconds = |key, default| root.get(key).and_then(At::seconds).unwrap_or(Duration::from_secs(default));
+    Common {
+        names: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
+        max_name_length: whole("maxNameLength", 10, 64),
+        max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
+        question_timeout: seconds("questionTimeout", 300),
+        serving: Serving {
+            session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
+            max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),
+            state_key: root.get("stateKey").and_then(state_key),
+            tokens: root.get("auth").map(|auth| tokens(auth, scope, groups)).unwrap_or_default(),
+        },
+        // Known only when the whole file has been read.
+        secrets: Redactor::default(),
+    }
+}
+
+fn state_key(at: &At<'_>) -> Option<Secret> {
+    let key = at.string()?;
+    at.report.secret(key, "stateKey");
+    if key.len() < 32 {
+        at.error(
+            format!("a state key has at least 32 bytes, this one has {}", key.len()),
+            "generate one, for example with `openssl rand -hex 32`",
+        );
+        return None;
+    }
+    Some(Secret::new(key))
+}
+
+fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
+    let Some(table) = auth.table() else { return Vec::new() };
+    table.refuse_unknown(&["tokens"], &[]);
+    let Some(list) = table.get("tokens") else {
+        auth.key_error("`auth` has no `tokens`", "add `tokens`, or remove `auth`");
+        return Vec::new();
+    };
+    let mut tokens: Vec<Token> = Vec::new();
+    for item in list.list().unwrap_or_default() {
+        let Some(token) = token(&item, scope, groups) else { continue };
+        if tokens.iter().any(|other| other.name == token.name) {
+            item.error(format!("two tokens are named `{}`", token.name), "give each token a name of its own");
+        }
+        if tokens.iter().any(|other| other.token == token.token) {
+            item.error(
+                format!("the token `{}` is the same as an earlier one", token.name),
+                "give each name a token of its own",
+            );
+        }
+        tokens.push(token);
+    }
+    tokens
+}
+
+fn token(item: &At<'_>, scope: &str, groups: &[&str]) -> Option<Token> {
+    let table = item.table()?;
+    table.refuse_unknown(&["name", "token", scope], &[]);
+    for key in ["name", "token"] {
+        if table.get(key).is_none() {
+            item.error(format!("`{key}` is missing"), format!("add `{key}`"));
+        }
+    }
+    let name = table.get("name").and_then(filled);
+    let token = table.get("token").and_then(filled);
+    if let Some(token) = &token {
+        item.report.secret(token, name.as_deref().unwrap_or("token"));
+    }
+    let scope = table.get(scope).map(|at| {
+        let names = at.list().unwrap_or_default();
+        names.iter().filter_map(|name| group(name, groups)).collect()
+    });
+    Some(Token { name: name?, token: Secret::new(token?), scope })
+}
+
+/// A string that is not blank, without the white space around it.
+fn filled(at: &At<'_>) -> Option<String> {
+    let value = at.string()?.trim();
+    if value.is_empty() {
+        at.error(format!("`{}` is empty", at.key), "give it a value, or remove the entry");
+        return None;
+    }
+    Some(value.to_owned())
+}
+
+fn group(at: &At<'_>, groups: &[&str]) -> Option<String> {
+    let name = at.string()?;
+    if !groups.contains(&name) {
+        let shown = at.text().map(|text| text.raw.as_str()).unwrap_or_default();
+        at.error(format!("`{shown}` is not configured in this file"), suggestion(shown, groups));
+        return None;
+    }
+    Some(name.to_owned())
+}

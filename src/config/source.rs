@@ -1,0 +1,283 @@
+//! The text of a file: where its bytes stand, and which of them may be shown.
+
+use super::node::{Kind, Node, Span};
+use super::secrets::Redactor;
+use std::path::{Path, PathBuf};
+
+/// A file as read, without its byte order mark.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) file: PathBuf,
+    pub(super) text: String,
+}
+
+/// The one line that a problem is about, without anything that may be secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    pub(super) line: String,
+    /// Bytes of `line` to point at.
+    pub(super) span: Span,
+}
+
+/// Bytes that an excerpt shows before and after what it points at: whole files may stand on one line.
+const REACH: usize = 160;
+
+/// What is known about the text when an excerpt is made.
+pub(super) enum Shown<'a> {
+    /// The tree; with the value that the problem is about, if that value may be seen.
+    Tree { root: &'a Node, value: bool, secrets: &'a Redactor },
+    /// The syntax is broken, so that nobody knows which text is a secret: keys alone are shown.
+    Keys,
+}
+
+impl Source {
+    pub(super) fn new(file: &Path, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { file: file.to_owned(), text: text.to_owned() }
+    }
+
+    /// Line and column of a byte, both from 1, the column in characters.
+    pub(super) fn position(&self, at: usize) -> (usize, usize) {
+        let start = self.line_start(at);
+        let breaks = line_breaks(&self.text[..start]);
+        (breaks + 1, self.text[start..at].chars().count() + 1)
+    }
+
+    /// The line where a span begins. An excerpt shows keys, punctuation and at most the one value that the
+    /// problem is about; every other value, and every comment, is `…`, since any of them may hold a secret.
+    pub(super) fn excerpt(&self, span: &Span, shown: &Shown<'_>) -> Excerpt {
+        let line_start = self.line_start(span.start);
+        let line_end = self.text[line_start..].find(['\n', '\r']).map_or(self.text.len(), |n| line_start + n);
+        let start = self.boundary(span.start.saturating_sub(REACH).max(line_start));
+        let end = self.boundary(span.end.min(span.start + REACH).saturating_add(REACH).min(line_end));
+        let target = span.start..span.end.clamp(span.start, end);
+        let (mut open, mut hidden) = (Vec::new(), Vec::new());
+        match shown {
+            Shown::Keys => open = keys_of_line(&self.text[line_start..line_end], line_start),
+            Shown::Tree { root, value, secrets } => {
+                root.each_key(&mut |key| open.push(key.clone()));
+                root.each_leaf(&mut |leaf| match leaf.kind {
+                    Kind::Boolean(_) | Kind::Null => open.push(leaf.span.clone()),
+                    _ => hidden.push(leaf.span.clone()),
+                });
+                let text = &self.text[target.clone()];
+                if *value && secrets.redact(text) == text {
+                    hidden = hidden.iter().flat_map(|leaf| around(leaf, &target)).collect();
+                    hidden.extend(
+                        private_parts(text).map(|part| target.start + part.start..target.start + part.end),
+                    );
+                    open.push(target.clone());
+                }
+            }
+        }
+        let near = |range: &Span| range.start < end && range.end > start;
+        open.retain(near);
+        hidden.retain(near);
+        let mut excerpt = mask(&self.text, start..end, &target, &open, &hidden);
+        if start > line_start {
+            excerpt.line.insert(0, '…');
+            let shift = '…'.len_utf8();
+            excerpt.span = excerpt.span.start + shift..excerpt.span.end + shift;
+        }
+        if end < line_end {
+            excerpt.line.push('…');
+        }
+        excerpt
+    }
+
+    /// The next place at or after a byte where the text can be cut.
+    fn boundary(&self, at: usize) -> usize {
+        (at..self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
+    }
+
+    fn line_start(&self, at: usize) -> usize {
+        self.text[..at].rfind(['\n', '\r']).map_or(0, |n| n + 1)
+    }
+}
+
+/// The text with the passwords and queries of its URLs replaced by `…`, and cut where it is very long.
+pub(super) fn presentable(text: &str) -> String {
+    let mut shown = String::new();
+    let mut at = 0;
+    for part in private_parts(text) {
+        shown.push_str(&text[at..part.start]);
+        shown.push('…');
+        at = part.end;
+    }
+    shown.push_str(&text[at..]);
+    match shown.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
+}
+
+/// Where a text may hold user and password of a URL, or its query. Malformed URLs are the ones that get shown,
+/// so this rather hides too much.
+pub(super) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
+    let start = text.find("://").map_or(usize::from(text.starts_with('"')), |scheme| scheme + 3);
+    let end = text.len().max(1) - usize::from(text.len() > 1 && text.ends_with('"'));
+    let user = text.rfind('@').filter(|at| *at > start).map(|at| start..at);
+    let query = text.find('?').map(|mark| mark + 1..end);
+    match (user, query) {
+        (Some(user), Some(query)) if query.start <= user.end => [Some(user.start..end), None],
+        parts => [parts.0, parts.1],
+    }
+    .into_iter()
+    .flatten()
+}
+
+/// What is left of a leaf when the target is taken out of it.
+fn around(leaf: &Span, target: &Span) -> Vec<Span> {
+    if leaf.start <= target.start && target.end <= leaf.end {
+        vec![leaf.start..target.start, target.end..leaf.end]
+    } else {
+        vec![leaf.clone()]
+    }
+}
+
+fn line_breaks(text: &str) -> usize {
+    text.bytes().filter(|b| matches!(b, b'\n' | b'\r')).count() - text.matches("\r\n").count()
+}
+
+/// Copies a line; `hidden` wins over `open`, and what is neither is shown if it is mere punctuation.
+fn mask(text: &str, line: Span, target: &Span, open: &[Span], hidden: &[Span]) -> Excerpt {
+    let within = |ranges: &[Span], at: usize| ranges.iter().find(|range| range.contains(&at)).cloned();
+    let mut copy = String::new();
+    let mut pointed: Option<Span> = None;
+    let mut covered = false;
+    for (offset, character) in text[line.clone()].char_indices() {
+        let at = line.start + offset;
+        let visible = match (within(hidden, at), within(open, at)) {
+            (Some(leaf), _) => character == '"' && (at == leaf.start || at + 1 == leaf.end),
+            (None, Some(_)) => true,
+            (None, None) => character.is_whitespace() || "{}[]:,=\"".contains(character),
+        };
+        let before = copy.len();
+        if visible {
+            copy.push(character);
+        } else if !covered {
+            copy.push('…');
+        }
+        let start = if !visible && covered { before - '…'.len_utf8() } else { before };
+        covered = !visible;
+        if target.contains(&at) || (target.is_empty() && at == target.start) {
+            let first = pointed.map_or(start, |span| span.start);
+            pointed = Some(first..copy.len());
+        }
+    }
+    let span = pointed.unwrap_or(copy.len()..copy.len());
+    Excerpt { line: copy, span }
+}
+
+/// Keys of a line whose syntax cannot be trusted: at its beginning or after `{` or `,`, and before `:` or `=`.
+fn keys_of_line(line: &str, start: usize) -> Vec<Span> {
+    let mut keys = Vec::new();
+    let mut before = ',';
+    let mut at = 0;
+    while let Some(character) = line[at..].chars().next() {
+        let end = match character {
+            '"' => line[at + 1..].find('"').map_or(line.len(), |n| at + n + 2),
+            _ if is_word(character) => line[at..].find(|c| !is_word(c)).map_or(line.len(), |n| at + n),
+            _ => at + character.len_utf8(),
+        };
+        if (character == '"' || is_word(character))
+            && matches!(before, ',' | '{')
+            && line[end..].trim_start().starts_with([':', '='])
+        {
+            keys.push(start + at..start + end);
+        }
+        if !character.is_whitespace() {
+            before = character;
+        }
+        at = end;
+    }
+    keys
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::json;
+
+    fn source(text: &str) -> Source {
+        Source::new(Path::new("x.json"), text)
+    }
+
+    #[test]
+    fn positions_count_characters_from_one() {
+        for (text, at, expected) in [
+            ("abc", 0, (1, 1)),
+            ("abc", 3, (1, 4)),
+            ("\u{feff}abc", 1, (1, 2)),
+            ("ä\nöü", 3, (2, 1)),
+            ("ä\nöü", 5, (2, 2)),
+            ("a\r\nb\rc\n\nd", 3, (2, 1)),
+            ("a\r\nb\rc\n\nd", 5, (3, 1)),
+            ("a\r\nb\rc\n\nd", 8, (5, 1)),
+        ] {
+            assert_eq!(source(text).position(at), expected, "{text:?} {at}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_shows_keys_and_the_value_in_question() {
+        for (text, target, visible, expected, pointed) in [
+            (r#"{"a": "x", "b": "y"}"#, r#""y""#, true, r#"{"a": "…", "b": "y"}"#, r#""y""#),
+            (r#"{"a": "x", "b": "y"}"#, r#""y""#, false, r#"{"a": "…", "b": "…"}"#, r#""…""#),
+            (r#"{"a": "x", "b": "y"}"#, r#""b""#, true, r#"{"a": "…", "b": "…"}"#, r#""b""#),
+            (r#"{"a": 123456, "b": true}"#, r#""b""#, true, r#"{"a": …, "b": true}"#, r#""b""#),
+            (r#"{"a": "x ${V} y"}"#, "${V}", true, r#"{"a": "…${V}…"}"#, "${V}"),
+            (
+                r#"{"a": "https://u:p@h/?k=1"}"#,
+                r#""https://u:p@h/?k=1""#,
+                true,
+                r#"{"a": "https://…@h/?…"}"#,
+                r#""https://…@h/?…""#,
+            ),
+            (r#"{"a": 1} // "KEY": "sk, 1""#, r#""a""#, true, r#"{"a": …} … "…": "…, …""#, r#""a""#),
+            (r#"{"a": "hunter22"}"#, r#""hunter22""#, true, r#"{"a": "…"}"#, r#""…""#),
+        ] {
+            let source = source(text);
+            let root = json::parse(text).expect(text).expect(text);
+            let start = text.find(target).expect(target);
+            let secrets = Redactor::new([("hunter22".to_owned(), "PASSWORD".to_owned())]);
+            let shown = Shown::Tree { root: &root, value: visible, secrets: &secrets };
+            let excerpt = source.excerpt(&(start..start + target.len()), &shown);
+            assert_eq!(excerpt.line, expected, "{text}");
+            assert_eq!(&excerpt.line[excerpt.span], pointed, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_very_long_line_is_cut_around_the_place() {
+        let text =
+            format!(r#"{{"a": ["ü{}"], "bad": 1, "c": ["{}"]}}"#, "x, ".repeat(9999), "y".repeat(9999));
+        let root = json::parse(&text).expect("valid").expect("not empty");
+        let shown = Shown::Tree { root: &root, value: true, secrets: &Redactor::default() };
+        let start = text.find("\"bad\"").expect("it is there");
+        let excerpt = source(&text).excerpt(&(start..start + 5), &shown);
+        assert_eq!(excerpt.line, r#"……"], "bad": …, "c": ["……"#);
+        assert_eq!(&excerpt.line[excerpt.span], "\"bad\"");
+        let entries: Vec<_> = (0..500).map(|n| format!("\"unknown{n}\":\"v\"")).collect();
+        let text = format!("{{{},\"toolboxes\":{{}},\"names\":5}}", entries.join(","));
+        let found = crate::config::load(Path::new("x"), text.as_bytes(), &|_| None);
+        assert_eq!(found.expect_err("unknown keys").len(), 501);
+    }
+
+    #[test]
+    fn broken_text_shows_keys_only() {
+        for (text, expected) in [
+            (r#"  "KEY": "sk-1 "b"#, r#"  "KEY": "… "…"#),
+            (r#"  "KEY: "sk-1", "b": 2"#, r#"  "…: "…", "…": …"#),
+            (r#"  KEY": "sk-1", "#, r#"  …": "…", "#),
+            (r#"{"a": "x": "sk-1"}"#, r#"{"a": "…": "…"}"#),
+            (r#"key = "sk-1"#, r#"key = "…"#),
+        ] {
+            assert_eq!(source(text).excerpt(&(0..1), &Shown::Keys).line, expected, "{text}");
+        }
+    }
+}

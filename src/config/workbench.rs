@@ -1,0 +1,150 @@
+//! `workbench-config.json`.
+
+use super::diagnostic::Problem;
+use super::expand::Environment;
+use super::node::{Kind, Node, SyntaxError};
+use super::read::{At, Table};
+use super::report::{Report, Spelling, decode};
+use super::source::Source;
+use super::{MetaTools, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings};
+use std::path::Path;
+use std::sync::Arc;
+
+const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
+
+const KEYS: [&str; 14] = [
+    "$schema",
+    "toolMode",
+    "metaTools",
+    "toolboxes",
+    "instructionsLimit",
+    "names",
+    "maxNameLength",
+    "maxMessageBytes",
+    "questionTimeout",
+    "sessionIdleTimeout",
+    "maxBodyBytes",
+    "stateKey",
+    "auth",
+    "search",
+];
+
+const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
+
+const INTO_A_TOOLBOX: &str = "put the servers into a toolbox, \
+    `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, or let `mcp-workbench import` do it";
+
+/// Root keys of other clients' files, and whose they are.
+const FOREIGN_ROOTS: [(&str, &str); 6] = [
+    ("mcpServers", "the `mcpServers` of a single client"),
+    ("servers", "VS Code's `servers`"),
+    ("context_servers", "Zed's `context_servers`"),
+    ("mcp_servers", "Codex's `mcp_servers`"),
+    ("extensions", "Goose's `extensions`"),
+    ("mcp", "opencode's `mcp`"),
+];
+
+/// Reads a `workbench-config.json`: a valid configuration with warnings, or all errors and warnings, each in
+/// the order of the file.
+///
+/// `file` should be absolute: a relative `cwd` of a server is taken from its directory. It is not opened.
+pub fn load(
+    file: &Path,
+    bytes: &[u8],
+    environment: &Environment<'_>,
+) -> Result<(Workbench, Vec<Problem>), Vec<Problem>> {
+    let report = Report::new(Source::new(file, decode(file, bytes)?), Spelling::Camel);
+    let mut root = match json::parse(&report.source.text) {
+        Ok(Some(root)) => root,
+        Ok(None) => {
+            let end = report.source.text.len();
+            return Err(report.broken(SyntaxError {
+                span: end..end,
+                message: "the file is empty".into(),
+                hint: format!("start with `{MINIMAL}`"),
+            }));
+        }
+        Err(error) => return Err(report.broken(error)),
+    };
+    report.prepare(&mut root, environment, &|_| false);
+    let workbench = workbench(&report, &root, file.parent().unwrap_or(Path::new("")));
+    let (problems, secrets) = report.finish(Some(&root));
+    match workbench {
+        Some(mut workbench) if !problems.iter().any(Problem::is_error) => {
+            workbench.common.secrets = secrets;
+            Ok((workbench, problems))
+        }
+        _ => Err(problems),
+    }
+}
+
+fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench> {
+    let at = At::root(report, root);
+    if !matches!(root.kind, Kind::Object(_)) {
+        at.expected("an object", format!("the file looks like `{MINIMAL}`"));
+        return None;
+    }
+    let root = at.table()?;
+    if !has(&root, "toolboxes", "a workbench", &KEYS, INTO_A_TOOLBOX) {
+        at.key_error("the file has no `toolboxes`", format!("the smallest file is `{MINIMAL}`"));
+    }
+    let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
+    let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
+    let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
+    let modes = [("dynamic", ToolMode::Dynamic), ("proxy", ToolMode::Proxy), ("auto", ToolMode::Auto)];
+    let generations = [("current", MetaTools::Current), ("classic", MetaTools::Classic)];
+    if let Some(schema) = root.get("$schema") {
+        schema.string();
+    }
+    Some(Workbench {
+        tool_mode: root.get("toolMode").and_then(|at| at.one_of(&modes)).unwrap_or(ToolMode::Dynamic),
+        meta_tools: root
+            .get("metaTools")
+            .and_then(|at| at.one_of(&generations))
+            .unwrap_or(MetaTools::Current),
+        instructions_limit: root.get("instructionsLimit").and_then(|at| at.whole(0)).unwrap_or(2048),
+        search: root.get("search").and_then(At::boolean).unwrap_or(false),
+        common: settings::common(&root, "toolboxes", &names),
+        toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory)).collect(),
+    })
+}
+
+/// Refuses unknown keys; whether the wanted one is there, or was most likely meant by one that was refused.
+fn has(table: &Table<'_>, wanted: &str, owner: &str, known: &[&str], hint: &str) -> bool {
+    let mut explained = Vec::new();
+    let missing = table.get(wanted).is_none();
+    for (key, whose) in FOREIGN_ROOTS.iter().filter(|(key, _)| missing && *key != wanted) {
+        if let Some(at) = table.get(key) {
+            at.key_error(format!("this looks like {whose}; {owner} has `{wanted}`"), hint);
+            explained.push(*key);
+        }
+    }
+    let suggested = table.refuse_unknown(known, &explained);
+    !missing || !explained.is_empty() || suggested.iter().any(|key| key == wanted)
+}
+
+fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
+    let name = ToolboxName::new(entry.key)
+        .map_err(|wrong| entry.key_error(wrong, "give the toolbox another name, such as `dev`"))
+        .ok();
+    let table = entry.table()?;
+    if !has(&table, "mcpServers", "a toolbox", &TOOLBOX_KEYS, "rename it to `mcpServers`") {
+        entry.key_error(
+            format!("the toolbox `{}` has no `mcpServers`", entry.key),
+            "add `\"mcpServers\": { … }`; it may be empty",
+        );
+    }
+    let description = table.get("description").and_then(At::string).unwrap_or_default().to_owned();
+    let servers = table.get_or_meant("mcpServers", &TOOLBOX_KEYS).and_then(At::table);
+    let servers = servers.as_ref().map(Table::entries).unwrap_or_default();
+    let servers = servers.iter().filter_map(|entry| server::server(entry, directory)).map(Arc::new).collect();
+    Some(Toolbox { name: name?, description, servers })
+}
+
+#[cfg(test)]
+#[path = "workbench_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "problem_tests.rs"]
+mod problems;

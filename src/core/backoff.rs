@@ -1,0 +1,96 @@
+//! When a server that keeps failing may be started again. Pure: the clock is a parameter.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Uptime after which a server counts as healthy.
+const HEALTHY: Duration = Duration::from_secs(10);
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Most starts in one [`WINDOW`].
+const MOST_STARTS: usize = 8;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Spaces the attempts to start one server.
+#[derive(Default)]
+pub struct Backoff {
+    failures: u32,
+    not_before: Option<Instant>,
+    starts: VecDeque<Instant>,
+}
+
+impl Backoff {
+    /// Notes a start, or says how long there may be none.
+    pub fn start(&mut self, now: Instant) -> Result<(), Duration> {
+        while self.starts.front().is_some_and(|start| now.duration_since(*start) >= WINDOW) {
+            self.starts.pop_front();
+        }
+        let crowded = (self.starts.len() >= MOST_STARTS).then(|| self.starts[0] + WINDOW);
+        let wait = [self.not_before, crowded]
+            .into_iter()
+            .flatten()
+            .map(|at| at.saturating_duration_since(now))
+            .max();
+        match wait {
+            Some(wait) if !wait.is_zero() => Err(wait),
+            _ => {
+                self.starts.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes a start that failed, or the end of a server that was up for `uptime`. The first new attempt may come
+    /// at once; from the second failure in a row on they are spaced. `jitter` in 0..1 spreads those of many servers.
+    pub fn failed(&mut self, now: Instant, uptime: Duration, jitter: f64) {
+        self.failures = if uptime >= HEALTHY { 1 } else { self.failures + 1 };
+        self.not_before = self.failures.checked_sub(2).map(|doublings| {
+            let wait = FIRST_WAIT.saturating_mul(1 << doublings.min(8)).min(LONGEST_WAIT);
+            now + wait.mul_f64(1.0 - 0.1 * jitter)
+        });
+    }
+
+    /// Notes an end that was asked for.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_spaced_after_two_failures_in_a_row() {
+        let start = Instant::now();
+        let mut backoff = Backoff::default();
+        let mut now = start;
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            backoff.start(now).unwrap();
+            backoff.failed(now, Duration::ZERO, 0.0);
+            let wait = backoff.not_before.map_or(Duration::ZERO, |at| at - now);
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [0, 1, 2, 4, 8, 16, 30]);
+        assert_eq!(backoff.start(now - Duration::from_secs(3)), Err(Duration::from_secs(3)));
+        backoff.failed(now, Duration::from_secs(10), 0.0);
+        assert_eq!(backoff.start(now), Ok(()));
+    }
+
+    #[test]
+    fn at_most_eight_starts_a_minute() {
+        let start = Instant::now();
+        let mut backoff = Backoff::default();
+        for second in 0..8 {
+            let now = start + Duration::from_secs(second);
+            backoff.start(now).unwrap();
+            backoff.failed(now, HEALTHY, 0.0);
+        }
+        assert_eq!(backoff.start(start + Duration::from_secs(8)), Err(Duration::from_secs(52)));
+        assert_eq!(backoff.start(start + Duration::from_secs(60)), Ok(()));
+        backoff.reset();
+        assert_eq!(backoff.start(start + Duration::from_secs(60)), Ok(()));
+    }
+}

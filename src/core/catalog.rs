@@ -1,0 +1,342 @@
+//! What upstreams offer, and the names under which clients see it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::config::NameRule;
+use crate::wire::json::{Node, Scanner};
+
+/// A kind of thing that a server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `tools/list`
+    Tool,
+    /// `resources/list`
+    Resource,
+    /// `resources/templates/list`
+    Template,
+    /// `prompts/list`
+    Prompt,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Template, Self::Prompt];
+
+    /// The method that lists them.
+    pub fn list_method(self) -> &'static str {
+        match self {
+            Self::Tool => "tools/list",
+            Self::Resource => "resources/list",
+            Self::Template => "resources/templates/list",
+            Self::Prompt => "prompts/list",
+        }
+    }
+
+    /// The member of a list's result that holds them.
+    pub fn list_key(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Resource => "resources",
+            Self::Template => "resourceTemplates",
+            Self::Prompt => "prompts",
+        }
+    }
+
+    /// The member that a client addresses one by.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::Template => "uriTemplate",
+        }
+    }
+
+    /// The capability that a server with such things declares.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Resource | Self::Template => "resources",
+            Self::Prompt => "prompts",
+        }
+    }
+
+    /// What announces that the list has changed.
+    pub fn changed_method(self) -> &'static str {
+        match self {
+            Self::Tool => "notifications/tools/list_changed",
+            Self::Resource | Self::Template => "notifications/resources/list_changed",
+            Self::Prompt => "notifications/prompts/list_changed",
+        }
+    }
+}
+
+/// One thing as its upstream defined it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its name or URI, decoded.
+    pub key: Box<str>,
+    /// The same as the upstream spelled it in JSON.
+    pub raw_key: Box<str>,
+    /// The whole definition.
+    pub raw: Box<str>,
+}
+
+/// All that one upstream offers, in its order.
+#[derive(Debug, Default, PartialEq, Eq, Clone)]
+pub struct Items([Arc<Vec<Item>>; 4]);
+
+impl Items {
+    /// The things of one kind.
+    pub fn of(&self, kind: Kind) -> &Arc<Vec<Item>> {
+        &self.0[kind as usize]
+    }
+
+    /// The same with one kind replaced.
+    pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
+        let mut next = self.clone();
+        next.0[kind as usize] = Arc::new(items);
+        next
+    }
+}
+
+/// One page of a list: its items, how many had no name, and the cursor of the next page.
+#[derive(Debug)]
+pub struct Page {
+    /// In order.
+    pub items: Vec<Item>,
+    /// Left out for want of a name.
+    pub nameless: usize,
+    /// Raw.
+    pub next: Option<String>,
+}
+
+/// Reads the result of a list request.
+pub fn read_page(kind: Kind, result: &str) -> Result<Page, String> {
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
+    let list = root.get(kind.list_key()).map_or("null", Node::raw);
+    let raws: Vec<&RawValue> = serde_json::from_str(list)
+        .map_err(|_| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
+    let next = root.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
+    let mut items = Vec::with_capacity(raws.len());
+    let mut scanner = Scanner::default();
+    for raw in &raws {
+        let definition = scanner.scan_str(raw.get()).expect("a part of valid JSON is valid").root();
+        if let Some(key) = definition.get(kind.key())
+            && let Some(text) = key.as_str()
+            && !text.is_empty()
+        {
+            items.push(Item { key: text.into(), raw_key: key.raw().into(), raw: raw.get().into() });
+        }
+    }
+    Ok(Page { nameless: raws.len() - items.len(), items, next })
+}
+
+/// What one upstream offers, as clients see it.
+#[derive(Debug, Default)]
+pub struct Exposed([Shelf; 4]);
+
+/// The things of one kind, their definitions rendered.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    /// The definitions, separated by commas: ready to stand in a list.
+    text: String,
+    items: Vec<ExposedItem>,
+}
+
+/// One thing under its exposed name.
+#[derive(Debug)]
+pub struct ExposedItem {
+    /// Unique in a view among its kind.
+    pub name: Arc<str>,
+    /// The name in full, where `name` had to be shortened or altered.
+    pub full: Option<Arc<str>>,
+    /// The upstream's name, decoded.
+    pub key: Box<str>,
+    /// The upstream's name as JSON.
+    pub raw_key: Arc<str>,
+    range: Range<usize>,
+}
+
+impl Exposed {
+    /// The things of one kind.
+    pub fn of(&self, kind: Kind) -> &Shelf {
+        &self.0[kind as usize]
+    }
+
+    /// Adds a thing with its rendered definition.
+    pub fn push(
+        &mut self,
+        kind: Kind,
+        item: &Item,
+        name: Arc<str>,
+        full: Option<Arc<str>>,
+        definition: &str,
+    ) {
+        let shelf = &mut self.0[kind as usize];
+        if !shelf.text.is_empty() {
+            shelf.text.push(',');
+        }
+        let start = shelf.text.len();
+        shelf.text.push_str(definition);
+        let (key, raw_key) = (item.key.clone(), (&*item.raw_key).into());
+        shelf.items.push(ExposedItem { name, full, key, raw_key, range: start..shelf.text.len() });
+    }
+}
+
+impl Shelf {
+    /// All definitions, separated by commas.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// In the upstream's order.
+    pub fn items(&self) -> &[ExposedItem] {
+        &self.items
+    }
+
+    /// The definition of one of the items.
+    pub fn definition(&self, item: &ExposedItem) -> &str {
+        &self.text[item.range.clone()]
+    }
+}
+
+/// How tool names must look for the client.
+#[derive(Debug, Clone, Copy)]
+pub struct NameLimits {
+    /// Which characters may stay.
+    pub rule: NameRule,
+    /// Longest name.
+    pub length: usize,
+}
+
+/// Hash digits and the `_` before them.
+const MARK: usize = 9;
+
+impl NameLimits {
+    /// Whether clients take the name as it is.
+    pub fn fits(self, name: &str) -> bool {
+        name.chars().count() <= self.length && (self.rule == NameRule::Exact || name.chars().all(accepted))
+    }
+
+    /// The name cut and marked with a hash of its origin.
+    pub fn marked(self, name: &str, origin: &[&str], attempt: u32) -> String {
+        let kept = name.chars().take(self.length.saturating_sub(MARK));
+        let mut marked: String = match self.rule {
+            NameRule::Safe => kept.map(|c| if accepted(c) { c } else { '_' }).collect(),
+            NameRule::Exact => kept.collect(),
+        };
+        marked.push_str(&format!("_{:08x}", hash(origin, attempt)));
+        marked
+    }
+}
+
+fn accepted(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// FNV-1a, folded: the same on every machine and in every version, since names outlive a process in prompts.
+fn hash(origin: &[&str], attempt: u32) -> u32 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    for part in origin {
+        part.bytes().for_each(&mut eat);
+        eat(0);
+    }
+    if attempt > 0 {
+        attempt.to_le_bytes().into_iter().for_each(&mut eat);
+    }
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// Names that differ little from `wanted`, the nearest first.
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let wanted = wanted.to_lowercase();
+    let mut seen = HashMap::new();
+    for name in names {
+        let lower = name.to_lowercase();
+        let score = if !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower)) {
+            0.9
+        } else {
+            strsim::jaro_winkler(&wanted, &lower)
+        };
+        if score >= 0.75 {
+            seen.entry(name).or_insert(score);
+        }
+    }
+    let mut near: Vec<_> = seen.into_iter().collect();
+    near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    near.into_iter().take(most).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn pages_keep_definitions_as_they_came() {
+        let page = read_page(
+            Kind::Tool,
+            r#"{"tools":[{"x":12345678901234567890.10,"name":"a\u0062"},{"description":"no name"},{"name":7}],"nextCursor":"c\"1"}"#,
+        )
+        .unwrap();
+        assert_eq!(page.items.len(), 1);
+        assert_eq!(&*page.items[0].key, "ab");
+        assert_eq!(&*page.items[0].raw, r#"{"x":12345678901234567890.10,"name":"a\u0062"}"#);
+        assert_eq!((page.nameless, page.next.as_deref()), (2, Some(r#""c\"1""#)));
+        assert_eq!(
+            read_page(Kind::Prompt, "{}").unwrap_err(),
+            "answered `prompts/list` without a list of prompts"
+        );
+    }
+
+    #[test]
+    fn names_are_made_fit() {
+        let limits = |rule, length| NameLimits { rule, length };
+        for (limits, name, expected) in [
+            (limits(NameRule::Safe, 64), "dev__fs__read", None),
+            (limits(NameRule::Safe, 64), "dev__My Server__read", Some("dev__My_Server__read_")),
+            (limits(NameRule::Safe, 20), "dev__filesystem__read", Some("dev__filesy_")),
+            (limits(NameRule::Exact, 64), "dev__My Server__read", None),
+            (limits(NameRule::Exact, 20), "dev__ä Server__read_file", Some("dev__ä Serv_")),
+        ] {
+            match expected {
+                None => assert!(limits.fits(name), "{name}"),
+                Some(prefix) => {
+                    assert!(!limits.fits(name), "{name}");
+                    let marked = limits.marked(name, &["o"], 0);
+                    assert!(
+                        marked.starts_with(prefix) && marked.chars().count() == prefix.chars().count() + 8,
+                        "{marked}"
+                    );
+                    assert!(limits.fits(&marked));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn near_names() {
+        let names = ["read_file", "write_file", "read_text_file", "list"];
+        assert_eq!(nearest("read_fil", names, 2), ["read_file", "read_text_file"]);
+        assert!(nearest("zzzz", names, 2).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn marked_names_always_fit(name in ".{1,200}", length in 10usize..80) {
+            let limits = NameLimits { rule: NameRule::Safe, length };
+            prop_assert!(limits.fits(&limits.marked(&name, &["a", &name], 0)));
+        }
+
+        #[test]
+        fn parts_of_an_origin_do_not_run_together(a in "[ab]{0,4}", b in "[ab]{0,4}", c in "[ab]{0,4}", d in "[ab]{0,4}") {
+            prop_assert_eq!(hash(&[&a, &b], 0) == hash(&[&c, &d], 0), (a, b) == (c, d));
+        }
+    }
+}

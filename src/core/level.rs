@@ -1,0 +1,121 @@
+//! What a result needs before a client of another protocol version can take it. Between equals nothing is touched.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::session::Session;
+use super::upstream::Upstream;
+use crate::wire::era::Version;
+use crate::wire::json::{Node, Scanner, quote};
+
+/// Hands the result on, levelled where the upstream speaks a newer version than the client.
+pub(super) fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
+    if upstream <= client {
+        return hand_on(result);
+    }
+    let unknown = |kind: &str| match kind {
+        "audio" => upstream >= Version::V2025March && client < Version::V2025March,
+        "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
+        _ => false,
+    };
+    let Some(content) = result.get("content").and_then(|content| levelled(content.raw(), unknown)) else {
+        return hand_on(result);
+    };
+    let mut text = Vec::new();
+    result.write_with(&mut text, &[("content", Some(&content))]);
+    let mut scanner = Scanner::default();
+    hand_on(scanner.scan(&text).expect("written as valid JSON").root());
+}
+
+/// The blocks with those of an unknown type as text; `None` if there are none.
+fn levelled(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(blocks).ok()?;
+    let mut scanner = Scanner::default();
+    let mut changed = false;
+    let mut texts = Vec::with_capacity(blocks.len());
+    for block in &blocks {
+        let node = scanner.scan_str(block.get()).expect("a part of valid JSON is valid").root();
+        let kind = node.get("type").and_then(Node::as_str);
+        texts.push(match kind.as_deref() {
+            Some(kind) if unknown(kind) => {
+                changed = true;
+                format!("{{\"type\":\"text\",\"text\":{}}}", quote(&describe(kind, node)))
+            }
+            _ => block.get().to_owned(),
+        });
+    }
+    changed.then(|| format!("[{}]", texts.join(",")))
+}
+
+fn describe(kind: &str, block: Node<'_>) -> String {
+    let text = |key| block.get(key).and_then(Node::as_str);
+    match kind {
+        "resource_link" => {
+            let mut line = format!("[resource link] {}", text("uri").unwrap_or_default());
+            for key in ["name", "description"] {
+                if let Some(more) = text(key) {
+                    line.push_str(&format!(" - {more}"));
+                }
+            }
+            line
+        }
+        _ => {
+            let bytes = text("data").map_or(0, |data| data.len() / 4 * 3);
+            format!("[{kind}: {}, about {bytes} bytes]", text("mimeType").unwrap_or("unknown type".into()))
+        }
+    }
+}
+
+/// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
+pub(super) fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
+    if memchr::memmem::find(result.raw().as_bytes(), b"resource_link").is_none() {
+        return;
+    }
+    let content = result.get("content").map_or("[]", Node::raw);
+    let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+    let mut scanner = Scanner::default();
+    for block in blocks {
+        let node = scanner.scan_str(block.get()).expect("a part of valid JSON is valid").root();
+        if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
+            && let Some(uri) = node.get("uri").and_then(Node::as_str)
+        {
+            session.remember_link(&uri, upstream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_client_cannot_know_becomes_text() {
+        let result = r#"{"content":[{"type":"text","text":"a"},{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"resource_link","uri":"x://y","name":"Y"},{"type":"new"}],"x":1.0}"#;
+        let audio = r#"{"type":"text","text":"[audio: audio/wav, about 3 bytes]"}"#;
+        let link = r#"{"type":"text","text":"[resource link] x://y - Y"}"#;
+        use Version::*;
+        for (upstream, client, changes) in [
+            (V2025November, V2025November, &[][..]),
+            (V2024, V2025June, &[]),
+            (V2025June, V2025March, &[(r#"{"type":"resource_link","uri":"x://y","name":"Y"}"#, link)]),
+            (
+                V2025November,
+                V2024,
+                &[
+                    (r#"{"type":"resource_link","uri":"x://y","name":"Y"}"#, link),
+                    (r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio),
+                ],
+            ),
+            // The upstream's own version does not know links: it means something of its own.
+            (V2025March, V2024, &[(r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio)]),
+        ] {
+            let expected = changes.iter().fold(result.to_owned(), |text, (from, to)| text.replace(from, to));
+            let mut scanner = Scanner::default();
+            let node = scanner.scan_str(result).unwrap().root();
+            let mut shown = String::new();
+            results(upstream, client, node, |node| shown = node.raw().to_owned());
+            assert_eq!(shown, expected, "{upstream:?} to {client:?}");
+        }
+    }
+}

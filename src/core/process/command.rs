@@ -1,0 +1,301 @@
+//! From a configured command to a program that exists and the environment it gets.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Launch;
+use crate::config::{self, Secret};
+
+/// Variables that every upstream gets, as the official SDKs do it.
+#[cfg(not(windows))]
+const HANDED_ON: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR"];
+#[cfg(windows)]
+const HANDED_ON: &[&str] = &[
+    "APPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+];
+
+/// Looks the program up and builds the environment.
+///
+/// A bare name is looked for in the absolute entries of the upstream's `PATH`, then of `login_path`, and never
+/// in a working directory; an upstream found by the latter gets that `PATH` too, else `npx` would not find
+/// `node`. Anything with a slash is a path, relative to the upstream's working directory.
+pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
+    command: &config::Command,
+    vars: &[(OsString, OsString)],
+    directory: &Path,
+    login_path: impl FnOnce() -> Login,
+) -> Result<Launch, CommandError> {
+    let cwd = command.cwd.as_deref().unwrap_or(directory);
+    if !cwd.is_dir() {
+        return Err(CommandError::WorkingDirectory { path: cwd.into(), exists: cwd.exists() });
+    }
+    let mut env = environment(vars, &command.inherit_env, &command.env);
+    let program = if is_bare(&command.program) {
+        let path = value_of(&env, "PATH").unwrap_or_default();
+        let searched = directories(path);
+        match find(&command.program, &searched) {
+            Ok(program) => program,
+            Err(unusable) => {
+                let login = login_path().await.unwrap_or_default();
+                match find(&command.program, &directories(&login)) {
+                    Ok(program) => {
+                        let declared = command.env.iter().any(|(name, _)| same_name(name.as_ref(), "PATH"));
+                        let path = if declared { joined(path, &login) } else { login };
+                        set(&mut env, "PATH".into(), path);
+                        program
+                    }
+                    Err(also_unusable) => {
+                        return Err(CommandError::NotFound {
+                            program: command.program.clone(),
+                            searched,
+                            login: directories(&login),
+                            unusable: unusable.or(also_unusable),
+                            local: is_executable(&cwd.join(&command.program)),
+                        });
+                    }
+                }
+            }
+        }
+    } else {
+        let path = cwd.join(&command.program);
+        match kind_of(&path) {
+            Kind::Executable => path,
+            Kind::Directory => return Err(CommandError::Directory { path }),
+            Kind::Other => return Err(CommandError::NotExecutable { path }),
+            Kind::Missing => return Err(CommandError::Missing { path }),
+        }
+    };
+    Ok(Launch { program, args: command.args.clone(), env, cwd: command.cwd.clone() })
+}
+
+/// What an upstream sees of our environment, and what its entry declares, which wins.
+pub(super) fn environment(
+    vars: &[(OsString, OsString)],
+    inherit: &[String],
+    declared: &[(String, Secret)],
+) -> Vec<(OsString, OsString)> {
+    let all = inherit.iter().any(|name| name == "*");
+    let handed_on = |name: &OsStr| {
+        all || HANDED_ON.iter().chain(&["LC_*"]).any(|known| match known.strip_suffix('*') {
+            Some(prefix) => name.as_encoded_bytes().starts_with(prefix.as_bytes()),
+            None => same_name(name, known),
+        }) || inherit.iter().any(|known| same_name(name, known))
+    };
+    let mut env: Vec<_> = vars.iter().filter(|(name, _)| handed_on(name)).cloned().collect();
+    for (name, value) in declared {
+        set(&mut env, name.into(), value.expose().into());
+    }
+    env
+}
+
+/// Why a command cannot be started, and what to do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// A bare name that no directory has.
+    NotFound {
+        /// The name.
+        program: String,
+        /// The directories of the upstream's `PATH`.
+        searched: Vec<PathBuf>,
+        /// The directories of the login shell's.
+        login: Vec<PathBuf>,
+        /// A file of that name that cannot be executed.
+        unusable: Option<PathBuf>,
+        /// Whether the working directory has such a file, which does not count.
+        local: bool,
+    },
+    /// A path where there is nothing.
+    Missing {
+        /// The path, absolute.
+        path: PathBuf,
+    },
+    /// A path to a directory.
+    Directory {
+        /// The path, absolute.
+        path: PathBuf,
+    },
+    /// A path to something that may not be executed.
+    NotExecutable {
+        /// The path, absolute.
+        path: PathBuf,
+    },
+    /// The directory to run in is not one.
+    WorkingDirectory {
+        /// The path, absolute.
+        path: PathBuf,
+        /// Whether there is something else.
+        exists: bool,
+    },
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { program, searched, login, unusable, local } => {
+                write!(out, "command '{program}' not found; looked in PATH ({})", Listed(searched))?;
+                match login.is_empty() {
+                    true => write!(out, "; the login shell told no PATH")?,
+                    false => write!(out, " and in the login shell's ({})", Listed(login))?,
+                }
+                if let Some(path) = unusable {
+                    write!(out, "; {} is there but not executable (chmod +x)", path.display())?;
+                }
+                if *local {
+                    let hint = "the working directory has one, which a bare name never means";
+                    write!(out, "; {hint} (write './{program}' for that)")?;
+                }
+                write!(out, "; install it, or give its absolute path as the command")
+            }
+            Self::Missing { path } => {
+                write!(out, "command '{}' does not exist; correct the path", path.display())
+            }
+            Self::Directory { path } => {
+                write!(out, "command '{}' is a directory; name the program in it", path.display())
+            }
+            Self::NotExecutable { path } => {
+                write!(out, "command '{}' is not executable; chmod +x it, or ", path.display())?;
+                write!(out, "name its interpreter as the command and the file as an argument")
+            }
+            Self::WorkingDirectory { path, exists: true } => {
+                write!(out, "working directory '{}' is not a directory; correct 'cwd'", path.display())
+            }
+            Self::WorkingDirectory { path, exists: false } => {
+                let path = path.display();
+                write!(out, "working directory '{path}' does not exist; create it or correct 'cwd'")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+/// Directories for an error message.
+struct Listed<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return out.write_str("which has no absolute entry");
+        }
+        for (index, directory) in self.0.iter().enumerate() {
+            write!(out, "{}{}", if index == 0 { "" } else { ", " }, directory.display())?;
+        }
+        Ok(())
+    }
+}
+
+fn is_bare(program: &str) -> bool {
+    !program.contains(std::path::is_separator)
+}
+
+/// The first file of that name that can be executed, else one that cannot.
+fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, Option<PathBuf>> {
+    let mut unusable = None;
+    for path in directories.iter().flat_map(|directory| candidates(directory, program)) {
+        match kind_of(&path) {
+            Kind::Executable => return Ok(path),
+            Kind::Other => unusable = unusable.or(Some(path)),
+            Kind::Directory | Kind::Missing => {}
+        }
+    }
+    Err(unusable)
+}
+
+#[cfg(not(windows))]
+fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> {
+    // An empty name, or one of dots, would be the directory itself.
+    (!matches!(program, "" | "." | "..")).then(|| directory.join(program)).into_iter()
+}
+
+#[cfg(windows)]
+fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> {
+    let plain = Path::new(program).extension().is_some().then_some("");
+    let endings = plain.into_iter().chain([".exe", ".cmd", ".bat", ".com"]);
+    endings.map(move |ending| directory.join(format!("{program}{ending}")))
+}
+
+/// The absolute entries of a `PATH`, each once.
+fn directories(path: impl AsRef<OsStr>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::env::split_paths(path.as_ref()).filter(|entry| entry.is_absolute()) {
+        if !found.contains(&entry) {
+            found.push(entry);
+        }
+    }
+    found
+}
+
+fn joined(first: &OsStr, second: &OsStr) -> OsString {
+    let entries = std::env::split_paths(first).chain(std::env::split_paths(second));
+    // Entries that were split off can be joined again.
+    std::env::join_paths(entries).unwrap_or_else(|_| first.into())
+}
+
+enum Kind {
+    Executable,
+    Directory,
+    Other,
+    Missing,
+}
+
+fn kind_of(path: &Path) -> Kind {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Kind::Directory,
+        Ok(metadata) if metadata.is_file() && may_execute(&metadata) => Kind::Executable,
+        Ok(_) => Kind::Other,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Kind::Other,
+        Err(_) => Kind::Missing,
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    matches!(kind_of(path), Kind::Executable)
+}
+
+#[cfg(unix)]
+fn may_execute(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn may_execute(_metadata: &fs::Metadata) -> bool {
+    true
+}
+
+fn same_name(name: &OsStr, other: &str) -> bool {
+    match cfg!(windows) {
+        true => name.eq_ignore_ascii_case(other),
+        false => name == other,
+    }
+}
+
+fn value_of<'a>(env: &'a [(OsString, OsString)], wanted: &str) -> Option<&'a OsStr> {
+    env.iter().find(|(name, _)| same_name(name, wanted)).map(|(_, value)| value.as_os_str())
+}
+
+fn set(env: &mut Vec<(OsString, OsString)>, name: OsString, value: OsString) {
+    let known =
+        env.iter_mut().find(|(other, _)| name.to_str().map_or(*other == name, |n| same_name(other, n)));
+    match known {
+        Some((_, old)) => *old = value,
+        None => env.push((name, value)),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,77 @@
+//! An upstream's stderr: always drained, its end remembered for error messages.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::config::Redactor;
+use crate::wire::lines::{Line, Lines};
+
+/// Bytes remembered.
+const KEPT: usize = 64 * 1024;
+/// Lines quoted in an error.
+const QUOTED: usize = 10;
+/// Longest part of a line that is remembered.
+const LONGEST: usize = 2048;
+
+/// The last lines that an upstream wrote to its stderr.
+#[derive(Default)]
+pub(super) struct Tail(Mutex<(VecDeque<String>, usize)>);
+
+impl Tail {
+    /// Reads the stream to its end.
+    pub(super) async fn drain(
+        self: Arc<Self>,
+        mut stream: impl AsyncRead + Unpin,
+        label: String,
+        redactor: Redactor,
+    ) {
+        let mut lines = Lines::new(LONGEST);
+        while stream.read_buf(lines.space()).await.is_ok_and(|read| read > 0) {
+            while let Some(line) = lines.next() {
+                let (Line::Whole(text) | Line::TooLong(text, _)) = line;
+                self.push(text, &label, &redactor);
+            }
+        }
+        if let Some(rest) = lines.rest() {
+            self.push(rest, &label, &redactor);
+        }
+    }
+
+    /// The last lines, one below the other.
+    pub(super) fn last_lines(&self) -> String {
+        let kept = self.0.lock();
+        let skipped = kept.0.len().saturating_sub(QUOTED);
+        kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    }
+
+    fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {
+        let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
+        let line: String = text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        log::debug!("[{label}] {}", redactor.redact(&line));
+        let mut kept = self.0.lock();
+        kept.1 += line.len();
+        kept.0.push_back(line);
+        while kept.1 > KEPT {
+            let Some(oldest) = kept.0.pop_front() else { break };
+            kept.1 -= oldest.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn keeps_the_end_of_a_flood() {
+        let tail = Arc::new(Tail::default());
+        let flood: String = (0..100_000).map(|n| format!("line {n}\x1b[31m\n")).collect();
+        tail.clone().drain(flood.as_bytes(), String::new(), Redactor::default()).await;
+        assert!(tail.0.lock().1 <= KEPT);
+        assert!(tail.last_lines().starts_with("  line 99990 [31m\n"), "{}", tail.last_lines());
+        assert!(tail.last_lines().ends_with("\n  line 99999 [31m"));
+    }
+}

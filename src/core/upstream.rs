@@ -1,0 +1,223 @@
+//! One upstream: whether it runs, what it offers, and the way to it.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use super::backoff::Backoff;
+use super::catalog::Items;
+use super::connection::{self, Link};
+use super::engine::Engine;
+use crate::config::Server;
+
+/// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
+/// still has to say changes nothing.
+pub struct Upstream {
+    /// The toolbox it stands in.
+    pub group: Arc<str>,
+    /// Its name there.
+    pub server: Arc<str>,
+    /// What the file says of it.
+    pub spec: Arc<Server>,
+    engine: Weak<Engine>,
+    phase: watch::Sender<Phase>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    generation: u64,
+    backoff: Backoff,
+    link: Option<Arc<Link>>,
+    items: Arc<Items>,
+    last_failure: Option<Arc<str>>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// Where an upstream is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Not asked for, or closed.
+    Idle,
+    /// On its way up.
+    Starting,
+    /// Connected, its lists read.
+    Up,
+    /// Not to be had, and why.
+    Failed(Arc<str>),
+}
+
+/// How a connection ended.
+pub enum End {
+    /// We wanted it.
+    Stopped,
+    /// It did not come up.
+    Failed(Arc<str>),
+    /// It was up for so long.
+    Down(Arc<str>, Duration),
+}
+
+impl Upstream {
+    /// An upstream that does not run yet.
+    pub fn new(group: &str, spec: Arc<Server>, engine: Weak<Engine>) -> Arc<Self> {
+        Arc::new(Self {
+            group: group.into(),
+            server: spec.name.as_str().into(),
+            spec,
+            engine,
+            phase: watch::Sender::new(Phase::Idle),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The connection, while there is one.
+    pub fn link(&self) -> Option<Arc<Link>> {
+        self.state.lock().link.clone()
+    }
+
+    /// What it offered when last asked.
+    pub fn items(&self) -> Arc<Items> {
+        self.state.lock().items.clone()
+    }
+
+    /// Whether it is connected.
+    pub fn is_up(&self) -> bool {
+        *self.phase.borrow() == Phase::Up
+    }
+
+    /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
+    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Arc<str>> {
+        let mut state = self.state.lock();
+        if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
+            let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
+            if let Err(wait) = state.backoff.start(Instant::now()) {
+                let reason = state.last_failure.as_deref().unwrap_or("it was started too often");
+                let seconds = wait.as_secs_f64().ceil();
+                return Err(format!("{reason} (next attempt possible in {seconds} s)").into());
+            }
+            state.generation += 1;
+            let (stop, stopped) = oneshot::channel();
+            state.stop = Some(stop);
+            self.phase.send_replace(Phase::Starting);
+            if !engine.spawn(connection::run(engine.clone(), self.clone(), state.generation, stopped)) {
+                self.phase.send_replace(Phase::Idle);
+                return Err("the gateway is ending".into());
+            }
+        }
+        Ok(self.phase.subscribe())
+    }
+
+    /// Starts it if need be and waits until it is connected or failed.
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
+        let phase = self.start()?;
+        self.settled(phase).await
+    }
+
+    /// Waits until a start is over.
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Arc<str>> {
+        let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
+        match settled.as_deref() {
+            Ok(Phase::Failed(reason)) => Err(reason.clone()),
+            _ => self.link().ok_or_else(|| "it was closed".into()),
+        }
+    }
+
+    /// Ends it: calls in flight fail at once, the process ends in the background.
+    pub fn stop(self: &Arc<Self>) {
+        let (stop, link) = {
+            let mut state = self.state.lock();
+            state.generation += 1;
+            state.backoff.reset();
+            self.phase.send_replace(Phase::Idle);
+            (state.stop.take(), state.link.take())
+        };
+        if let Some(link) = link {
+            link.close("it was closed");
+        }
+        if let Some(stop) = stop {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Called by the connection of `generation` when it is up.
+    pub(super) fn came_up(self: &Arc<Self>, generation: u64, link: Arc<Link>, items: Items) {
+        {
+            let mut state = self.state.lock();
+            if state.generation != generation {
+                return;
+            }
+            state.link = Some(link);
+            state.items = Arc::new(items);
+        }
+        // The views first: whoever waits for the phase must find the tools in them.
+        self.tell_engine();
+        self.phase.send_if_modified(|phase| {
+            let fresh = self.state.lock().generation == generation;
+            if fresh {
+                *phase = Phase::Up;
+            }
+            fresh
+        });
+    }
+
+    /// Called by the connection of `generation` when lists were read anew.
+    pub(super) fn offers(self: &Arc<Self>, generation: u64, items: Items) {
+        {
+            let mut state = self.state.lock();
+            if state.generation != generation || *state.items == items {
+                return;
+            }
+            state.items = Arc::new(items);
+        }
+        self.tell_engine();
+    }
+
+    /// Called by the connection of `generation` when it has ended.
+    pub(super) fn ended(self: &Arc<Self>, generation: u64, end: End) {
+        {
+            let mut state = self.state.lock();
+            if state.generation != generation {
+                return;
+            }
+            state.link = None;
+            state.stop = None;
+            let (reason, uptime) = match end {
+                End::Stopped => {
+                    self.phase.send_replace(Phase::Idle);
+                    return;
+                }
+                End::Failed(reason) => (reason, Duration::ZERO),
+                End::Down(reason, uptime) => (reason, uptime),
+            };
+            log::warn!("[{self}] {reason}");
+            state.backoff.failed(Instant::now(), uptime, jitter());
+            state.last_failure = Some(reason.clone());
+            self.phase.send_replace(Phase::Failed(reason));
+        }
+        self.tell_engine();
+    }
+
+    fn tell_engine(self: &Arc<Self>) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.upstream_changed(self);
+        }
+    }
+}
+
+impl std::fmt::Display for Upstream {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.group.is_empty() {
+            write!(out, "{}", self.server)
+        } else {
+            write!(out, "{}/{}", self.group, self.server)
+        }
+    }
+}
+
+/// Anything in 0..1 that differs between processes and moments.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
+}

@@ -1,0 +1,127 @@
+//! Texts that clients cut off: what matters must stand in the part that they show.
+
+/// A list that may be shortened between a beginning and an end that may not.
+pub struct Listing<'a> {
+    /// Stands first.
+    pub head: &'a str,
+    /// Each row: what must stay, and a description that may be shortened.
+    pub rows: &'a [(String, String)],
+    /// Says that so many rows were left out, and how to see them.
+    pub omitted: &'a dyn Fn(usize) -> String,
+    /// Stands last.
+    pub tail: &'a str,
+}
+
+/// Shortest description worth showing.
+const SHORTEST: usize = 12;
+
+impl Listing<'_> {
+    /// The text in at most `limit` bytes (0: no limit): descriptions are shortened before rows are left out.
+    pub fn fit(&self, limit: usize) -> String {
+        let whole = self.text(usize::MAX, self.rows.len());
+        if limit == 0 || whole.len() <= limit {
+            return whole;
+        }
+        let longest = self.rows.iter().map(|(_, description)| description.chars().count()).max().unwrap_or(0);
+        let (mut low, mut high) = (SHORTEST, longest);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if self.text(middle, self.rows.len()).len() <= limit { low = middle } else { high = middle - 1 }
+        }
+        for description in [low, 0] {
+            let text = self.text(description, self.rows.len());
+            if text.len() <= limit {
+                return text;
+            }
+        }
+        let shown = (0..self.rows.len()).rev().find(|shown| self.text(0, *shown).len() <= limit).unwrap_or(0);
+        cut(&self.text(0, shown), limit).to_owned()
+    }
+
+    fn text(&self, description: usize, rows: usize) -> String {
+        let mut text = self.head.to_owned();
+        for (row, about) in &self.rows[..rows] {
+            text.push_str(row);
+            if !about.is_empty() && description > 0 {
+                text.push_str(": ");
+                text.push_str(&shorten(about, description));
+            }
+            text.push('\n');
+        }
+        if rows < self.rows.len() {
+            text.push_str(&(self.omitted)(self.rows.len() - rows));
+            text.push('\n');
+        }
+        text.push_str(self.tail);
+        text
+    }
+}
+
+/// At most `most` characters, with an ellipsis where something was cut off.
+pub fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// One line of plain text: control and invisible characters out, white space folded.
+pub fn one_line(text: &str) -> String {
+    let plain: String = text
+        .chars()
+        .map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c })
+        .filter(|c| !is_invisible(*c))
+        .collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Characters that show nothing, or turn the direction of what follows.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn cut(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fit(limit: usize, rows: &[(&str, &str)]) -> String {
+        let rows: Vec<_> = rows.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+        Listing { head: "H\n", rows: &rows, omitted: &|n| format!("+{n}"), tail: "T" }.fit(limit)
+    }
+
+    #[test]
+    fn descriptions_give_way_before_rows() {
+        let rows = [("- a", "some quite long description of a"), ("- b", "short")];
+        for (limit, expected) in [
+            (0, "H\n- a: some quite long description of a\n- b: short\nT"),
+            (100, "H\n- a: some quite long description of a\n- b: short\nT"),
+            (40, "H\n- a: some quite long…\n- b: short\nT"),
+            (20, "H\n- a\n- b\nT"),
+            (10, "H\n- a\n+1\nT"),
+            (6, "H\n+2\nT"),
+            (3, "H\n+"),
+        ] {
+            assert_eq!(fit(limit, &rows), expected, "{limit}");
+        }
+    }
+
+    #[test]
+    fn forged_rows_are_flattened() {
+        assert_eq!(one_line("a\n* fake_tool\u{202e}\u{1b}[31m  b "), "a * fake_tool [31m b");
+    }
+
+    proptest! {
+        #[test]
+        fn never_over_the_limit(limit in 1usize..300, rows in prop::collection::vec((".{0,20}", ".{0,60}"), 0..12)) {
+            let rows: Vec<_> = rows.iter().map(|(a, b)| (&**a, &**b)).collect();
+            prop_assert!(fit(limit, &rows).len() <= limit);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Product surfaces over the engine: all wording and all shapes, and nothing that waits.
+
+pub mod fit;
+pub mod workbench;

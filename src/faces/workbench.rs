@@ -1,0 +1,666 @@
+//! The workbench: toolboxes that a model opens.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::fit::{Listing, one_line};
+use crate::config::{self, MetaTools, ToolMode, Toolbox};
+use crate::core::catalog::{Item, Kind, NameLimits, nearest};
+use crate::core::upstream::Upstream;
+use crate::core::view::{Entry, Exposure, View};
+use crate::wire::era::ClientHello;
+use crate::wire::json::{Node, Scanner, quote};
+
+/// The face, as configured.
+pub struct Workbench {
+    /// The file.
+    pub config: config::Workbench,
+}
+
+/// A tool of the gateway's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meta {
+    /// `open_toolbox`
+    Open,
+    /// `use_tool`
+    Use,
+    /// `workbench_list_toolboxes`
+    ClassicList,
+    /// `workbench_open_toolbox`
+    ClassicOpen,
+    /// `workbench_close_toolbox`
+    ClassicClose,
+    /// `workbench_use_tool`
+    ClassicUse,
+}
+
+/// How opened tools reach one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Registered under names of their own.
+    Dynamic,
+    /// Called through `use_tool`.
+    Proxy,
+}
+
+/// The address of a tool, as `use_tool` gives it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// Toolbox.
+    pub toolbox: Cow<'a, str>,
+    /// Server in it.
+    pub server: Cow<'a, str>,
+    /// The server's own name for the tool.
+    pub tool: Cow<'a, str>,
+}
+
+/// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
+const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
+const DYNAMIC_PREFIX: &str = "goose";
+
+impl Meta {
+    /// All of them: each can be called at any time, listed or not.
+    pub const ALL: [Self; 6] =
+        [Self::Open, Self::Use, Self::ClassicList, Self::ClassicOpen, Self::ClassicClose, Self::ClassicUse];
+
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open_toolbox",
+            Self::Use => "use_tool",
+            Self::ClassicList => "workbench_list_toolboxes",
+            Self::ClassicOpen => "workbench_open_toolbox",
+            Self::ClassicClose => "workbench_close_toolbox",
+            Self::ClassicUse => "workbench_use_tool",
+        }
+    }
+
+    /// The meta-tool with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|meta| meta.name() == name)
+    }
+
+    /// Whether it belongs to the classic contract.
+    pub fn is_classic(self) -> bool {
+        !matches!(self, Self::Open | Self::Use)
+    }
+}
+
+impl Workbench {
+    /// The mode for a client.
+    pub fn mode(&self, client: Option<&ClientHello>) -> Mode {
+        match self.config.tool_mode {
+            ToolMode::Dynamic => Mode::Dynamic,
+            ToolMode::Proxy => Mode::Proxy,
+            ToolMode::Auto => {
+                let name = client.map(|client| client.name.to_lowercase()).unwrap_or_default();
+                let dynamic = DYNAMIC_CLIENTS.contains(&&*name) || name.starts_with(DYNAMIC_PREFIX);
+                if dynamic { Mode::Dynamic } else { Mode::Proxy }
+            }
+        }
+    }
+
+    /// The toolbox with this name.
+    pub fn toolbox(&self, name: &str) -> Option<&Toolbox> {
+        self.config.toolboxes.iter().find(|toolbox| toolbox.name.as_str() == name)
+    }
+
+    /// The meta-tools that a client sees, in order.
+    pub fn listed(&self, mode: Mode) -> &'static [Meta] {
+        match (self.config.meta_tools, mode) {
+            (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
+            (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
+            (MetaTools::Classic, Mode::Dynamic) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose]
+            }
+            (MetaTools::Classic, Mode::Proxy) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
+            }
+        }
+    }
+
+    /// The text of the handshake: which toolboxes there are and how to use them.
+    pub fn instructions(&self, mode: Mode) -> String {
+        let (open, example) = (self.open_tool().name(), self.example());
+        if self.config.toolboxes.is_empty() {
+            return "No toolboxes are configured, so there is nothing to open. Ask the user to add MCP servers under \
+                    \"toolboxes\" in workbench-config.json."
+                .to_owned();
+        }
+        let how = match (self.config.meta_tools, mode) {
+            (_, Mode::Dynamic) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox. Its tools then appear in your tool list, \
+                 named toolbox__server__tool.",
+            ),
+            (MetaTools::Current, Mode::Proxy) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox and see its tools, then call one with \
+                 use_tool {{\"tool\": {{\"toolbox\": {example}, \"server\": \"…\", \"tool\": \"…\"}}, \"arguments\": {{…}}}}.",
+            ),
+            (MetaTools::Classic, Mode::Proxy) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox and see its tools, then call one with \
+                 workbench_use_tool {{\"toolbox_name\": {example}, \"tool_name\": \"…\", \"arguments\": {{…}}}}.",
+            ),
+        };
+        let closing = match self.config.meta_tools {
+            MetaTools::Current => "Toolboxes stay open.",
+            MetaTools::Classic => {
+                "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox."
+            }
+        };
+        self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
+            &format!("\n{how} {closing}"))
+    }
+
+    /// The definitions of the meta-tools that a client sees, separated by commas.
+    pub fn meta_tools(&self, mode: Mode) -> String {
+        self.listed(mode).iter().map(|meta| self.definition(*meta, mode)).collect::<Vec<_>>().join(",")
+    }
+
+    fn definition(&self, meta: Meta, mode: Mode) -> String {
+        let example = self.example();
+        let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to open\"}";
+        let (description, schema) = match meta {
+            Meta::Open | Meta::ClassicOpen => {
+                let then = match mode {
+                    Mode::Dynamic => "Its tools are then added to your tool list.",
+                    Mode::Proxy => "The answer lists its tools with their schemas.",
+                };
+                let head = format!(
+                    "Open a toolbox: a group of MCP servers. {then} Opening twice does no harm. \
+                     Example: {{\"toolbox_name\": {example}}}\n\nToolboxes:\n"
+                );
+                (self.listing(&head, ""), object(&[("toolbox_name", name)], &["toolbox_name"]))
+            }
+            Meta::Use => {
+                let part = |what: &str| {
+                    format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what))
+                };
+                let (toolbox, server, tool) =
+                    (part("Name of an open toolbox"), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
+                let address = object(&[("toolbox", &toolbox), ("server", &server), ("tool", &tool)], &["toolbox", "server", "tool"]);
+                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
+                (
+                    format!(
+                        "Call a tool of an open toolbox. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
+                         \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
+                    ),
+                    object(&[("tool", &address), ("arguments", arguments)], &["tool"]),
+                )
+            }
+            Meta::ClassicList => (
+                "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned(),
+                object(&[], &[]),
+            ),
+            Meta::ClassicClose => {
+                let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to close\"}";
+                (
+                    format!("Close an open toolbox: its tools go, its servers end. Example: {{\"toolbox_name\": {example}}}"),
+                    object(&[("toolbox_name", name)], &["toolbox_name"]),
+                )
+            }
+            Meta::ClassicUse => {
+                let toolbox = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of an open toolbox\"}";
+                let tool = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the tool as opening listed it: toolbox__server__tool\"}";
+                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
+                (
+                    format!(
+                        "Call a tool of an open toolbox. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
+                         \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
+                        example.trim_matches('"'),
+                    ),
+                    object(
+                        &[("toolbox_name", toolbox), ("tool_name", tool), ("arguments", arguments)],
+                        &["toolbox_name", "tool_name"],
+                    ),
+                )
+            }
+        };
+        format!(
+            "{{\"name\":{},\"description\":{},\"inputSchema\":{schema}}}",
+            quote(meta.name()),
+            quote(&description)
+        )
+    }
+
+    fn listing(&self, head: &str, tail: &str) -> String {
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let servers = match toolbox.servers.len() {
+                    1 => "1 server".to_owned(),
+                    count => format!("{count} servers"),
+                };
+                (format!("- {} ({servers})", toolbox.name), one_line(&toolbox.description))
+            })
+            .collect();
+        let all = match self.config.meta_tools {
+            MetaTools::Current => "open_toolbox with any other name lists all of them",
+            MetaTools::Classic => "workbench_list_toolboxes lists all of them",
+        };
+        let omitted = |count| format!("- … and {count} more: {all}");
+        Listing { head, rows: &rows, omitted: &omitted, tail }.fit(self.config.instructions_limit)
+    }
+
+    fn open_tool(&self) -> Meta {
+        match self.config.meta_tools {
+            MetaTools::Current => Meta::Open,
+            MetaTools::Classic => Meta::ClassicOpen,
+        }
+    }
+
+    /// The first toolbox's name as JSON, for examples.
+    fn example(&self) -> String {
+        quote(self.config.toolboxes.first().map_or("dev", |toolbox| toolbox.name.as_str()))
+    }
+
+    /// The answer to opening: what the client can use now, and which servers failed and why.
+    pub fn opened(
+        &self,
+        meta: Meta,
+        mode: Mode,
+        toolbox: &Toolbox,
+        view: &View,
+        failed: &[(Arc<str>, Arc<str>)],
+    ) -> String {
+        let group = toolbox.name.as_str();
+        let errors: Vec<_> = failed
+            .iter()
+            .map(|(server, reason)| {
+                format!("Failed to connect to server '{server}' in toolbox '{group}': {reason}")
+            })
+            .collect();
+        if !errors.is_empty() && errors.len() == toolbox.servers.len() {
+            return error_result(&[&errors.join("\n")]);
+        }
+        let entries = || view.group(group).filter(|entry| entry.up);
+        let tools = match mode {
+            Mode::Dynamic => {
+                let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
+                format!("\"tools_registered\":{count}")
+            }
+            Mode::Proxy => {
+                let tools: Vec<_> = entries().flat_map(|entry| self.proxied(meta, entry)).collect();
+                format!("\"tools\":[{}]", tools.join(","))
+            }
+        };
+        let errors = match errors.is_empty() {
+            true => String::new(),
+            false => format!(
+                ",\"_errors\":[{}]",
+                errors.iter().map(|error| quote(error)).collect::<Vec<_>>().join(",")
+            ),
+        };
+        value_result(&format!(
+            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{errors}}}",
+            quote(group),
+            quote(&toolbox.description),
+            entries().count(),
+        ))
+    }
+
+    /// An entry's tools as proxy mode shows them.
+    fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
+        let upstream = &entry.upstream;
+        let items = upstream.items();
+        let mut scanner = Scanner::default();
+        let shelf = entry.exposed.of(Kind::Tool);
+        let exposed = shelf.items().iter();
+        exposed
+            .filter_map(|exposed| {
+                let place = [
+                    ("toolbox_name", Some(quote(&upstream.group))),
+                    ("source_server", Some(quote(&upstream.server))),
+                ];
+                let mut first = Vec::new();
+                let raw = if meta.is_classic() {
+                    first.push(("name", Some(quote(&exposed.name))));
+                    first.push(("original_name", Some(exposed.raw_key.to_string())));
+                    shelf.definition(exposed).to_owned()
+                } else {
+                    first.push(("name", Some(exposed.raw_key.to_string())));
+                    items.of(Kind::Tool).iter().find(|item| item.key == exposed.key)?.raw.to_string()
+                };
+                first.extend(place);
+                let node = scanner.scan_str(&raw).expect("definitions are valid JSON").root();
+                let mut text = "{".to_owned();
+                for (key, value) in &first {
+                    text.push_str(&format!("{}:{},", quote(key), value.as_deref().unwrap_or("null")));
+                }
+                let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
+                let mut rest = Vec::new();
+                let schema = schema_change(node);
+                node.write_with(&mut rest, &[&gone[..], &schema[..]].concat());
+                let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
+                match rest.as_str() {
+                    "{}" => text.truncate(text.len() - 1),
+                    rest => text.push_str(&rest[1..rest.len() - 1]),
+                }
+                text.push('}');
+                Some(text)
+            })
+            .collect()
+    }
+
+    /// The answer to `workbench_list_toolboxes`.
+    pub fn toolboxes(&self, view: &View) -> String {
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let name = toolbox.name.as_str();
+                let open = view.is_open(name);
+                let count: usize = match open {
+                    true => view.group(name).filter(|entry| entry.up).map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum(),
+                    false => 0,
+                };
+                let servers: Vec<_> = toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
+                format!(
+                    "{{\"name\":{},\"description\":{},\"servers\":[{}],\"is_open\":{open},\"tool_count\":{count}}}",
+                    quote(name),
+                    quote(&toolbox.description),
+                    servers.join(","),
+                )
+            })
+            .collect();
+        value_result(&format!("{{\"toolboxes\":[{}]}}", rows.join(",")))
+    }
+
+    /// The answer to closing.
+    pub fn closed(&self, toolbox: &str, tools: usize, servers: usize) -> String {
+        value_result(&format!(
+            "{{\"toolbox\":{},\"tools_unregistered\":{tools},\"servers_disconnected\":{servers}}}",
+            quote(toolbox),
+        ))
+    }
+
+    /// No such toolbox.
+    pub fn not_configured(&self, name: &str, wanted: Option<&Address<'_>>) -> String {
+        let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
+        let there = match names.is_empty() {
+            true => "No toolboxes are configured.".to_owned(),
+            false => format!("Configured toolboxes: {}", names.join(", ")),
+        };
+        let wanted = wanted.map(|address| format!(", so {address} cannot be called")).unwrap_or_default();
+        error_result(&[&format!("Toolbox '{name}' not found in configuration{wanted}"), &there])
+    }
+
+    /// The toolbox would have to be open for this.
+    pub fn not_open(&self, toolbox: &str, wanted: Option<&Address<'_>>) -> String {
+        let wanted = wanted.map(|address| format!(", so {address} cannot be called")).unwrap_or_default();
+        let open = self.open_tool().name();
+        error_result(&[&format!(
+            "Toolbox '{toolbox}' is not open{wanted}. Open it first: {open} {{\"toolbox_name\": {}}}",
+            quote(toolbox)
+        )])
+    }
+
+    /// An open toolbox has no such server or tool, or its filters leave the tool out.
+    pub fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> String {
+        let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
+        if !servers.contains(&&*wanted.server) {
+            return error_result(&[&format!(
+                "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
+                wanted.toolbox,
+                wanted.server,
+                servers.join(", "),
+            )]);
+        }
+        let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        let tools: Vec<&str> = entries
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.key))
+            .collect();
+        let near = nearest(&wanted.tool, tools.iter().copied(), 5);
+        let hint = match (near.is_empty(), tools.is_empty()) {
+            (false, _) => format!("Nearest names: {}", near.join(", ")),
+            (true, false) => {
+                let more = tools.len().saturating_sub(10);
+                let shown = tools[..tools.len().min(10)].join(", ");
+                if more == 0 {
+                    format!("Its tools: {shown}")
+                } else {
+                    format!("Its tools: {shown} and {more} more")
+                }
+            }
+            (true, true) => "It has no tools that can be called".to_owned(),
+        };
+        error_result(&[&format!(
+            "{wanted} does not exist: server '{}' in toolbox '{}' has no tool '{}'. {hint}",
+            wanted.server, wanted.toolbox, wanted.tool,
+        )])
+    }
+
+    /// No tool of that name at all.
+    pub fn unknown_tool(&self, view: &View, name: &str) -> String {
+        let names = Meta::ALL.iter().map(|meta| meta.name()).chain(view.names(Kind::Tool));
+        let near = nearest(name, names, 5);
+        let open = self.open_tool().name();
+        let hint = match near.is_empty() {
+            true => format!("A toolbox must be open before its tools can be called: see {open}"),
+            false => format!("Nearest names: {}", near.join(", ")),
+        };
+        error_result(&[&format!("Tool '{name}' not found. {hint}")])
+    }
+}
+
+impl std::fmt::Display for Address<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}/{}", self.toolbox, self.server, self.tool)
+    }
+}
+
+impl Exposure for Workbench {
+    fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
+        match kind {
+            Kind::Tool | Kind::Prompt => format!("{}__{}__{key}", upstream.group, upstream.server),
+            Kind::Resource | Kind::Template => {
+                format!(
+                    "workbench://{}/{}/{key}",
+                    percent_encoded(&upstream.group),
+                    percent_encoded(&upstream.server)
+                )
+            }
+        }
+    }
+
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(&item.raw).expect("definitions are valid JSON").root();
+        let name = quote(name);
+        let mut text = Vec::new();
+        match kind {
+            Kind::Tool => {
+                let prefix = quote(&format!("[{}/{}]", upstream.group, upstream.server));
+                let description = match node.get("description").filter(|node| node.is_string()) {
+                    Some(own) => format!("{} {}", &prefix[..prefix.len() - 1], &own.raw()[1..]),
+                    None => prefix,
+                };
+                let origin = format!(
+                    "{{\"toolbox\":{},\"server\":{},\"tool\":{}}}",
+                    quote(&upstream.group),
+                    quote(&upstream.server),
+                    item.raw_key,
+                );
+                let mut meta = Vec::new();
+                let origin = [("mcp-workbench/origin", Some(&*origin))];
+                match node.get("_meta") {
+                    Some(own) => own.write_with(&mut meta, &origin),
+                    None => scanner_free_object(&mut meta, &origin),
+                }
+                let meta = String::from_utf8(meta).expect("written from UTF-8 texts");
+                let schema = schema_change(node);
+                if !schema.is_empty() {
+                    log::warn!(
+                        "[{upstream}] tool {} has no usable inputSchema; any object is accepted",
+                        item.key
+                    );
+                }
+                let own =
+                    [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
+                node.write_with(&mut text, &[&own[..], &schema[..]].concat());
+            }
+            Kind::Prompt | Kind::Resource | Kind::Template => {
+                node.write_with(&mut text, &[(kind.key(), Some(&*name))])
+            }
+        }
+        String::from_utf8(text).expect("written from UTF-8 texts")
+    }
+
+    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
+        kind != Kind::Tool || upstream.spec.filter.allows(key)
+    }
+
+    fn renames_tools(&self) -> bool {
+        true
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    }
+
+    fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
+        kind != Kind::Tool || self.mode(client) == Mode::Dynamic
+    }
+}
+
+/// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.
+pub fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
+    let arguments = object_argument(arguments, "toolbox_name")?;
+    only_keys(arguments, &["toolbox_name"])?;
+    text_argument(arguments, "toolbox_name")
+}
+
+/// The address and the arguments for the tool, from the arguments of `use_tool`.
+pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
+    let outer = object_argument(arguments, "tool")?;
+    only_keys(outer, &["tool", "arguments"])?;
+    let tool = match argument(outer, "tool")? {
+        Some(tool) if tool.is_object() => tool,
+        _ => return Err(invalid("tool must be an object with toolbox, server and tool")),
+    };
+    only_keys(tool, &["toolbox", "server", "tool"])?;
+    let address = Address {
+        toolbox: text_argument(tool, "toolbox")?,
+        server: text_argument(tool, "server")?,
+        tool: text_argument(tool, "tool")?,
+    };
+    Ok((address, inner_arguments(outer)?))
+}
+
+/// Toolbox, concatenated name and arguments, from the arguments of `workbench_use_tool`.
+pub fn classic_use_tool<'a>(
+    arguments: Option<Node<'a>>,
+) -> Result<(Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>), String> {
+    let outer = object_argument(arguments, "toolbox_name")?;
+    only_keys(outer, &["toolbox_name", "tool_name", "arguments"])?;
+    Ok((text_argument(outer, "toolbox_name")?, text_argument(outer, "tool_name")?, inner_arguments(outer)?))
+}
+
+/// Checks that a meta-tool that takes nothing was given nothing.
+pub fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
+    arguments.map_or(Ok(()), |arguments| only_keys(object_argument(Some(arguments), "")?, &[]))
+}
+
+fn object_argument<'a>(arguments: Option<Node<'a>>, missing: &str) -> Result<Node<'a>, String> {
+    match arguments {
+        Some(arguments) if arguments.is_object() => Ok(arguments),
+        Some(_) => Err(invalid("arguments must be an object")),
+        None => Err(invalid(&format!("{missing} is required"))),
+    }
+}
+
+fn inner_arguments(outer: Node<'_>) -> Result<Option<Node<'_>>, String> {
+    match argument(outer, "arguments")? {
+        Some(inner) if !inner.is_object() => Err(invalid("arguments must be an object")),
+        inner => Ok(inner),
+    }
+}
+
+fn only_keys(object: Node<'_>, known: &[&str]) -> Result<(), String> {
+    let unknown: Vec<String> = object
+        .members()
+        .filter(|(key, _)| !known.contains(&&**key))
+        .map(|(key, _)| format!("'{key}'"))
+        .collect();
+    match unknown.len() {
+        0 => Ok(()),
+        1 => Err(invalid(&format!("Unrecognized key: {}", unknown[0]))),
+        _ => Err(invalid(&format!("Unrecognized keys: {}", unknown.join(", ")))),
+    }
+}
+
+fn argument<'a>(object: Node<'a>, key: &str) -> Result<Option<Node<'a>>, String> {
+    object.unique(key).map_err(|_| invalid(&format!("{key} stands twice")))
+}
+
+fn text_argument<'a>(object: Node<'a>, key: &str) -> Result<Cow<'a, str>, String> {
+    match argument(object, key)?.map(|node| node.as_str()) {
+        None => Err(invalid(&format!("{key} is required and must be a string"))),
+        Some(None) => Err(invalid(&format!("{key} must be a string"))),
+        Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
+        Some(Some(text)) => Ok(text),
+    }
+}
+
+fn invalid(what: &str) -> String {
+    error_result(&[&format!("Invalid parameters: {what}")])
+}
+
+/// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
+fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
+    let usable =
+        tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
+    if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
+}
+
+fn scanner_free_object(out: &mut Vec<u8>, members: &[(&str, Option<&str>)]) {
+    let mut scanner = Scanner::default();
+    scanner.scan_str("{}").expect("an empty object is JSON").root().write_with(out, members);
+}
+
+fn object(properties: &[(&str, &str)], required: &[&str]) -> String {
+    let properties: Vec<_> =
+        properties.iter().map(|(key, schema)| format!("{}:{schema}", quote(key))).collect();
+    let required: Vec<_> = required.iter().map(|key| quote(key)).collect();
+    let required =
+        if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
+    format!(
+        "{{\"type\":\"object\",\"properties\":{{{}}}{required},\"additionalProperties\":false}}",
+        properties.join(",")
+    )
+}
+
+/// A result that holds one JSON value, for models as text and for programs as it is.
+pub fn value_result(value: &str) -> String {
+    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{value}}}", quote(value))
+}
+
+/// A result that tells the model what went wrong, a block a text.
+pub fn error_result(texts: &[&str]) -> String {
+    let blocks: Vec<_> =
+        texts.iter().map(|text| format!("{{\"type\":\"text\",\"text\":{}}}", quote(text))).collect();
+    format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
+}
+
+/// A result for a call that its upstream answered with an error, or not at all; `error` is the raw error object.
+pub fn failed_call(address: &str, message: &str, error: &str) -> String {
+    format!(
+        "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"isError\":true,\"_meta\":{{\"mcp-workbench/error\":{error}}}}}",
+        quote(&format!("[{address}] {message}")),
+    )
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}

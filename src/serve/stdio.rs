@@ -1,0 +1,177 @@
+//! One client on our own stdin and stdout.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+
+use super::Gateway;
+use crate::core::session::{Batch, Session};
+use crate::wire::era::Version;
+use crate::wire::json::Scanner;
+use crate::wire::lines::{Line, Lines};
+use crate::wire::message::{Id, Message, code, error_object, write_raw_error};
+use crate::wire::outbox::Outbox;
+
+/// What calls in flight may take to finish when the gateway ends.
+const DRAIN: Duration = Duration::from_secs(1);
+/// What a client may take to read the last answers.
+const LAST_WRITE: Duration = Duration::from_millis(500);
+
+/// Serves one client until it closes its end or `shutdown` resolves; then every call is answered and every upstream
+/// gone.
+pub async fn run(
+    gateway: Arc<Gateway>,
+    stdin: impl AsyncRead + Unpin,
+    stdout: impl AsyncWrite + Unpin + Send + 'static,
+    shutdown: impl Future<Output = ()>,
+) {
+    let out = Outbox::new();
+    let session = Session::new(out.clone());
+    gateway.engine.attach(&session);
+    let writer = tokio::spawn({
+        let out = out.clone();
+        async move { out.run(stdout).await }
+    });
+    let client = Client { gateway: gateway.clone(), session: session.clone() };
+    let reading = client.read(stdin);
+    tokio::pin!(reading);
+    let mut open = true;
+    tokio::select! {
+        () = &mut reading => open = false,
+        () = shutdown => {}
+    }
+    session.end();
+    let ending = async {
+        let _ = timeout(DRAIN, session.answered()).await;
+        session.abandon("the gateway is shutting down");
+        gateway.engine.shut_down().await;
+    };
+    tokio::pin!(ending);
+    loop {
+        tokio::select! {
+            () = &mut ending => break,
+            () = &mut reading, if open => open = false,
+        }
+    }
+    out.close();
+    let _ = timeout(LAST_WRITE, writer).await;
+}
+
+struct Client {
+    gateway: Arc<Gateway>,
+    session: Arc<Session>,
+}
+
+impl Client {
+    async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
+        let mut lines = Lines::new(self.gateway.engine.settings().max_message_bytes);
+        let mut scanner = Scanner::default();
+        loop {
+            match stdin.read_buf(lines.space()).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            while let Some(line) = lines.next() {
+                self.take(&mut scanner, line);
+            }
+            // A client that does not read its answers is not read from.
+            self.session.out().room().await;
+        }
+        if let Some(rest) = lines.rest() {
+            self.take(&mut scanner, Line::Whole(rest));
+        }
+    }
+
+    fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
+        let text = match line {
+            Line::Whole(text) => text,
+            Line::TooLong(prefix, length) => {
+                let id = scanner.id_in_prefix(prefix).map(Id::from_number);
+                let limit = self.gateway.engine.settings().max_message_bytes;
+                let message =
+                    format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");
+                return self.refuse(id.as_ref(), code::INVALID_REQUEST, &message);
+            }
+        };
+        match scanner.scan(text) {
+            Err(invalid) => {
+                let message = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
+                self.refuse(None, code::PARSE, &message);
+            }
+            Ok(doc) if doc.root().raw().starts_with('[') => self.take_batch(doc.root().raw()),
+            Ok(doc) => self.handle(Message::read(doc.root()), None),
+        }
+    }
+
+    /// Only 2025-03-26 has batches. Their answers leave together.
+    fn take_batch(&self, text: &str) {
+        if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
+            return self.refuse(
+                None,
+                code::INVALID_REQUEST,
+                "Invalid request: batches are part of 2025-03-26 only",
+            );
+        }
+        let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+        if parts.is_empty() {
+            return self.refuse(None, code::INVALID_REQUEST, "Invalid request: the batch is empty");
+        }
+        let mut scanners: Vec<_> = parts.iter().map(|_| Scanner::default()).collect();
+        let messages: Vec<_> = parts
+            .iter()
+            .zip(&mut scanners)
+            .map(|(part, scanner)| {
+                Message::read(scanner.scan_str(part.get()).expect("a part of valid JSON").root())
+            })
+            .collect();
+        let answered =
+            messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
+        let batch = Batch::new(answered);
+        for message in messages {
+            self.handle(message, Some(&batch));
+        }
+    }
+
+    fn handle(
+        &self,
+        message: Result<Message<'_>, crate::wire::message::Malformed>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        match message {
+            Ok(Message::Request { id, method, params }) => {
+                if let Some(reply) = self.session.accept(id, batch.cloned()) {
+                    // A panic fails the request that caused it: its reply answers when it is dropped.
+                    let request = AssertUnwindSafe(|| self.gateway.request(&method, params, reply));
+                    if catch_unwind(request).is_err() {
+                        log::error!("a request for {method} made us panic; please report it");
+                    }
+                }
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.gateway.notification(&self.session, &method, params)
+            }
+            Ok(Message::Response { id, outcome }) => {
+                if !id.is_some_and(|id| self.session.peer.resolve(&id, outcome)) {
+                    log::debug!("an answer of the client that nobody waits for");
+                }
+            }
+            Err(bad) => {
+                let error = error_object(bad.code, bad.message, None);
+                let write = |out: &mut Vec<u8>| {
+                    write_raw_error(out, bad.id.as_ref(), |out| out.extend_from_slice(error.as_bytes()));
+                };
+                self.session.send(batch, write);
+            }
+        }
+    }
+
+    fn refuse(&self, id: Option<&Id>, code: i64, message: &str) {
+        let error = error_object(code, message, None);
+        self.session
+            .send(None, |out| write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes())));
+    }
+}

@@ -1,0 +1,670 @@
+//! JSON seen from the outside: one validating pass over a text that builds no tree.
+//!
+//! The pass remembers where the members of the outer objects stand, down to [`INDEXED`] levels, which is as
+//! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
+//! level and no recursion, so depth is no danger.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Objects nested deeper than this are validated but their members are not indexed:
+/// envelope, `params`, `arguments`, and the parts of a tool's address.
+const INDEXED: usize = 4;
+
+/// A JSON text that was validated, and where its outer members stand.
+#[derive(Clone, Copy)]
+pub struct Doc<'a> {
+    text: &'a str,
+    members: &'a [Member],
+    broken_lines: bool,
+}
+
+/// Where one member of an indexed object stands.
+#[derive(Clone, Copy)]
+struct Member {
+    depth: u8,
+    key: Span,
+    value: Span,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// One value of a [`Doc`].
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    doc: Doc<'a>,
+    depth: u8,
+    /// Index of the first member inside this value.
+    inside: usize,
+    span: Span,
+}
+
+/// A key that we route by stands twice in one object, perhaps in another case: two parsers could disagree
+/// about which one counts.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Duplicate;
+
+/// Why a text is no JSON, and where.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Invalid {
+    /// Offset of the first byte that does not fit.
+    pub offset: usize,
+}
+
+impl<'a> Doc<'a> {
+    /// The outermost value.
+    pub fn root(self) -> Node<'a> {
+        let start = self.text.len() - self.text.trim_ascii_start().len();
+        let end = self.text.trim_ascii_end().len();
+        Node { doc: self, depth: 0, inside: 0, span: Span::new(start, end) }
+    }
+
+    /// Whether line breaks stand between tokens, which would break framing by lines.
+    pub fn has_line_breaks(self) -> bool {
+        self.broken_lines
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The value as it was written.
+    pub fn raw(self) -> &'a str {
+        &self.doc.text[self.span.start as usize..self.span.end as usize]
+    }
+
+    /// Where the value stands in its document.
+    pub fn range(self) -> Range<usize> {
+        self.span.start as usize..self.span.end as usize
+    }
+
+    /// The document's whole text.
+    pub fn text(self) -> &'a str {
+        self.doc.text
+    }
+
+    /// Whether the value is an object.
+    pub fn is_object(self) -> bool {
+        self.raw().starts_with('{')
+    }
+
+    /// Whether the value is a string.
+    pub fn is_string(self) -> bool {
+        self.raw().starts_with('"')
+    }
+
+    /// The members of an indexed object in their order: decoded key and value.
+    pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> {
+        self.spans().map(move |(key, node)| (decode_lossy(&self.doc.text[key.range()]), node))
+    }
+
+    /// The member with this key, refused if another key is equal but for case.
+    pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
+        let mut found = None;
+        let mut seen = false;
+        for (span, node) in self.spans() {
+            let raw = &self.doc.text[span.range()];
+            let inner = &raw[1..raw.len() - 1];
+            let same = if inner.len() == key.len() && !inner.contains('\\') {
+                inner.eq_ignore_ascii_case(key).then(|| inner == key)
+            } else if inner.contains('\\') {
+                let decoded = decode_lossy(raw);
+                decoded.eq_ignore_ascii_case(key).then(|| decoded == key)
+            } else {
+                None
+            };
+            if let Some(exact) = same {
+                if seen {
+                    return Err(Duplicate);
+                }
+                seen = true;
+                if exact {
+                    found = Some(node);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first member with this key; for data in which a duplicate does no harm.
+    pub fn get(self, key: &str) -> Option<Node<'a>> {
+        self.members().find(|(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// The decoded text of a string; `None` for other values and for strings that no Unicode text equals
+    /// (lone surrogates).
+    pub fn as_str(self) -> Option<Cow<'a, str>> {
+        decode(self.raw())
+    }
+
+    /// Writes the object with some members set, replaced or taken away, every other one as it was.
+    ///
+    /// A change is a key and its raw value, `None` takes the member away; new members come last. A node that is
+    /// no object counts as an empty one. Line breaks between tokens become spaces, so that the outcome can be
+    /// framed by lines.
+    pub fn write_with(self, out: &mut Vec<u8>, changes: &[(&str, Option<&str>)]) {
+        let start = out.len();
+        out.push(b'{');
+        let mut first = true;
+        let mut member = |key: &str, value: &str| {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            out.extend_from_slice(key.as_bytes());
+            out.push(b':');
+            out.extend_from_slice(value.as_bytes());
+        };
+        for (span, node) in self.spans() {
+            let key = &self.doc.text[span.range()];
+            let decoded = decode_lossy(key);
+            match changes.iter().find(|(name, _)| *name == decoded) {
+                None => member(key, node.raw()),
+                Some((_, Some(value))) => member(key, value),
+                Some((_, None)) => {}
+            }
+        }
+        for (name, value) in changes {
+            if let Some(value) = value
+                && self.get(name).is_none()
+            {
+                member(&quote(name), value);
+            }
+        }
+        out.push(b'}');
+        if self.doc.broken_lines {
+            unbreak(&mut out[start..]);
+        }
+    }
+
+    /// Writes the value as it was, line breaks between tokens as spaces.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(self.raw().as_bytes());
+        if self.doc.broken_lines {
+            unbreak(&mut out[start..]);
+        }
+    }
+
+    fn spans(self) -> impl Iterator<Item = (Span, Node<'a>)> {
+        let depth = self.depth + 1;
+        let all = self.doc.members;
+        let is_object = self.is_object();
+        let mut next = self.inside;
+        std::iter::from_fn(move || {
+            if !is_object {
+                return None;
+            }
+            while let Some(member) = all.get(next) {
+                if member.depth < depth || member.value.start > self.span.end {
+                    return None;
+                }
+                next += 1;
+                if member.depth == depth {
+                    return Some((
+                        member.key,
+                        Node { doc: self.doc, depth, inside: next, span: member.value },
+                    ));
+                }
+            }
+            None
+        })
+    }
+}
+
+impl Span {
+    fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The text as a JSON string literal.
+pub fn quote(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is always JSON")
+}
+
+/// Line breaks stand only between tokens of valid JSON: a string has them escaped.
+fn unbreak(bytes: &mut [u8]) {
+    for byte in bytes {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}
+
+/// Decodes a string literal; `None` if it is none, or holds a lone surrogate.
+fn decode(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+/// Decodes a string literal for comparing; one that cannot be decoded stays as written.
+fn decode_lossy(raw: &str) -> Cow<'_, str> {
+    decode(raw).unwrap_or(Cow::Borrowed(raw))
+}
+
+/// Validates texts; keeps its memory from one to the next.
+#[derive(Default)]
+pub struct Scanner {
+    members: Vec<Member>,
+    /// One bit a level: set for an object.
+    levels: Vec<u64>,
+    depth: usize,
+    /// The level of the outermost open array; members inside arrays are not indexed.
+    array_at: Option<usize>,
+    open: [usize; INDEXED],
+    broken_lines: bool,
+}
+
+/// Members kept allocated between two texts.
+const KEPT_MEMBERS: usize = 1024;
+
+impl Scanner {
+    /// Validates `text` as one JSON value and indexes its outer members.
+    pub fn scan<'a>(&'a mut self, text: &'a [u8]) -> Result<Doc<'a>, Invalid> {
+        let text = std::str::from_utf8(text).map_err(|error| Invalid { offset: error.valid_up_to() })?;
+        self.scan_str(text)
+    }
+
+    /// As [`Scanner::scan`], for a text known to be UTF-8.
+    pub fn scan_str<'a>(&'a mut self, text: &'a str) -> Result<Doc<'a>, Invalid> {
+        if u32::try_from(text.len()).is_err() {
+            return Err(Invalid { offset: u32::MAX as usize });
+        }
+        self.members.clear();
+        self.members.shrink_to(KEPT_MEMBERS);
+        self.levels.clear();
+        self.depth = 0;
+        self.array_at = None;
+        self.broken_lines = false;
+        self.walk(text.as_bytes())?;
+        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines })
+    }
+
+    /// The number under `id` in a message that was cut off.
+    pub fn id_in_prefix(&mut self, prefix: &[u8]) -> Option<u64> {
+        let text = match std::str::from_utf8(prefix) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
+        };
+        let _ = self.scan_str(text);
+        let doc = Doc { text, members: &self.members, broken_lines: false };
+        let outer =
+            doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
+        let id = ids.next()?;
+        doc.text[id.value.range()].parse().ok()
+    }
+
+    fn walk(&mut self, text: &[u8]) -> Result<(), Invalid> {
+        let mut at = self.space(text, 0);
+        loop {
+            // A value is expected here.
+            match text.get(at) {
+                Some(b'{') => {
+                    self.push(true);
+                    at = self.space(text, at + 1);
+                    if text.get(at) == Some(&b'}') {
+                        self.depth -= 1;
+                        at += 1;
+                    } else {
+                        at = self.key(text, at)?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.push(false);
+                    at = self.space(text, at + 1);
+                    if text.get(at) == Some(&b']') {
+                        self.pop_array();
+                        at += 1;
+                    } else {
+                        continue;
+                    }
+                }
+                Some(b'"') => at = string(text, at)?,
+                Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
+                Some(b't') => at = literal(text, at, b"true")?,
+                Some(b'f') => at = literal(text, at, b"false")?,
+                Some(b'n') => at = literal(text, at, b"null")?,
+                _ => return Err(Invalid { offset: at }),
+            }
+            // A value has ended here.
+            loop {
+                if self.depth == 0 {
+                    at = self.space(text, at);
+                    return if at == text.len() { Ok(()) } else { Err(Invalid { offset: at }) };
+                }
+                let object = self.in_object();
+                if object && let Some(member) = self.indexed() {
+                    self.members[member].value.end = at as u32;
+                }
+                at = self.space(text, at);
+                match (text.get(at), object) {
+                    (Some(b','), true) => {
+                        at = self.space(text, at + 1);
+                        at = self.key(text, at)?;
+                        break;
+                    }
+                    (Some(b','), false) => {
+                        at = self.space(text, at + 1);
+                        break;
+                    }
+                    (Some(b'}'), true) => self.depth -= 1,
+                    (Some(b']'), false) => self.pop_array(),
+                    _ => return Err(Invalid { offset: at }),
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// Reads `"key":` and the space behind it.
+    fn key(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
+        if text.get(at) != Some(&b'"') {
+            return Err(Invalid { offset: at });
+        }
+        let end = string(text, at)?;
+        let colon = self.space(text, end);
+        if text.get(colon) != Some(&b':') {
+            return Err(Invalid { offset: colon });
+        }
+        let value = self.space(text, colon + 1);
+        if self.array_at.is_none() && self.depth <= INDEXED {
+            self.open[self.depth - 1] = self.members.len();
+            self.members.push(Member {
+                depth: self.depth as u8,
+                key: Span::new(at, end),
+                value: Span::new(value, value),
+            });
+        }
+        Ok(value)
+    }
+
+    /// The member whose value has just ended, if it is indexed.
+    fn indexed(&self) -> Option<usize> {
+        (self.array_at.is_none() && self.depth <= INDEXED).then(|| self.open[self.depth - 1])
+    }
+
+    fn push(&mut self, object: bool) {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.levels.len() {
+            self.levels.push(0);
+        }
+        if object {
+            self.levels[word] |= 1 << bit;
+        } else {
+            self.levels[word] &= !(1 << bit);
+            self.array_at.get_or_insert(self.depth);
+        }
+        self.depth += 1;
+    }
+
+    fn pop_array(&mut self) {
+        self.depth -= 1;
+        if self.array_at == Some(self.depth) {
+            self.array_at = None;
+        }
+    }
+
+    fn in_object(&self) -> bool {
+        let level = self.depth - 1;
+        self.levels[level / 64] >> (level % 64) & 1 == 1
+    }
+
+    fn space(&mut self, text: &[u8], mut at: usize) -> usize {
+        while let Some(byte) = text.get(at) {
+            match byte {
+                b' ' | b'\t' => {}
+                b'\n' | b'\r' => self.broken_lines = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        at
+    }
+}
+
+/// Bytes of a string looked at one by one before a vectorised search pays.
+const SHORT: usize = 24;
+
+/// The end of the string that begins at `at`.
+fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
+    let mut at = at + 1;
+    loop {
+        let near = text.len().min(at + SHORT);
+        let mut stop = None;
+        while at < near {
+            let byte = text[at];
+            if byte == b'"' || byte == b'\\' || byte < 0x20 {
+                stop = Some(at);
+                break;
+            }
+            at += 1;
+        }
+        let stop = match stop {
+            Some(stop) => stop,
+            None => {
+                let far =
+                    memchr::memchr2(b'"', b'\\', &text[at..]).ok_or(Invalid { offset: text.len() })? + at;
+                if text[at..far].iter().fold(false, |bad, byte| bad | (*byte < 0x20)) {
+                    return Err(Invalid { offset: at });
+                }
+                far
+            }
+        };
+        at = match text[stop] {
+            b'"' => return Ok(stop + 1),
+            b'\\' => escape(text, stop)?,
+            _ => return Err(Invalid { offset: stop }),
+        };
+    }
+}
+
+/// The end of the escape sequence whose backslash stands at `at`.
+fn escape(text: &[u8], at: usize) -> Result<usize, Invalid> {
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') if text.len() >= at + 6 && text[at + 2..at + 6].iter().all(u8::is_ascii_hexdigit) => {
+            Ok(at + 6)
+        }
+        _ => Err(Invalid { offset: at }),
+    }
+}
+
+/// The end of the number that begins at `at`.
+fn number(text: &[u8], start: usize) -> Result<usize, Invalid> {
+    let digits = |mut at: usize| {
+        let first = at;
+        while text.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        if at == first { Err(Invalid { offset: at }) } else { Ok(at) }
+    };
+    let mut at = start + usize::from(text[start] == b'-');
+    at = if text.get(at) == Some(&b'0') { at + 1 } else { digits(at)? };
+    if text.get(at) == Some(&b'.') {
+        at = digits(at + 1)?;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        at = digits(at + usize::from(matches!(text.get(at), Some(b'+' | b'-'))))?;
+    }
+    Ok(at)
+}
+
+fn literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Invalid> {
+    if text[at..].starts_with(word) { Ok(at + word.len()) } else { Err(Invalid { offset: at }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn node_text(text: &str, path: &[&str]) -> Option<String> {
+        let mut scanner = Scanner::default();
+        let mut node = scanner.scan_str(text).expect("valid").root();
+        for key in path {
+            node = node.unique(key).expect("unique")?;
+        }
+        Some(node.raw().to_owned())
+    }
+
+    #[test]
+    fn finds_members_down_to_the_indexed_depth() {
+        let text = r#" {"id": 1, "params" : {"name":"x","arguments":{"tool":{"server":"s" , "t":[{"a":1}]},"n":1.50}, "z":[]} , "r":{}} "#;
+        for (path, expected) in [
+            (&["id"][..], Some("1")),
+            (&["params", "name"], Some("\"x\"")),
+            (&["params", "arguments", "tool"], Some(r#"{"server":"s" , "t":[{"a":1}]}"#)),
+            (&["params", "arguments", "tool", "server"], Some("\"s\"")),
+            (&["params", "arguments", "tool", "t"], Some(r#"[{"a":1}]"#)),
+            (&["params", "arguments", "n"], Some("1.50")),
+            (&["params", "z"], Some("[]")),
+            (&["r"], Some("{}")),
+            (&["r", "a"], None),
+            (&["name"], None),
+        ] {
+            assert_eq!(node_text(text, path).as_deref(), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn escapes_in_keys_count_and_duplicates_are_refused() {
+        assert_eq!(node_text(r#"{"na\u006de":"a"}"#, &["name"]).as_deref(), Some("\"a\""));
+        for text in [r#"{"name":1,"name":2}"#, r#"{"name":1,"NAME":2}"#, r#"{"n\u0061me":1,"name":2}"#] {
+            let mut scanner = Scanner::default();
+            assert_eq!(
+                scanner.scan_str(text).unwrap().root().unique("name").err(),
+                Some(Duplicate),
+                "{text}"
+            );
+        }
+        assert_eq!(node_text(r#"{"a":{"name":1},"name":2}"#, &["name"]).as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn depth_is_no_danger() {
+        let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
+        assert!(Scanner::default().scan_str(&deep).is_ok());
+        assert!(Scanner::default().scan_str(&deep[1..]).is_err());
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_are_noticed() {
+        for (text, expected) in
+            [("{\"a\":1}", false), ("{\n\"a\":1}", true), ("{\"a\\n\":1}", false), ("[1,\r2]", true)]
+        {
+            assert_eq!(Scanner::default().scan_str(text).unwrap().has_line_breaks(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rewrites_members_and_leaves_the_rest() {
+        for (text, changes, expected) in [
+            (
+                r#"{"name":"a","x":12345678901234567890}"#,
+                &[("name", Some("\"b\""))][..],
+                r#"{"name":"b","x":12345678901234567890}"#,
+            ),
+            (r#"{ "x" : [1, 2] , "y":0.10}"#, &[("x", None), ("z", Some("{}"))], r#"{"y":0.10,"z":{}}"#),
+            ("{\n\"x\": [1,\n2]}", &[("y", Some("1"))], r#"{"x":[1, 2],"y":1}"#),
+            ("7", &[("y", Some("1"))], r#"{"y":1}"#),
+            ("{}", &[("y", None)], "{}"),
+        ] {
+            let mut out = Vec::new();
+            Scanner::default().scan_str(text).unwrap().root().write_with(&mut out, changes);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn finds_the_id_of_a_message_that_was_cut_off() {
+        for (prefix, expected) in [
+            (&br#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"content":"aaaaa"#[..], Some(17)),
+            (br#"{"result":{"id":3,"content":"aaaaa"#, None),
+            (b"{\"id\":17,\"result\":\"\xc3", Some(17)),
+            (b"{\"id\":17", None),
+            (b"garbage", None),
+        ] {
+            assert_eq!(
+                Scanner::default().id_in_prefix(prefix),
+                expected,
+                "{}",
+                String::from_utf8_lossy(prefix)
+            );
+        }
+    }
+
+    fn json() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("-0.10e+5".to_owned()),
+            any::<i64>().prop_map(|n| n.to_string()),
+            any::<String>().prop_map(|s| serde_json::to_string(&s).unwrap()),
+            Just(r#""\ud800\u00e9\/""#.to_owned()),
+        ];
+        leaf.prop_recursive(6, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(|v| format!("[ {} ]", v.join(" ,"))),
+                prop::collection::vec(("[a-c]{0,2}", inner), 0..4).prop_map(|m| {
+                    let members: Vec<_> = m.iter().map(|(k, v)| format!("\"{k}\" :{v}")).collect();
+                    format!("{{{}}}", members.join(", "))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn accepts_what_is_json(text in json()) {
+            prop_assert!(Scanner::default().scan_str(&text).is_ok());
+        }
+
+        #[test]
+        fn agrees_with_an_independent_parser(text in json(), at in any::<prop::sample::Index>(), byte in prop::sample::select(b"{}[]\",:\\0e-.tn \n\x01x".to_vec())) {
+            let mut bytes = text.into_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let ours = Scanner::default().scan(&bytes).is_ok();
+            let theirs = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() && std::str::from_utf8(&bytes).is_ok();
+            prop_assert_eq!(ours, theirs, "{:?}", String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn survives_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let ours = Scanner::default().scan(&bytes).is_ok();
+            let theirs = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() && std::str::from_utf8(&bytes).is_ok();
+            prop_assert_eq!(ours, theirs);
+        }
+
+        #[test]
+        fn members_are_those_of_an_independent_parser(text in json()) {
+            let mut scanner = Scanner::default();
+            let root = scanner.scan_str(&text).unwrap().root();
+            let keys: Vec<_> = root.members().map(|(key, _)| key.into_owned()).collect();
+            if let Ok(serde_json::Value::Object(map)) = serde_json::from_str(&text) {
+                for key in &keys {
+                    prop_assert!(map.contains_key(key));
+                }
+                for key in map.keys() {
+                    prop_assert!(keys.contains(key));
+                }
+            } else if root.is_object() { // lone surrogates: serde_json cannot hold them
+                prop_assert!(text.contains("ud800"));
+            } else {
+                prop_assert!(keys.is_empty());
+            }
+        }
+    }
+}

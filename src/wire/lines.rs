@@ -1,0 +1,181 @@
+//! Framing by lines: bytes in any pieces become whole lines, and one without end costs no memory.
+
+/// Cuts a byte stream into lines.
+pub struct Lines {
+    buffer: Vec<u8>,
+    /// Where the next line begins.
+    start: usize,
+    /// How far a line break was looked for.
+    seen: usize,
+    limit: usize,
+    /// Bytes thrown away of the line that is too long, while it lasts.
+    overflow: Option<usize>,
+}
+
+/// A whole line, without its line break.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// Within the limit.
+    Whole(&'a [u8]),
+    /// Longer than the limit: how it began, and its length.
+    TooLong(&'a [u8], usize),
+}
+
+/// How much of a line that is too long is kept, so that the id in it can be found.
+const PREFIX: usize = 4096;
+/// Room offered to a read.
+const ROOM: usize = 16 * 1024;
+/// Most room offered, once reads have filled the smaller one.
+const MOST_ROOM: usize = 256 * 1024;
+
+impl Lines {
+    /// Lines of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None }
+    }
+
+    /// Where the next bytes of the stream go: append to it.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            (self.start, self.seen) = (0, 0);
+            self.buffer.shrink_to(MOST_ROOM);
+        } else if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.seen -= self.start;
+            self.start = 0;
+        }
+        let room = if self.buffer.capacity() > ROOM { MOST_ROOM } else { ROOM };
+        let wanted = room.max(self.buffer.len().min(4 * 1024 * 1024));
+        if self.buffer.capacity() - self.buffer.len() < room / 2 {
+            self.buffer.reserve(wanted);
+        }
+        &mut self.buffer
+    }
+
+    /// The next whole line, if there is one. Blank lines are passed over.
+    pub fn next(&mut self) -> Option<Line<'_>> {
+        loop {
+            let Some(found) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
+                self.seen = self.buffer.len();
+                self.swallow();
+                return None;
+            };
+            let (start, end) = (self.start, self.seen + found);
+            (self.start, self.seen) = (end + 1, end + 1);
+            if let Some(lost) = self.overflow.take() {
+                let length = lost + (end - start);
+                let prefix = PREFIX.min(end - start);
+                return Some(Line::TooLong(&self.buffer[start..start + prefix], length));
+            }
+            if end - start > self.limit {
+                return Some(Line::TooLong(
+                    &self.buffer[start..start + PREFIX.min(end - start)],
+                    end - start,
+                ));
+            }
+            let (start, end) = trim(&self.buffer, start, end);
+            if start < end {
+                return Some(Line::Whole(&self.buffer[start..end]));
+            }
+        }
+    }
+
+    /// What came after the last line break, when the stream has ended.
+    pub fn rest(&self) -> Option<&[u8]> {
+        let (start, end) = trim(&self.buffer, self.start, self.buffer.len());
+        (start < end && self.overflow.is_none() && end - start <= self.limit)
+            .then(|| &self.buffer[start..end])
+    }
+
+    /// Throws away what is held of a line that is too long, all but its beginning.
+    fn swallow(&mut self) {
+        let held = self.buffer.len() - self.start;
+        if self.overflow.is_none() && held <= self.limit {
+            return;
+        }
+        let kept = PREFIX.min(held);
+        *self.overflow.get_or_insert(0) += held - kept;
+        self.buffer.truncate(self.start + kept);
+        self.buffer.shrink_to(MOST_ROOM);
+        self.seen = self.buffer.len();
+    }
+}
+
+/// Without a byte order mark in front, and white space around.
+fn trim(buffer: &[u8], start: usize, end: usize) -> (usize, usize) {
+    let line = &buffer[start..end];
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let begin = end - line.trim_ascii_start().len();
+    (begin, begin + line.trim_ascii().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frames(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
+        let mut lines = Lines::new(limit);
+        let mut shown = Vec::new();
+        for chunk in chunks {
+            lines.space().extend_from_slice(chunk);
+            while let Some(line) = lines.next() {
+                shown.push(match line {
+                    Line::Whole(text) => String::from_utf8_lossy(text).into_owned(),
+                    Line::TooLong(prefix, length) => {
+                        format!("<{} {length}>", String::from_utf8_lossy(&prefix[..prefix.len().min(4)]))
+                    }
+                });
+            }
+        }
+        if let Some(rest) = lines.rest() {
+            shown.push(format!("{}$", String::from_utf8_lossy(rest)));
+        }
+        shown
+    }
+
+    #[test]
+    fn cuts_lines() {
+        for (stream, expected) in [
+            ("a\nb\n", &["a", "b"][..]),
+            ("a\r\n\n \r\nb", &["a", "b$"]),
+            ("\u{feff}a\n\u{feff}\n  b\t\n", &["a", "b"]),
+            ("0123456789\n01234567890\nb\n", &["0123456789", "<0123 11>", "b"]),
+            ("01234567890", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(frames(10, &[stream.as_bytes()]), expected, "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_held() {
+        let mut lines = Lines::new(100_000);
+        for _ in 0..100 {
+            let space = lines.space();
+            let room = space.capacity() - space.len();
+            assert!(room > 0);
+            space.resize(space.len() + room, b'x');
+            assert_eq!(lines.next(), None);
+            assert!(lines.buffer.capacity() <= 1024 * 1024, "{}", lines.buffer.capacity());
+        }
+        lines.space().extend_from_slice(b"\n{}\n");
+        assert!(
+            matches!(lines.next(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
+        );
+        assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_frames(stream in "[ab\n\r \u{feff}]{0,60}", cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+            let bytes = stream.as_bytes();
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(frames(8, &chunks), frames(8, &[bytes]));
+        }
+    }
+}

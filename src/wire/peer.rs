@@ -1,0 +1,314 @@
+//! Requests that we send over one connection, until each is answered exactly once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::json::Node;
+use super::message::{Id, code, write_notification, write_request, write_string};
+use super::outbox::Outbox;
+
+/// How a request of ours ended.
+pub enum Answer<'a> {
+    /// The raw result.
+    Result(Node<'a>),
+    /// The raw error object.
+    Error(Node<'a>),
+    /// No answer will come.
+    Lost(&'a Lost),
+}
+
+/// Why no answer will come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// A JSON-RPC error code.
+    pub code: i64,
+    /// For a person.
+    pub message: Arc<str>,
+}
+
+impl Lost {
+    /// A loss with a reason.
+    pub fn new(message: impl Into<Arc<str>>) -> Self {
+        Self { code: code::UPSTREAM_LOST, message: message.into() }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+/// What to do with the answer. Runs on the task that reads it, so it must be brief.
+pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
+
+/// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
+pub struct Peer<T> {
+    out: Arc<Outbox>,
+    calls: Mutex<Calls<T>>,
+}
+
+struct Calls<T> {
+    next: u64,
+    open: HashMap<u64, Call<T>>,
+    closed: Option<Lost>,
+}
+
+struct Call<T> {
+    on_answer: OnAnswer,
+    tag: T,
+    deadline: Option<Deadline>,
+}
+
+/// When a request is given up.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    idle: Option<Duration>,
+    touched: Instant,
+    end: Option<Instant>,
+    /// While this is not 0 the idle time stands still.
+    paused: Arc<AtomicUsize>,
+}
+
+impl Deadline {
+    /// Silence of `idle` while `paused` is 0, or `max` in all; `None` where neither is set.
+    pub fn new(idle: Option<Duration>, max: Option<Duration>, paused: &Arc<AtomicUsize>) -> Option<Self> {
+        let now = Instant::now();
+        (idle.is_some() || max.is_some()).then(|| Self {
+            idle,
+            touched: now,
+            end: max.and_then(|max| now.checked_add(max)),
+            paused: paused.clone(),
+        })
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let idle = self.idle.and_then(|idle| {
+            let from = if self.paused.load(Ordering::Relaxed) > 0 { Instant::now() } else { self.touched };
+            from.checked_add(idle)
+        });
+        [idle, self.end].into_iter().flatten().min()
+    }
+}
+
+impl<T: Send + 'static> Peer<T> {
+    /// A connection whose messages leave through `out`.
+    pub fn new(out: Arc<Outbox>) -> Arc<Self> {
+        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: HashMap::new(), closed: None }) })
+    }
+
+    /// Where messages leave.
+    pub fn out(&self) -> &Arc<Outbox> {
+        &self.out
+    }
+
+    /// Sends a request. `params` gets the request's id, which also serves as its progress token. `on_answer` runs
+    /// exactly once, at once if the connection is down. Returns the id while the request is open.
+    pub fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<u64> {
+        let watched = deadline.is_some();
+        let id = {
+            let mut calls = self.calls.lock();
+            if let Some(lost) = calls.closed.clone() {
+                drop(calls);
+                on_answer(Answer::Lost(&lost));
+                return None;
+            }
+            let id = calls.next;
+            calls.next += 1;
+            calls.open.insert(id, Call { on_answer, tag, deadline });
+            id
+        };
+        if !self.out.push(|out| write_request(out, id, method, |out| params(out, id))) {
+            self.fail(id, &Lost::new("the connection is closed"));
+            return None;
+        }
+        if watched {
+            tokio::spawn(self.clone().expire(id));
+        }
+        Some(id)
+    }
+
+    /// Sends a request and waits for its raw result; dropping the future cancels the request.
+    pub async fn call(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        tag: T,
+        deadline: Option<Deadline>,
+    ) -> Result<String, CallError> {
+        let (send, receive) = oneshot::channel();
+        let on_answer: OnAnswer = Box::new(move |answer| {
+            let _ = send.send(match answer {
+                Answer::Result(result) => Ok(result.raw().to_owned()),
+                Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
+                Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
+            });
+        });
+        let id =
+            self.request(method, |out, _| out.extend_from_slice(params.as_bytes()), tag, deadline, on_answer);
+        let guard = CancelOnDrop { peer: self, id };
+        let outcome =
+            receive.await.unwrap_or_else(|_| Err(CallError::Lost(Lost::new("the request was dropped"))));
+        std::mem::forget(guard);
+        outcome
+    }
+
+    /// Hands the answer to whoever waits for it. `false`: nobody does.
+    pub fn resolve(&self, id: &Id, outcome: Result<Node<'_>, Node<'_>>) -> bool {
+        let Some(call) = id.number().and_then(|id| self.calls.lock().open.remove(&id)) else { return false };
+        (call.on_answer)(match outcome {
+            Ok(result) => Answer::Result(result),
+            Err(error) => Answer::Error(error),
+        });
+        true
+    }
+
+    /// Gives one request up. `false`: it was not open.
+    pub fn fail(&self, id: u64, lost: &Lost) -> bool {
+        let Some(call) = self.calls.lock().open.remove(&id) else { return false };
+        (call.on_answer)(Answer::Lost(lost));
+        true
+    }
+
+    /// Gives a request up and tells the other side why.
+    pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) {
+        if self.fail(id, lost) {
+            self.send_cancelled(id, reason);
+        }
+    }
+
+    /// Forgets a request without an answer, and returns what was known of it.
+    pub fn forget(&self, id: u64) -> Option<T> {
+        self.calls.lock().open.remove(&id).map(|call| call.tag)
+    }
+
+    /// Tells the other side that a request is given up.
+    pub fn send_cancelled(&self, id: u64, reason: &str) {
+        self.notify("notifications/cancelled", |out| {
+            out.extend_from_slice(format!("{{\"requestId\":{id},\"reason\":").as_bytes());
+            write_string(out, reason);
+            out.push(b'}');
+        });
+    }
+
+    /// Sends a notification.
+    pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+        self.out.push(|out| write_notification(out, method, params));
+    }
+
+    /// Looks at an open request; progress on it restarts its idle time.
+    pub fn touch<R>(&self, id: u64, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let mut calls = self.calls.lock();
+        let call = calls.open.get_mut(&id)?;
+        if let Some(deadline) = &mut call.deadline {
+            deadline.touched = Instant::now();
+        }
+        Some(look(&call.tag))
+    }
+
+    /// Looks at every open request.
+    pub fn each(&self, mut look: impl FnMut(&T)) {
+        for call in self.calls.lock().open.values() {
+            look(&call.tag);
+        }
+    }
+
+    /// Restarts the idle time of the open requests that `which` chooses.
+    pub fn touch_where(&self, which: impl Fn(&T) -> bool) {
+        for call in self.calls.lock().open.values_mut() {
+            if let Some(deadline) = &mut call.deadline
+                && which(&call.tag)
+            {
+                deadline.touched = Instant::now();
+            }
+        }
+    }
+
+    /// The open request, if there is exactly one.
+    pub fn only_open(&self) -> Option<u64> {
+        let calls = self.calls.lock();
+        let mut ids = calls.open.keys();
+        ids.next().copied().filter(|_| ids.next().is_none())
+    }
+
+    /// How many requests are open.
+    pub fn open(&self) -> usize {
+        self.calls.lock().open.len()
+    }
+
+    /// Takes no further request and fails those that are open.
+    pub fn close(&self, lost: &Lost) {
+        let open = {
+            let mut calls = self.calls.lock();
+            calls.closed.get_or_insert_with(|| lost.clone());
+            std::mem::take(&mut calls.open)
+        };
+        let mut open: Vec<_> = open.into_iter().collect();
+        open.sort_unstable_by_key(|(id, _)| *id);
+        for (_, call) in open {
+            (call.on_answer)(Answer::Lost(lost));
+        }
+        self.out.close();
+    }
+
+    async fn expire(self: Arc<Self>, id: u64) {
+        loop {
+            let (due, deadline) = {
+                let calls = self.calls.lock();
+                let Some(deadline) = calls.open.get(&id).and_then(|call| call.deadline.clone()) else {
+                    return;
+                };
+                let Some(due) = deadline.due() else { return };
+                (due, deadline)
+            };
+            if due > Instant::now() {
+                tokio::time::sleep_until(due.into()).await;
+                continue;
+            }
+            let reason = match (deadline.end, deadline.idle) {
+                (Some(end), _) if end <= due => "timeout: the longest time for a call is over".to_owned(),
+                (_, Some(idle)) => format!("timeout: no answer and no progress for {} s", idle.as_secs_f64()),
+                _ => "timeout".to_owned(),
+            };
+            self.cancel(id, &reason, &Lost::new(reason.as_str()));
+            return;
+        }
+    }
+}
+
+/// Why [`Peer::call`] has no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// The other side answered with this error object.
+    Refused(String),
+    /// It did not answer.
+    Lost(Lost),
+}
+
+struct CancelOnDrop<'a, T: Send + 'static> {
+    peer: &'a Arc<Peer<T>>,
+    id: Option<u64>,
+}
+
+impl<T: Send + 'static> Drop for CancelOnDrop<'_, T> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id
+            && self.peer.forget(id).is_some()
+        {
+            self.peer.send_cancelled(id, "no longer wanted");
+        }
+    }
+}

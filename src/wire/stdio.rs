@@ -1,0 +1,80 @@
+//! Our own stdin and stdout as asynchronous streams.
+//!
+//! Pipes and sockets are switched to non-blocking and watched by the reactor: a thread between us and the client
+//! would cost more than the rest of a call. What cannot be watched (files, a terminal that others share) goes
+//! through tokio's threads.
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The gateway's stdin.
+pub fn stdin() -> Box<dyn AsyncRead + Send + Unpin> {
+    #[cfg(unix)]
+    if let Some(stream) = unix::reader() {
+        return stream;
+    }
+    Box::new(tokio::io::stdin())
+}
+
+/// The gateway's stdout.
+pub fn stdout() -> Box<dyn AsyncWrite + Send + Unpin> {
+    #[cfg(unix)]
+    if let Some(stream) = unix::writer() {
+        return stream;
+    }
+    Box::new(tokio::io::stdout())
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    use std::os::unix::net::UnixStream as StdStream;
+
+    use tokio::io::{AsyncRead, AsyncWrite};
+    use tokio::net::UnixStream;
+    use tokio::net::unix::pipe;
+
+    pub(super) fn reader() -> Option<Box<dyn AsyncRead + Send + Unpin>> {
+        match watched(std::io::stdin().as_fd())? {
+            Watched::Pipe(file) => Some(Box::new(pipe::Receiver::from_file(file).ok()?)),
+            Watched::Socket(stream) => Some(Box::new(stream)),
+        }
+    }
+
+    pub(super) fn writer() -> Option<Box<dyn AsyncWrite + Send + Unpin>> {
+        match watched(std::io::stdout().as_fd())? {
+            Watched::Pipe(file) => Some(Box::new(pipe::Sender::from_file(file).ok()?)),
+            Watched::Socket(stream) => Some(Box::new(stream)),
+        }
+    }
+
+    enum Watched {
+        Pipe(File),
+        Socket(UnixStream),
+    }
+
+    /// The descriptor in a form that the reactor can watch. Whether reads block is a property that all holders of
+    /// a pipe's end share, so one that is our stderr as well is left alone: log lines would be lost.
+    fn watched(fd: BorrowedFd<'_>) -> Option<Watched> {
+        let identity = |fd: BorrowedFd<'_>| {
+            let about = File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?;
+            Some((about.dev(), about.ino(), about.file_type()))
+        };
+        let (dev, ino, kind) = identity(fd)?;
+        if identity(std::io::stderr().as_fd()).is_some_and(|(d, i, _)| (d, i) == (dev, ino)) {
+            return None;
+        }
+        let owned: OwnedFd = fd.try_clone_to_owned().ok()?;
+        if kind.is_fifo() {
+            Some(Watched::Pipe(File::from(owned)))
+        } else if kind.is_socket() {
+            let stream = StdStream::from(owned);
+            stream.local_addr().ok()?;
+            stream.set_nonblocking(true).ok()?;
+            Some(Watched::Socket(UnixStream::from_std(stream).ok()?))
+        } else {
+            None
+        }
+    }
+}
