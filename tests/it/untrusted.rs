@@ -40,7 +40,7 @@ fn garbage_is_survived_and_nothing_unsolicited_is_written_upstream() {
 }
 
 #[test]
-fn messages_with_carriage_returns_or_a_byte_order_mark_are_understood() {
+fn messages_that_end_in_a_carriage_return_are_understood() {
     let mut gateway = opened();
     let text = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/vendor\",\"params\":{\"n\":1}}\r\n";
     gateway.use_tool("a", "raw", json!({"text": text})).text();
