@@ -7,7 +7,7 @@ use mcp_workbench::config;
 use mcp_workbench::core::engine::Surroundings;
 use mcp_workbench::core::process::Launcher;
 use mcp_workbench::faces::workbench::Workbench;
-use mcp_workbench::serve::{Gateway, stdio};
+use mcp_workbench::serve::{Face, Gateway, stdio};
 
 use crate::client::{Call, Client, Shape};
 use crate::scene::{self, File, Size, Way};
@@ -25,7 +25,13 @@ pub(crate) fn gateway(file: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (stdin, stdout) = (mcp_workbench::wire::stdio::stdin(), mcp_workbench::wire::stdio::stdout());
-        stdio::run(Gateway::new(Workbench { config }, around), stdin, stdout, std::future::pending()).await;
+        stdio::run(
+            Gateway::new(Face::Workbench(Workbench { config }.into()), around),
+            stdin,
+            stdout,
+            std::future::pending(),
+        )
+        .await;
     });
 }
 
