@@ -103,14 +103,13 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
-        let (name, arguments) =
-            match (params.unique("name"), params.unique("arguments"), params.unique("_meta")) {
-                (Ok(Some(name)), Ok(arguments), Ok(_)) => (name, arguments),
-                (Ok(None), Ok(_), Ok(_)) => {
-                    return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
-                }
-                _ => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
-            };
+        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
+            Ok([Some(name), arguments, _]) => (name, arguments),
+            Ok([None, ..]) => {
+                return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
+            }
+            Err(_) => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
+        };
         let Some(name) = name.as_str() else {
             return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
         };

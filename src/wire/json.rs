@@ -106,24 +106,22 @@ impl<'a> Node<'a> {
 
     /// The member with this key, refused if another key is equal but for case.
     pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
-        let mut found = None;
-        let mut seen = false;
+        self.all_unique([key]).map(|[found]| found)
+    }
+
+    /// As [`Node::unique`], for several keys in one pass.
+    pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<[Option<Node<'a>>; N], Duplicate> {
+        let mut found = [None; N];
+        let mut seen = [false; N];
         for (name, node) in self.spans() {
-            let same = match name.escaped {
-                false if name.plain().len() != key.len() => None,
-                false => name.plain().eq_ignore_ascii_case(key).then(|| name.plain() == key),
-                true => {
-                    Some(name.decoded()).filter(|name| name.eq_ignore_ascii_case(key)).map(|name| name == key)
-                }
-            };
-            if let Some(exact) = same {
-                if seen {
-                    return Err(Duplicate);
-                }
-                seen = true;
-                if exact {
-                    found = Some(node);
-                }
+            let decoded = name.decoded();
+            let same = |key: &&str| key.len() == decoded.len() && key.eq_ignore_ascii_case(&decoded);
+            let Some(at) = keys.iter().position(same) else { continue };
+            if std::mem::replace(&mut seen[at], true) {
+                return Err(Duplicate);
+            }
+            if keys[at] == decoded {
+                found[at] = Some(node);
             }
         }
         Ok(found)
@@ -453,22 +451,34 @@ impl Scanner {
     }
 }
 
-/// Bytes of a string looked at one by one before a vectorised search pays.
-const SHORT: usize = 24;
+/// Bytes of a string looked at by words before a vectorised search pays.
+const SHORT: usize = 32;
+
+/// The first byte of a word that a string cannot just pass over: a quote, a backslash or a control character.
+fn special(word: [u8; 8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let word = u64::from_le_bytes(word);
+    // The high bit of each byte that is below `limit`, and perhaps of some that stand behind one.
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let found = equal(b'"') | equal(b'\\') | below(word, 0x20);
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
+}
 
 /// The end of the string that begins at `at`.
 fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
     let mut at = at + 1;
     loop {
-        let near = text.len().min(at + SHORT);
+        let near = at + SHORT;
         let mut stop = None;
-        while at < near {
-            let byte = text[at];
-            if byte == b'"' || byte == b'\\' || byte < 0x20 {
-                stop = Some(at);
+        while at < near
+            && let Some(word) = text[at..].first_chunk()
+        {
+            if let Some(found) = special(*word) {
+                stop = Some(at + found);
                 break;
             }
-            at += 1;
+            at += word.len();
         }
         let stop = match stop {
             Some(stop) => stop,

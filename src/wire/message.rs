@@ -120,11 +120,9 @@ impl<'a> Message<'a> {
         if !root.is_object() {
             return Err(bad(None, "Invalid request: a message is a JSON object"));
         }
-        let id = root.unique("id")?;
-        let method = root.unique("method")?;
-        let params = root.unique("params")?;
-        let (result, error) = (root.unique("result")?, root.unique("error")?);
-        if root.unique("jsonrpc")?.is_none_or(|version| version.raw() != "\"2.0\"") {
+        let [version, id, method, params, result, error] =
+            root.all_unique(["jsonrpc", "id", "method", "params", "result", "error"])?;
+        if version.is_none_or(|version| version.raw() != "\"2.0\"") {
             return Err(bad(id, "Invalid request: \"jsonrpc\" must be \"2.0\""));
         }
         match (method, id, result, error) {
