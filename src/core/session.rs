@@ -317,6 +317,12 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.send_error(code::INTERNAL, "Internal error: the request was dropped without an answer", None);
+        if self.key.is_some() {
+            self.send_error(
+                code::INTERNAL,
+                "Internal error: the request was dropped without an answer",
+                None,
+            );
+        }
     }
 }
