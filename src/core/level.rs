@@ -1,7 +1,8 @@
 //! What a result needs before a client of another protocol version can take it. Between equals nothing is touched.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::session::Session;
@@ -69,7 +70,8 @@ fn describe(kind: &str, block: Node<'_>) -> String {
 
 /// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
 pub(super) fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
-    if memchr::memmem::find(result.raw().as_bytes(), b"resource_link").is_none() {
+    static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("resource_link"));
+    if MENTION.find(result.raw().as_bytes()).is_none() {
         return;
     }
     let content = result.get("content").map_or("[]", Node::raw);

@@ -1,6 +1,6 @@
 //! Requests that we send over one connection, until each is answered exactly once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,8 @@ pub struct Peer<T> {
 
 struct Calls<T> {
     next: u64,
-    open: HashMap<u64, Call<T>>,
+    /// By id, so in the order of sending.
+    open: BTreeMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
 
@@ -100,7 +101,7 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A connection whose messages leave through `out`.
     pub fn new(out: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: HashMap::new(), closed: None }) })
+        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None }) })
     }
 
     /// Where messages leave.
@@ -258,9 +259,7 @@ impl<T: Send + 'static> Peer<T> {
             calls.closed.get_or_insert_with(|| lost.clone());
             std::mem::take(&mut calls.open)
         };
-        let mut open: Vec<_> = open.into_iter().collect();
-        open.sort_unstable_by_key(|(id, _)| *id);
-        for (_, call) in open {
+        for call in open.into_values() {
             (call.on_answer)(Answer::Lost(lost));
         }
         self.out.close();
