@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::json::Node;
 use super::message::{code, write_notification, write_request, write_string};
@@ -65,6 +66,16 @@ struct Call<T> {
     on_answer: OnAnswer,
     tag: T,
     deadline: Option<Deadline>,
+    expiry: Option<Expiry>,
+}
+
+/// The task that watches a deadline; it ends with its call, however far the deadline is.
+struct Expiry(AbortHandle);
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// When a request is given up.
@@ -129,7 +140,7 @@ impl<T: Send + 'static> Peer<T> {
             }
             let id = calls.next;
             calls.next += 1;
-            calls.open.insert(id, Call { on_answer, tag, deadline });
+            calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
             id
         };
         if !self.out.push(|out| write_request(out, id, method, |out| params(out, id))) {
@@ -137,7 +148,11 @@ impl<T: Send + 'static> Peer<T> {
             return None;
         }
         if watched {
-            tokio::spawn(self.clone().expire(id));
+            let task = tokio::spawn(self.clone().expire(id));
+            let expiry = Some(Expiry(task.abort_handle()));
+            if let Some(call) = self.calls.lock().open.get_mut(&id) {
+                call.expiry = expiry;
+            }
         }
         Some(id)
     }
