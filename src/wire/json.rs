@@ -398,7 +398,7 @@ impl Scanner {
             self.open[self.depth - 1] = self.members.len();
             self.members.push(Member {
                 depth: self.depth as u8,
-                escaped: memchr::memchr(b'\\', &text[at..end]).is_some(),
+                escaped: text[at..end].contains(&b'\\'),
                 key: Span::new(at, end),
                 value: Span::new(value, value),
                 next: u32::MAX,
