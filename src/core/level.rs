@@ -19,11 +19,22 @@ pub(super) fn results(upstream: Version, client: Version, result: Node<'_>, hand
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let Some(content) = result.get("content").and_then(|content| levelled(content.raw(), unknown)) else {
+    let content = result.get("content").and_then(|content| levelled(content.raw(), unknown));
+    let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
+    if let Some(content) = &content {
+        changes.push(("content", Some(content)));
+    }
+    if upstream.is_modern() {
+        changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
+        if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
+            changes.push(("structuredContent", None));
+        }
+    }
+    if changes.is_empty() || !result.is_object() {
         return hand_on(result);
-    };
+    }
     let mut text = Vec::new();
-    result.write_with(&mut text, &[("content", Some(&content))]);
+    result.write_with(&mut text, &changes);
     let mut scanner = Scanner::default();
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }

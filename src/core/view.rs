@@ -11,6 +11,10 @@ use crate::wire::era::ClientHello;
 pub trait Exposure {
     /// The name in full, before it is made fit for clients.
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
+    /// Another name for a thing whose name is taken, where the face has such.
+    fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
     /// The definition as clients see it.
     fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String;
     /// Whether this thing exists for clients at all.
@@ -23,6 +27,8 @@ pub trait Exposure {
     fn limits(&self) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
+    /// Whether the lists of modern clients follow the catalog; else they never change.
+    fn lists_to_modern(&self) -> bool;
     /// Whether the list of tools tells of everything in the catalog, so that it changes with it.
     fn tools_tell_all(&self) -> bool;
 }
@@ -246,14 +252,14 @@ impl View {
     }
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them.
-    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool) {
+    /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
+    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool, from_start: bool) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            self.write_entry(entry, kind, out, &mut first);
+            self.write_entry(entry, kind, out, &mut first, from_start);
         }
     }
 
-    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool) {
+    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool, from_start: bool) {
         let mut write = |text: &str| {
             if !text.is_empty() {
                 if !std::mem::take(first) {
@@ -263,10 +269,12 @@ impl View {
             }
         };
         let shelf = entry.exposed.of(kind);
-        if shelf.all_active() && self.switched.iter().all(HashMap::is_empty) {
+        if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(shelf.text());
         }
-        for item in shelf.items().iter().filter(|item| self.is_active(kind, item)) {
+        let active =
+            |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
+        for item in shelf.items().iter().filter(|item| active(item)) {
             write(shelf.definition(item));
         }
     }
@@ -279,7 +287,7 @@ impl View {
             return (lists, None);
         }
         for kind in Kind::ALL {
-            self.write_entry(entry, kind, &mut lists[kind as usize], &mut true);
+            self.write_entry(entry, kind, &mut lists[kind as usize], &mut true, false);
         }
         (lists, Some(entry.exposed.clone()))
     }
@@ -386,6 +394,11 @@ fn choose(
 ) -> Option<Arc<str>> {
     let names = &names[kind as usize];
     let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
+    if !free(full)
+        && let Some(second) = face.second_name(upstream, key)
+    {
+        return free(&second).then(|| second.into());
+    }
     if kind != Kind::Tool {
         return free(full).then(|| full.into());
     }

@@ -67,7 +67,7 @@ impl Toolman {
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    pub fn activate_tool(&self, view: &View) -> String {
+    pub fn activate_tool(&self, view: &View, from_start: bool) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -79,7 +79,7 @@ impl Toolman {
              four empty lists show the whole catalog.\n\
              A name may be a pattern: \"files_*\" is everything of files. Example: {{\"tools_on\": [\"files_read\"], \
              \"tools_off\": [], \"resources_on\": [], \"resources_off\": []}}\n\n{}",
-            self.catalog(view),
+            self.catalog(view, from_start),
         );
         format!(
             "{{\"name\":\"{ACTIVATE}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
@@ -93,8 +93,40 @@ impl Toolman {
         )
     }
 
+    /// The definition of `toolman_call`.
+    pub fn call_tool(&self) -> String {
+        let description = format!(
+            "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
+             {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
+        );
+        format!(
+            "{{\"name\":\"{CALL}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+             \"name\":{{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"}},\
+             \"arguments\":{{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}}}},\
+             \"required\":[\"name\"],\"additionalProperties\":false}}}}",
+            quote(&description),
+        )
+    }
+
+    /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
+    pub fn activated(&self, view: &View, message: &str, change: &Change) -> String {
+        let definitions = |kind: Kind| {
+            let names = &change.on[usize::from(kind != Kind::Tool)];
+            let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
+            let texts: Vec<_> = items.map(|(entry, item)| entry.exposed.of(kind).definition(item)).collect();
+            texts.join(",")
+        };
+        format!(
+            "{{\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]}}",
+            quote(message),
+            definitions(Kind::Tool),
+            definitions(Kind::Resource),
+            definitions(Kind::Template),
+        )
+    }
+
     /// Everything there is: a line for the servers, then one for each thing, tools first.
-    pub fn catalog(&self, view: &View) -> String {
+    pub fn catalog(&self, view: &View, from_start: bool) -> String {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
         for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
@@ -131,7 +163,7 @@ impl Toolman {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(view, *kind, entry, item));
+                    text.push_str(&row(view, *kind, entry, item, from_start));
                     text.push('\n');
                 }
             }
@@ -150,7 +182,7 @@ impl Toolman {
         if lists.iter().all(|(names, ..)| names.is_empty()) {
             return Err(format!(
                 "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
-                self.catalog(view)
+                self.catalog(view, false)
             ));
         }
         let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];
@@ -254,8 +286,9 @@ fn unknown(what: &str, name: &str, near: &[&str]) -> String {
 }
 
 /// One line of the catalog. No description can forge another.
-fn row(view: &View, kind: Kind, entry: &Entry, item: &ExposedItem) -> String {
-    let marker = if view.is_active(kind, item) { "* " } else { "" };
+fn row(view: &View, kind: Kind, entry: &Entry, item: &ExposedItem, from_start: bool) -> String {
+    let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
+    let marker = if active { "* " } else { "" };
     let items = entry.upstream.items();
     let mut scanner = Scanner::default();
     let own = items.of(kind).iter().find(|own| own.key == item.key);
@@ -375,6 +408,10 @@ impl Exposure for Toolman {
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {
+        true
+    }
+
+    fn lists_to_modern(&self) -> bool {
         true
     }
 

@@ -1,27 +1,32 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
 mod items;
+mod modern;
+mod plain;
 pub mod stdio;
 pub mod toolman;
 mod workbench;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use self::toolman::Bench;
-
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
-use crate::core::session::{Reply, Session};
+use crate::core::modern::ModernCall;
+use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::Exposure;
-use crate::faces::workbench::Workbench;
-use crate::wire::era::ClientHello;
-use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, code};
+use crate::faces::plain::Plain;
+use crate::faces::workbench::{Mode, Workbench};
+use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
 /// The face and the engine under it.
 pub struct Gateway {
     engine: Arc<Engine>,
-    face: Face,
+    /// What the file stands for; the first is for those who may see everything.
+    faces: Vec<Face>,
 }
 
 /// A product surface at work.
@@ -30,76 +35,168 @@ pub enum Face {
     Workbench(Arc<Workbench>),
     /// One catalog.
     Toolman(Arc<Bench>),
+    /// One toolbox as a plain server.
+    Plain(Arc<Plain>),
 }
 
-const LOG_LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+impl Face {
+    fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
+        match self {
+            Self::Workbench(face) => face.clone(),
+            Self::Toolman(bench) => bench.face.clone(),
+            Self::Plain(plain) => plain.clone(),
+        }
+    }
+}
+
+/// What we can do, as raw JSON.
+const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}}";
 
 impl Gateway {
     /// A gateway that has started nothing yet.
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
-        let (settings, exposure): (_, Arc<dyn Exposure + Send + Sync>) = match &face {
-            Face::Workbench(workbench) => (workbench.config.common.clone(), workbench.clone()),
-            Face::Toolman(bench) => (bench.face.config.common.clone(), bench.face.clone()),
+        let settings = match &face {
+            Face::Workbench(face) => face.config.common.clone(),
+            Face::Toolman(bench) => bench.face.config.common.clone(),
+            Face::Plain(plain) => plain.common.clone(),
         };
-        Arc::new(Self { engine: Engine::new(settings, exposure, around), face })
+        Arc::new(Self { engine: Engine::new(settings, around), faces: vec![face] })
     }
 
-    /// Takes the client in.
-    fn attach(self: &Arc<Self>, session: &Arc<Session>) {
-        self.engine.attach(session);
-        if let Face::Toolman(bench) = &self.face {
-            self.start_bench(bench, session);
+    /// A window of a face for a client, or for all callers with the same credentials.
+    fn window(self: &Arc<Self>, face: usize, principal: &str) -> Arc<Window> {
+        let window = self.engine.window(principal, face, self.faces[face].exposure());
+        if let Face::Toolman(bench) = &self.faces[face] {
+            self.furnish(bench, &window);
+        }
+        window
+    }
+
+    /// Lets what must run from the start begin.
+    fn begin(self: &Arc<Self>, window: &Arc<Window>) {
+        for face in &self.faces {
+            if let Face::Toolman(bench) = face {
+                self.start_bench(bench, window);
+            }
+        }
+    }
+
+    fn face(&self, session: &Session) -> &Face {
+        &self.faces[session.window.face]
+    }
+
+    /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
+    fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        message: Result<Message<'_>, Malformed>,
+        route: Option<Route>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        let refuse = |route: Option<Route>, id: Option<&Id>, code, message: &str, data: Option<&str>| {
+            let error = error_object(code, message, data);
+            let route = route.unwrap_or_else(|| session.route(None));
+            session.send(&route, batch, |out| {
+                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
+            });
+        };
+        match message {
+            Ok(Message::Request { id, method, params }) => {
+                let modern = match ModernCall::read(&method, params) {
+                    Ok(modern) => modern.map(Arc::new),
+                    Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
+                };
+                let Some(reply) = session.accept(id.clone(), route, batch.cloned(), modern) else { return };
+                // A panic fails the request that caused it: its reply answers when it is dropped.
+                let request = AssertUnwindSafe(|| match reply.modern() {
+                    Some(_) if method == "subscriptions/listen" => self.listen(id, params, reply),
+                    _ => self.request(&method, params, reply),
+                });
+                if catch_unwind(request).is_err() {
+                    log::error!("a request for {method} made us panic; please report it");
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
+            Ok(Message::Response { id, outcome }) => {
+                if !id.is_some_and(|id| session.peer.resolve(&id, outcome)) {
+                    log::debug!("an answer of the client that nobody waits for");
+                }
+            }
+            Err(bad) => refuse(route, bad.id.as_ref(), bad.code, bad.message, None),
         }
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
         let mut empty = Scanner::default();
         let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+        if reply.modern().is_some() {
+            return self.modern_request(method, params, reply);
+        }
         if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
         }
         match method {
-            "tools/call" => self.call_tool(params, reply),
             "ping" => reply.result("{}"),
             "initialize" => self.initialize(params, reply),
+            "resources/subscribe" => self.resource("resources/subscribe", params, reply),
+            "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
+            "logging/setLevel" => self.set_log_level(params, reply),
+            _ => self.common_request(method, params, reply),
+        }
+    }
+
+    /// What both eras have.
+    fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        let session = reply.session().clone();
+        if let Face::Plain(plain) = self.face(&session)
+            && !plain.is_open(&session.view())
+        {
+            return self.open_plain(plain, method, params, reply);
+        }
+        match method {
+            "tools/call" => self.call_tool(params, reply),
             "tools/list" => self.list(Kind::Tool, params, reply),
             "resources/list" => self.list(Kind::Resource, params, reply),
             "resources/templates/list" => self.list(Kind::Template, params, reply),
             "prompts/list" => self.list(Kind::Prompt, params, reply),
             "resources/read" => self.resource("resources/read", params, reply),
-            "resources/subscribe" => self.resource("resources/subscribe", params, reply),
-            "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
             "prompts/get" => self.get_prompt(params, reply),
             "completion/complete" => self.complete(params, reply),
-            "logging/setLevel" => self.set_log_level(params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
-        let hello = match ClientHello::read(Some(params)) {
+        let hello = match ClientHello::read(params) {
             Ok(hello) => hello,
             Err(message) => {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let (version, instructions) = match &self.face {
-            Face::Workbench(face) => (hello.version, face.instructions(face.mode(Some(&hello)))),
-            Face::Toolman(bench) => (hello.version, bench.face.instructions()),
-        };
+        let version = hello.version;
+        let instructions = self.instructions(reply.session(), Some(&hello));
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         reply.result(&format!(
-            "{{\"protocolVersion\":\"{}\",\"capabilities\":{{\"tools\":{{\"listChanged\":true}},\
-             \"resources\":{{\"subscribe\":true,\"listChanged\":true}},\"prompts\":{{\"listChanged\":true}},\
-             \"completions\":{{}},\"logging\":{{}}}},\
-             \"serverInfo\":{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}},\"instructions\":{}}}",
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            env!("CARGO_PKG_VERSION"),
-            crate::wire::json::quote(&instructions),
+            our_info(),
         ));
+    }
+
+    /// The `instructions` for a client, as a member with a comma before it; modern clients say hello to nobody.
+    fn instructions(&self, session: &Session, hello: Option<&ClientHello>) -> String {
+        let text = match self.face(session) {
+            Face::Workbench(face) => {
+                face.instructions(hello.map_or(Mode::Proxy, |hello| face.mode(Some(hello))))
+            }
+            Face::Toolman(bench) => bench.face.instructions(),
+            Face::Plain(plain) if plain.toolbox.description.is_empty() => return String::new(),
+            Face::Plain(plain) => plain.toolbox.description.clone(),
+        };
+        format!(",\"instructions\":{}", quote(&text))
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
@@ -114,14 +211,16 @@ impl Gateway {
         let Some(name) = name.as_str() else {
             return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
         };
-        match &self.face {
+        match self.face(&reply.session().clone()) {
             Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
             Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
+            Face::Plain(_) => self.call_plain(&name, params, reply),
         }
     }
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
-        if let Face::Toolman(bench) = &self.face
+        let session = reply.session().clone();
+        if let Face::Toolman(bench) = self.face(&session)
             && !bench.is_ready()
         {
             return self.later(bench, kind.list_method(), params, reply);
@@ -133,19 +232,27 @@ impl Gateway {
                 None,
             );
         }
-        let session = reply.session().clone();
-        let view = session.view.lock();
+        let modern = reply.modern().is_some();
+        let view = session.view();
+        let own = match (kind, self.face(&session)) {
+            (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
+            (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(session.hello())),
+            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(&view, modern),
+            _ => String::new(),
+        };
+        let exposure = &session.window.exposure;
+        let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(session.hello(), kind) };
+        let last = match (kind, self.face(&session)) {
+            (Kind::Tool, Face::Toolman(bench)) if modern => format!(",{}", bench.face.call_tool()),
+            _ => String::new(),
+        };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            let meta = match (kind, &self.face) {
-                (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(session.hello())),
-                (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(&view),
-                _ => String::new(),
-            };
-            out.extend_from_slice(meta.as_bytes());
-            if self.engine.exposure().lists(session.hello(), kind) {
-                view.write_list(kind, out, meta.is_empty());
+            out.extend_from_slice(own.as_bytes());
+            if listed {
+                view.write_list(kind, out, own.is_empty(), modern);
             }
+            out.extend_from_slice(last.as_bytes());
             out.extend_from_slice(b"]}");
         });
     }

@@ -1,5 +1,6 @@
 //! The toolman face at work: start of all servers, activation, calls, resources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::sync::watch;
 use super::Gateway;
 use crate::config::ToolFilter;
 use crate::core::catalog::Kind;
-use crate::core::session::{Reply, Session};
+use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target};
 use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Change, Switches, Toolman};
@@ -53,14 +54,20 @@ impl Bench {
         *self.ready.borrow()
     }
 
+    /// Waits until the servers have had their time.
+    pub(super) async fn wait_until_ready(&self) {
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
     fn save(&self, session: &Session) {
         let Some(memory) = &self.memory else { return };
-        let view = session.view.lock();
-        let saved =
-            |class: usize| view.switched[class].iter().map(|(name, on)| (name.to_string(), *on)).collect();
-        let file = memory.config.display().to_string();
-        let switched = Switched { file, tools: saved(0), resources: saved(1) };
-        drop(view);
+        let switched = {
+            let view = session.view();
+            let saved = |class: usize| {
+                view.switched[class].iter().map(|(name, on)| (name.to_string(), *on)).collect()
+            };
+            Switched { file: memory.config.display().to_string(), tools: saved(0), resources: saved(1) }
+        };
         if let Err(error) = switched.save(&memory.path) {
             log::warn!("what was switched cannot be remembered in {}: {error}", memory.path.display());
         }
@@ -68,39 +75,53 @@ impl Bench {
 }
 
 impl Gateway {
-    /// Starts every server at once; lists wait until each is up or failed, for a while.
-    pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, session: &Arc<Session>) {
+    /// Puts every server into a window, and what was switched before.
+    pub(super) fn furnish(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
         if let Some(memory) = &bench.memory {
             let Switched { tools, resources, .. } = Switched::load(&memory.path);
-            let known = |names: std::collections::BTreeMap<String, bool>| {
+            let known = |names: BTreeMap<String, bool>| {
                 names.into_iter().map(|(name, on)| (name.into(), on)).collect()
             };
-            session.view.lock().switched = [known(tools), known(resources)];
+            window.view().switched = [known(tools), known(resources)];
         }
+        let upstreams = self.bench_upstreams(bench, window);
+        let mut view = window.view();
+        view.add(&*window.exposure, &upstreams);
+        for upstream in &upstreams {
+            view.open(&upstream.group);
+        }
+    }
+
+    fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
         let servers = bench.face.config.servers.iter().enumerate();
-        let upstreams: Vec<_> = servers
+        servers
             .map(|(index, server)| {
                 let label = match &*server.namespace {
                     "" => format!("server {}", index + 1),
                     namespace => namespace.to_owned(),
                 };
-                self.engine.upstream(&server.namespace, &index.to_string(), &label, || Spec {
+                // The same server has the same key, whichever part of the file a caller may see.
+                let key = format!("{:p}", Arc::as_ptr(server));
+                self.engine.upstream(window, &server.namespace, &key, &label, || Spec {
                     transport: server.transport.clone(),
                     filter: ToolFilter::All,
                     timeouts: server.timeouts,
                     restart: server.restart,
+                    lives_on: true,
+                    isolation: server.isolation,
                 })
             })
-            .collect();
-        let (gateway, bench, session) = (self.clone(), bench.clone(), session.clone());
+            .collect()
+    }
+
+    /// Starts every server at once; lists wait until each is up or failed, for a while.
+    pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
+        let upstreams = self.bench_upstreams(bench, window);
+        let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
-            gateway.engine.start_all(&session, &upstreams, bench.face.config.startup_wait).await;
+            gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
             let strict = bench.face.config.resource_separator == "_"
-                && session
-                    .view
-                    .lock()
-                    .items(Kind::Resource)
-                    .any(|(entry, _)| !entry.upstream.group.is_empty());
+                && window.view().items(Kind::Resource).any(|(entry, _)| !entry.upstream.group.is_empty());
             if strict {
                 log::info!(
                     "clients with a strict URI parser reject the `_` in exposed URIs; resource_separator = \"+\" helps"
@@ -120,7 +141,7 @@ impl Gateway {
     ) {
         let (gateway, bench, params) = (self.clone(), bench.clone(), params.raw().to_owned());
         tokio::spawn(async move {
-            let _ = bench.ready.subscribe().wait_for(|ready| *ready).await;
+            bench.wait_until_ready().await;
             let mut scanner = Scanner::default();
             let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             gateway.request(method, Some(params), reply);
@@ -139,8 +160,8 @@ impl Gateway {
             ACTIVATE => {
                 let refused = match Switches::read(arguments) {
                     Ok(_) if !bench.is_ready() => return self.later(bench, "tools/call", params, reply),
-                    Ok(switches) => match self.activate(bench, reply.session(), &switches) {
-                        Ok(message) => return reply.result(&face::tool_result(Ok(&quote(&message)))),
+                    Ok(switches) => match self.activate(bench, &reply, &switches) {
+                        Ok(result) => return reply.result(&face::tool_result(Ok(&result))),
                         Err(error) => error,
                     },
                     Err(error) => error,
@@ -175,7 +196,7 @@ impl Gateway {
         reply: Reply,
     ) {
         let session = reply.session().clone();
-        let found = session.view.lock().find(Kind::Tool, name);
+        let found = session.view().find(Kind::Tool, name);
         match found {
             Some(target) if target.active => self.forward_exposed(target, params, changes, reply),
             Some(target) => {
@@ -183,7 +204,7 @@ impl Gateway {
             }
             None if !bench.is_ready() => self.later(bench, "tools/call", params, reply),
             None => {
-                let error = bench.face.unknown_tool(&session.view.lock(), name);
+                let error = bench.face.unknown_tool(&session.view(), name);
                 reply.result(&face::tool_result(Err(&error)));
             }
         }
@@ -212,9 +233,10 @@ impl Gateway {
     }
 
     /// Switches what the call names, all or nothing, and tells the client of the lists that changed.
-    fn activate(&self, bench: &Bench, session: &Arc<Session>, switches: &Switches) -> Result<String, String> {
-        let (message, changed) = {
-            let mut view = session.view.lock();
+    fn activate(&self, bench: &Bench, reply: &Reply, switches: &Switches) -> Result<String, String> {
+        let session = reply.session();
+        let (result, changed) = {
+            let mut view = session.view();
             let change = bench.face.resolve(&view, switches)?;
             let states = |view: &crate::core::view::View, kind| {
                 view.items(kind).map(|(_, item)| view.is_active(kind, item)).collect::<Vec<_>>()
@@ -232,11 +254,16 @@ impl Gateway {
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {
                 changed.push(Kind::Tool);
             }
-            (bench.face.confirmation(&view, &change), changed)
+            let message = bench.face.confirmation(&view, &change);
+            let result = match reply.modern() {
+                Some(_) => bench.face.activated(&view, &message, &change),
+                None => quote(&message),
+            };
+            (result, changed)
         };
-        self.engine.tell(session, changed);
+        self.engine.tell(&session.window, &changed);
         bench.save(session);
-        Ok(message)
+        Ok(result)
     }
 
     /// Where a URI leads: a listed resource's own state decides before that of a template that fits; what a result
@@ -246,7 +273,7 @@ impl Gateway {
             return Some(Found::Catalog);
         }
         let linked = || session.link_sender(uri).map(|upstream| Found::Resource(upstream, quote(uri)));
-        let view = session.view.lock();
+        let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return match target.active {
                 true => Some(Found::Resource(target.upstream, target.raw_key.to_string())),
@@ -271,7 +298,7 @@ impl Gateway {
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {
-        let catalog = bench.face.catalog(&reply.session().view.lock());
+        let catalog = bench.face.catalog(&reply.session().view(), reply.modern().is_some());
         reply.result(&format!(
             "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
             quote(&catalog)

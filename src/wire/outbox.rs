@@ -17,6 +17,18 @@ pub const HIGH_WATER: usize = 1024 * 1024;
 /// Capacity that a buffer keeps between two writes.
 const KEPT: usize = 64 * 1024;
 
+/// Where messages to one peer go.
+pub trait Out: Send + Sync {
+    /// Sends what `write` appends, which is one message. `false`: nobody will read it any more.
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool;
+}
+
+impl Out for Outbox {
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+        self.push(write)
+    }
+}
+
 /// Messages on their way out.
 pub struct Outbox {
     state: Mutex<State>,
