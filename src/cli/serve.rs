@@ -78,7 +78,7 @@ pub(super) fn serve(
 }
 
 /// Resolves when the system asks us to end.
-fn signal() -> io::Result<impl Future<Output = ()>> {
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -3,6 +3,7 @@
 mod classic;
 mod config;
 mod crash;
+mod demo;
 mod ending;
 mod environment;
 mod face;
