@@ -17,6 +17,8 @@ mod npm;
 mod offers;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod readme;
 mod real;
 mod relay;
 mod untrusted;
