@@ -5,4 +5,5 @@ pub mod config;
 pub mod core;
 pub mod faces;
 pub mod serve;
+pub mod store;
 pub mod wire;

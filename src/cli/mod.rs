@@ -137,7 +137,7 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 ToolModeName::Proxy => ToolMode::Proxy,
                 ToolModeName::Auto => ToolMode::Auto,
             });
-            serve::serve(face, file, tool_mode, world)
+            serve::run(face, file, tool_mode, world)
         }
     }
 }
@@ -146,6 +146,12 @@ impl World {
     fn variable(&self, name: &str) -> Option<String> {
         let found = self.vars.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
+    /// Where programs keep what they remember of a user.
+    fn state_directory(&self) -> Option<PathBuf> {
+        let named = self.variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        named.or_else(|| self.home.as_ref().map(|home| home.join(".local/state")))
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
