@@ -12,12 +12,16 @@ fn files(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_walk_to_the_end() {
-    let lab = Lab::new();
-    let finished = lab.run(lab.command().arg("demo").env("TMPDIR", &lab.dir));
-    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
-    assert!(!finished.stdout.contains('\u{1b}'), "no colours without a terminal");
-    assert_eq!(files(&lab), [""; 0]);
-    lab.wait_until_gone(DEADLINE);
+    for (face, called) in [("workbench", "tools/call use_tool"), ("toolman", "tools/call text_count")] {
+        let lab = Lab::new();
+        let finished = lab.run(lab.command().args(["--face", face, "demo"]).env("TMPDIR", &lab.dir));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+        assert!(finished.stdout.contains(called), "{}", finished.stdout);
+        assert!(finished.stdout.contains("words: 3"), "{}", finished.stdout);
+        assert!(!finished.stdout.contains('\u{1b}'), "no colours without a terminal");
+        assert_eq!(files(&lab), [""; 0]);
+        lab.wait_until_gone(DEADLINE);
+    }
 }
 
 #[cfg(unix)]

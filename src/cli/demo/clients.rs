@@ -44,7 +44,7 @@ pub(super) fn registrations(face: Face, program: &Path, platform: Platform) -> V
 }
 
 /// The text as one word of a shell.
-fn shell_word(text: &str) -> String {
+pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%\\".contains(c);
     match text.chars().all(plain) && !text.is_empty() && (cfg!(windows) || !text.contains('\\')) {
         true => text.to_owned(),

@@ -7,6 +7,8 @@ mod client;
 mod clients;
 mod page;
 pub(super) mod server;
+mod steps;
+mod toolman;
 mod workbench;
 
 use std::io::{self, IsTerminal, Write};
@@ -48,7 +50,8 @@ pub(super) fn demo(face: Face, world: &World) -> io::Result<u8> {
         tokio::select! {
             outcome = async {
                 match face {
-                    Face::Workbench | Face::Toolman => workbench::walk(&mut stage).await?,
+                    Face::Workbench => workbench::walk(&mut stage).await?,
+                    Face::Toolman => toolman::walk(&mut stage).await?,
                 }
                 register(face, &mut stage)
             } => outcome,

@@ -37,11 +37,20 @@ impl Page<'_> {
 
     /// What comes back: indented, and cut if it is long.
     pub(super) fn received(&mut self, text: &str) -> io::Result<()> {
+        self.received_lines(text, MOST_LINES)
+    }
+
+    /// What comes back, all of its lines.
+    pub(super) fn received_whole(&mut self, text: &str) -> io::Result<()> {
+        self.received_lines(text, usize::MAX)
+    }
+
+    fn received_lines(&mut self, text: &str, most: usize) -> io::Result<()> {
         let arrow = if self.decorated { "←" } else { "<-" };
         let indent = " ".repeat(arrow.chars().count() + 1);
         let mut lead = format!("{} ", self.painted("32", arrow));
         let lines: Vec<_> = text.lines().collect();
-        let shown = if lines.len() > MOST_LINES { MOST_LINES - 1 } else { lines.len() };
+        let shown = if lines.len() > most { most - 1 } else { lines.len() };
         for line in &lines[..shown] {
             if line.is_empty() {
                 writeln!(self.out)?;

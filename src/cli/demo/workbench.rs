@@ -2,17 +2,11 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Stage;
-use super::client::Client;
 use super::server::Name;
-
-const CLIENT: &str =
-    r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"demo","version":"1"}}"#;
-
-/// One row of the summary: who sees how many tools in how many bytes.
-type Row = (&'static str, usize, usize);
+use super::steps::{call, direct, greet, list, summary};
 
 pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     stage
@@ -24,17 +18,16 @@ pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     let file = stage.write("workbench-config.json", &config)?;
     let file = file.to_string_lossy();
 
-    let direct: Vec<_> =
-        [Name::Text, Name::Notes, Name::Numbers].into_iter().flat_map(Name::definitions).collect();
-    let mut rows: Vec<Row> = vec![("all three servers, without a gateway", direct.len(), list_size(&direct))];
+    let mut rows =
+        vec![direct("all three servers, without a gateway", &[Name::Text, Name::Notes, Name::Numbers])];
 
     stage.page.heading("Dynamic mode: the tools of a toolbox join the client's list when it is opened")?;
     let mut client = stage.gateway(&["--face", "workbench", "--config", &file]).await?;
     greet(stage, &mut client, true).await?;
-    rows.push(list(stage, &mut client, "dynamic mode, nothing open").await?);
+    rows.push(list(stage, &mut client, "dynamic mode, nothing open").await?.0);
     stage.page.say("\nNo server runs yet. The model needs to write, so it opens that toolbox:\n")?;
     call(stage, &mut client, "open_toolbox", r#"{"toolbox_name":"writing"}"#).await?;
-    rows.push(list(stage, &mut client, "dynamic mode, writing open").await?);
+    rows.push(list(stage, &mut client, "dynamic mode, writing open").await?.0);
     stage
         .page
         .say("\nNow it calls a tool like any other; the server gets it under its own name, add_note:\n")?;
@@ -47,7 +40,7 @@ pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     let mut client =
         stage.gateway(&["--face", "workbench", "--config", &file, "--tool-mode", "proxy"]).await?;
     greet(stage, &mut client, false).await?;
-    rows.push(list(stage, &mut client, "proxy mode, always").await?);
+    rows.push(list(stage, &mut client, "proxy mode, always").await?.0);
     stage.page.say("\nHere opening answers with the tools instead of adding them to the list:\n")?;
     call(stage, &mut client, "open_toolbox", r#"{"toolbox_name":"writing"}"#).await?;
     stage.page.say("\nThey are called through use_tool:\n")?;
@@ -56,9 +49,7 @@ pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     client.end().await;
 
     stage.page.heading("What the model has to read before it can begin")?;
-    for (who, tools, bytes) in rows {
-        stage.page.say(&format!("{who:<38}{tools:>3} {:<6}{bytes:>6} bytes", plural(tools)))?;
-    }
+    summary(stage, &rows)?;
     stage.page.say(
         "\nThe servers of this demo are tiny. Real ones have dozens of tools each, and a toolbox costs",
     )?;
@@ -96,76 +87,4 @@ fn config(executable: &str) -> String {
         entry("notes"),
         entry("numbers"),
     )
-}
-
-async fn greet(stage: &mut Stage<'_>, client: &mut Client, show: bool) -> io::Result<()> {
-    stage.page.sent("initialize")?;
-    let answer = client.request("initialize", CLIENT).await?;
-    client.notify("notifications/initialized").await?;
-    let result: Value = serde_json::from_str(&answer.result)?;
-    if show {
-        let instructions = result["instructions"].as_str().unwrap_or_default();
-        stage.page.received(&format!("instructions:\n{}", folded(instructions)))
-    } else {
-        stage.page.received("instructions, as above but for the way to call")
-    }
-}
-
-async fn list(stage: &mut Stage<'_>, client: &mut Client, what: &'static str) -> io::Result<Row> {
-    stage.page.sent("tools/list")?;
-    let answer = client.request("tools/list", "{}").await?;
-    let result: Value = serde_json::from_str(&answer.result)?;
-    let tools = result["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    // Without the frame around the list.
-    let bytes = answer.result.len() - "{\"tools\":}".len();
-    let names = folded(&names.join(", "));
-    stage.page.received(&format!("{} {} in {bytes} bytes:\n{names}", tools.len(), plural(tools.len())))?;
-    Ok((what, tools.len(), bytes))
-}
-
-async fn call(stage: &mut Stage<'_>, client: &mut Client, tool: &str, arguments: &str) -> io::Result<()> {
-    stage.page.sent(&format!("tools/call {tool} {arguments}"))?;
-    let answer =
-        client.request("tools/call", &format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#)).await?;
-    for notification in &answer.notifications {
-        stage.page.received(notification)?;
-    }
-    let result: Value = serde_json::from_str(&answer.result)?;
-    let text = result["content"][0]["text"].as_str().unwrap_or_default();
-    match result["isError"] == true {
-        true => Err(io::Error::other(format!("{tool}: {text}"))),
-        false => stage.page.received_json(text),
-    }
-}
-
-/// The size of a list in JSON.
-fn list_size(items: &[String]) -> usize {
-    items.join(",").len() + "[]".len()
-}
-
-fn plural(tools: usize) -> &'static str {
-    if tools == 1 { "tool" } else { "tools" }
-}
-
-/// The text with its long lines broken between words.
-fn folded(text: &str) -> String {
-    let mut folded = String::new();
-    for line in text.lines() {
-        let mut width = 0;
-        for word in line.split(' ') {
-            let length = word.chars().count();
-            if width > 0 && width + 1 + length > 94 {
-                folded.push_str("\n");
-                width = 0;
-            } else if width > 0 {
-                folded.push(' ');
-                width += 1;
-            }
-            folded.push_str(word);
-            width += length;
-        }
-        folded.push('\n');
-    }
-    folded
 }
