@@ -284,11 +284,8 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most:
     let mut seen = HashMap::new();
     for name in names {
         let lower = name.to_lowercase();
-        let score = if !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower)) {
-            0.9
-        } else {
-            strsim::jaro_winkler(&wanted, &lower)
-        };
+        let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));
+        let score = strsim::jaro_winkler(&wanted, &lower).max(if contained { 0.9 } else { 0.0 });
         if score >= 0.75 {
             seen.entry(name).or_insert(score);
         }
