@@ -1,6 +1,7 @@
 //! One file a verb; all terminal text and exit codes.
 
 pub mod check;
+mod demo;
 mod serve;
 
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::config::ToolMode;
-use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate};
+use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
 
 /// Something went wrong.
 const FAILURE: u8 = 1;
@@ -52,6 +53,15 @@ enum Verb {
     Serve,
     /// Say what is wrong with the configuration; starts nothing
     Check,
+    /// Show the gateway at work with nothing configured, and how to register it
+    Demo,
+    /// Be one of the servers that the demo uses
+    #[command(hide = true)]
+    DemoServer {
+        /// Which
+        #[arg(value_enum)]
+        name: demo::server::Name,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -106,6 +116,10 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
     };
     let file = world.locate(face, arguments.config.as_deref());
     match arguments.verb {
+        Some(Verb::Demo) => demo::demo(face, &world),
+        Some(Verb::DemoServer { name }) => {
+            demo::server::serve(name, io::stdin().lock(), io::stdout().lock()).map(|()| 0)
+        }
         Some(Verb::Check) => {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
             check::check(
@@ -141,14 +155,22 @@ impl World {
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
-        let around = Surroundings {
+        self.surroundings(|around| locate(face, named, around))
+    }
+
+    /// The user's own file, whether it exists or not.
+    fn user_file(&self, face: Face) -> Option<PathBuf> {
+        self.surroundings(|around| user_file(face, around))
+    }
+
+    fn surroundings<T>(&self, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+        ask(&Surroundings {
             environment: &|name| self.variable(name),
             directory: &self.directory,
             home: self.home.as_deref(),
             platform: Platform::current(),
             exists: &Path::exists,
-        };
-        locate(face, named, &around)
+        })
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn run(
 }
 
 /// Resolves when the system asks us to end.
-fn signal() -> io::Result<impl Future<Output = ()>> {
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

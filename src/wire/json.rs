@@ -1,6 +1,6 @@
 //! JSON seen from the outside: one validating pass over a text that builds no tree.
 //!
-//! The pass remembers where the members of the outer objects stand, down to [`INDEXED`] levels, which is as
+//! The pass remembers where the members of the outer objects stand, down to `INDEXED` levels, which is as
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
 

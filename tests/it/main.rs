@@ -4,6 +4,7 @@ mod classic;
 mod commands;
 mod config;
 mod crash;
+mod demo;
 mod ending;
 mod environment;
 mod face;
@@ -17,6 +18,8 @@ mod npm;
 mod offers;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod readme;
 mod real;
 mod relay;
 mod untrusted;
