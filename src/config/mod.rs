@@ -34,7 +34,7 @@ pub use toolman::load_toolman;
 pub use workbench::load;
 
 /// A valid `workbench-config.json`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Workbench {
     /// How opened tools reach the client.
     pub tool_mode: ToolMode,
@@ -51,7 +51,7 @@ pub struct Workbench {
 }
 
 /// A valid `tools.toml`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Toolman {
     /// Patterns over exposed names; what matches starts active.
     pub active_toolsets: Vec<String>,
@@ -126,7 +126,7 @@ pub struct Token {
 }
 
 /// A named group of servers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Toolbox {
     /// Unique in the file.
     pub name: ToolboxName,

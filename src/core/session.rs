@@ -92,6 +92,13 @@ impl Window {
         self.view.lock()
     }
 
+    /// Takes a subscription out, if the request with this id is one.
+    pub fn take_listener(&self, session: &Session, id: &Id) -> Option<Listener> {
+        let mut listeners = self.listeners.lock();
+        let at = listeners.iter().position(|listener| listener.belongs_to(session, id))?;
+        Some(listeners.swap_remove(at))
+    }
+
     /// The sessions that look through it.
     pub fn sessions(&self) -> Vec<Arc<Session>> {
         let mut sessions = self.sessions.lock();
@@ -154,7 +161,10 @@ impl Session {
             links: Mutex::default(),
             subscriptions: Mutex::default(),
         });
-        window.sessions.lock().push(Arc::downgrade(&session));
+        // A modern request over HTTP hears of nothing but its own answer.
+        if !matches!(session.main, Route::Nowhere) {
+            window.sessions.lock().push(Arc::downgrade(&session));
+        }
         session
     }
 
@@ -230,7 +240,6 @@ impl Session {
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
     pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
         let waiting = self.forget(&id.key())?;
-        self.window.listeners.lock().retain(|listener| !listener.belongs_to(self, id));
         if let Some(batch) = &waiting.batch {
             batch.add(&waiting.route, None);
         }

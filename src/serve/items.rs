@@ -19,7 +19,7 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
         };
         let session = reply.session().clone();
-        let found = match self.face(&session) {
+        let found = match &*self.face(&session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session, &uri),
             Face::Toolman(bench) => match self.find_resource(bench, &session, &uri) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
@@ -33,7 +33,7 @@ impl Gateway {
             },
         };
         let Some((upstream, own)) = found else {
-            let message = match self.face(&session) {
+            let message = match &*self.face(&session) {
                 Face::Workbench(_) => {
                     format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.")
                 }
@@ -89,7 +89,7 @@ impl Gateway {
 
     /// Who has the resource, whatever the face, if it can be read.
     pub(super) fn resource_of(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        match self.face(session) {
+        match &*self.face(session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(session, uri),
             Face::Toolman(bench) => match self.find_resource(bench, session, uri) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
@@ -135,7 +135,7 @@ impl Gateway {
                 let relay = self.relay(&session);
                 self.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
             }
-            Err(message) => match self.face(&session) {
+            Err(message) => match &*self.face(&session) {
                 Face::Toolman(bench) if !bench.is_ready() => self.later(bench, "prompts/get", params, reply),
                 _ => self.refuse(reply, code::INVALID_PARAMS, &message),
             },
@@ -162,7 +162,7 @@ impl Gateway {
                 let relay = self.relay(&session);
                 self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
             }
-            (Err(message), _) => match self.face(&session) {
+            (Err(message), _) => match &*self.face(&session) {
                 Face::Toolman(bench) if !bench.is_ready() => {
                     self.later(bench, "completion/complete", params, reply);
                 }
@@ -182,13 +182,13 @@ impl Gateway {
 
     /// An error of our own where the request was no tool call, in the shape of the face.
     fn refuse(&self, reply: Reply, code: i64, message: &str) {
-        let shaped = matches!(self.face(reply.session()), Face::Toolman(_));
+        let shaped = matches!(*self.face(reply.session()), Face::Toolman(_));
         refuse(reply, code, message, shaped);
     }
 
     /// Answers as the upstream did.
     fn relay(&self, session: &Session) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
-        let shaped = matches!(self.face(session), Face::Toolman(_));
+        let shaped = matches!(*self.face(session), Face::Toolman(_));
         move |answer, reply| match answer {
             Answer::Result(result) => reply.result_with(|out| result.write(out)),
             Answer::Error(error) => reply.raw_error(error),

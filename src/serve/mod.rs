@@ -1,5 +1,6 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
+mod backend;
 mod items;
 mod modern;
 mod plain;
@@ -10,9 +11,13 @@ mod workbench;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
+
+use self::backend::Guests;
 use self::toolman::Bench;
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
+use crate::core::link::Link;
 use crate::core::modern::ModernCall;
 use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::Exposure;
@@ -25,8 +30,20 @@ use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw
 /// The face and the engine under it.
 pub struct Gateway {
     engine: Arc<Engine>,
-    /// What the file stands for; the first is for those who may see everything.
-    faces: Vec<Face>,
+    /// What the file stands for: the first is for those who may see everything, the others are made when somebody
+    /// comes who may see a part, or asks for one toolbox alone.
+    faces: RwLock<Vec<(Part, Arc<Face>)>>,
+    /// Those who share a view by their credentials, and sessions over HTTP.
+    guests: Mutex<Guests>,
+}
+
+/// A part of what the file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Part {
+    /// The toolboxes or namespaces that exist; `None` is all.
+    names: Option<Vec<String>>,
+    /// The one toolbox that is served as a plain server.
+    toolbox: Option<String>,
 }
 
 /// A product surface at work.
@@ -61,13 +78,15 @@ impl Gateway {
             Face::Toolman(bench) => bench.face.config.common.clone(),
             Face::Plain(plain) => plain.common.clone(),
         };
-        Arc::new(Self { engine: Engine::new(settings, around), faces: vec![face] })
+        let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
+        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default() })
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
     fn window(self: &Arc<Self>, face: usize, principal: &str) -> Arc<Window> {
-        let window = self.engine.window(principal, face, self.faces[face].exposure());
-        if let Face::Toolman(bench) = &self.faces[face] {
+        let at_work = self.faces.read()[face].1.clone();
+        let window = self.engine.window(principal, face, at_work.exposure());
+        if let Face::Toolman(bench) = &*at_work {
             self.furnish(bench, &window);
         }
         window
@@ -75,15 +94,38 @@ impl Gateway {
 
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
-        for face in &self.faces {
-            if let Face::Toolman(bench) = face {
-                self.start_bench(bench, window);
-            }
+        let face = self.faces.read()[0].1.clone();
+        if let Face::Toolman(bench) = &*face {
+            self.start_bench(bench, window);
         }
     }
 
-    fn face(&self, session: &Session) -> &Face {
-        &self.faces[session.window.face]
+    fn face(&self, session: &Session) -> Arc<Face> {
+        self.faces.read()[session.window.face].1.clone()
+    }
+
+    /// The face of a part of the file; `None` if there is no such toolbox in it.
+    fn face_of(&self, part: &Part) -> Option<usize> {
+        let mut faces = self.faces.write();
+        if let Some(found) = faces.iter().position(|(other, _)| other == part) {
+            return Some(found);
+        }
+        let admits = |name: &str| part.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
+        let face = match (&*faces[0].1, &part.toolbox) {
+            (Face::Workbench(whole), Some(toolbox)) => {
+                let toolbox = whole.toolbox(toolbox).filter(|toolbox| admits(toolbox.name.as_str()))?;
+                Face::Plain(Arc::new(Plain { toolbox: toolbox.clone(), common: whole.config.common.clone() }))
+            }
+            (Face::Workbench(whole), None) => {
+                let mut config = whole.config.clone();
+                config.toolboxes.retain(|toolbox| admits(toolbox.name.as_str()));
+                Face::Workbench(Arc::new(Workbench { config }))
+            }
+            (Face::Toolman(whole), None) => Face::Toolman(Arc::new(whole.part(&admits))),
+            _ => return None,
+        };
+        faces.push((part.clone(), Arc::new(face)));
+        Some(faces.len() - 1)
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -149,7 +191,7 @@ impl Gateway {
     /// What both eras have.
     fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if let Face::Plain(plain) = self.face(&session)
+        if let Face::Plain(plain) = &*self.face(&session)
             && !plain.is_open(&session.view())
         {
             return self.open_plain(plain, method, params, reply);
@@ -188,7 +230,7 @@ impl Gateway {
 
     /// The `instructions` for a client, as a member with a comma before it; modern clients say hello to nobody.
     fn instructions(&self, session: &Session, hello: Option<&ClientHello>) -> String {
-        let text = match self.face(session) {
+        let text = match &*self.face(session) {
             Face::Workbench(face) => {
                 face.instructions(hello.map_or(Mode::Proxy, |hello| face.mode(Some(hello))))
             }
@@ -211,7 +253,7 @@ impl Gateway {
         let Some(name) = name.as_str() else {
             return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
         };
-        match self.face(&reply.session().clone()) {
+        match &*self.face(reply.session()) {
             Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
             Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
             Face::Plain(_) => self.call_plain(&name, params, reply),
@@ -220,7 +262,7 @@ impl Gateway {
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if let Face::Toolman(bench) = self.face(&session)
+        if let Face::Toolman(bench) = &*self.face(&session)
             && !bench.is_ready()
         {
             return self.later(bench, kind.list_method(), params, reply);
@@ -234,7 +276,8 @@ impl Gateway {
         }
         let modern = reply.modern().is_some();
         let view = session.view();
-        let own = match (kind, self.face(&session)) {
+        let face = self.face(&session);
+        let own = match (kind, &*face) {
             (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
             (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(session.hello())),
             (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(&view, modern),
@@ -242,7 +285,7 @@ impl Gateway {
         };
         let exposure = &session.window.exposure;
         let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(session.hello(), kind) };
-        let last = match (kind, self.face(&session)) {
+        let last = match (kind, &*face) {
             (Kind::Tool, Face::Toolman(bench)) if modern => format!(",{}", bench.face.call_tool()),
             _ => String::new(),
         };
@@ -272,23 +315,29 @@ impl Gateway {
         }
         match method {
             "notifications/initialized" => {}
-            "notifications/cancelled" => cancelled(session, params),
+            "notifications/cancelled" => self.cancelled(session, params),
             "notifications/progress" => progress(session, params),
             _ => self.engine.broadcast(session, method, params),
         }
     }
-}
 
-/// The client gives a request up: the upstream is told under our id, and no answer will be sent.
-fn cancelled(session: &Session, params: Option<Node<'_>>) {
-    let Some(params) = params else { return };
-    let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-    if let Some((link, ours)) = session.cancel(&id)
-        && link.peer.forget(ours).is_some()
-    {
-        link.peer.notify("notifications/cancelled", |out| {
-            params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
-        });
+    /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
+    fn cancelled(&self, session: &Session, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
+        if let Some((link, ours)) = self.give_up(session, &id) {
+            link.peer.notify("notifications/cancelled", |out| {
+                params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
+            });
+        }
+    }
+
+    /// Forgets a request, and says which one of ours the upstream is to be told of.
+    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
+        if let Some(listener) = session.window.take_listener(session, id) {
+            self.unlisten(session, &listener);
+        }
+        session.cancel(id).filter(|(link, ours)| link.peer.forget(*ours).is_some())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{CAPABILITIES, Face, Gateway};
 use crate::core::modern::Listener;
 use crate::core::seal::State;
-use crate::core::session::Reply;
+use crate::core::session::{Reply, Session};
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, code};
@@ -71,7 +71,7 @@ impl Gateway {
         let mut empty = Scanner::default();
         let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
         let session = reply.session().clone();
-        if let Face::Toolman(bench) = self.face(&session)
+        if let Face::Toolman(bench) = &*self.face(&session)
             && !bench.is_ready()
         {
             // Resources can be subscribed to once their servers are known.
@@ -85,14 +85,23 @@ impl Gateway {
             return;
         }
         let listener = Listener::open(id, params, reply);
+        self.count_resources(&session, &listener, true);
+        self.engine.listen(&session.window, listener);
+    }
+
+    /// A subscription is over: its resources need no longer be watched for it.
+    pub(super) fn unlisten(&self, session: &Session, listener: &Listener) {
+        self.count_resources(session, listener, false);
+    }
+
+    fn count_resources(&self, session: &Session, listener: &Listener, more: bool) {
         for uri in listener.resources() {
-            if let Some((upstream, own)) = self.resource_of(&session, uri)
+            if let Some((upstream, own)) = self.resource_of(session, uri)
                 && let Ok(own) = serde_json::from_str::<String>(&own)
             {
-                self.engine.subscribe(&upstream, &own, true);
+                self.engine.subscribe(&upstream, &own, more);
             }
         }
-        self.engine.listen(&session.window, listener);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::Gateway;
-use crate::config::ToolFilter;
+use crate::config::{Isolation, ToolFilter};
 use crate::core::catalog::Kind;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
@@ -23,7 +23,7 @@ pub struct Bench {
     pub(super) face: Arc<Toolman>,
     /// Where switches are remembered, if they are.
     memory: Option<Memory>,
-    ready: watch::Sender<bool>,
+    ready: Arc<watch::Sender<bool>>,
 }
 
 /// Where switches are remembered.
@@ -47,7 +47,14 @@ pub(super) enum Found {
 impl Bench {
     /// A bench whose servers are still to be started.
     pub fn new(face: Toolman, memory: Option<Memory>) -> Self {
-        Self { face: Arc::new(face), memory, ready: watch::Sender::new(false) }
+        Self { face: Arc::new(face), memory, ready: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// The same bench for those who may see only some of its servers.
+    pub(super) fn part(&self, admits: &dyn Fn(&str) -> bool) -> Self {
+        let mut config = self.face.config.clone();
+        config.servers.retain(|server| admits(&server.namespace));
+        Self { face: Arc::new(Toolman::new(config)), memory: None, ready: self.ready.clone() }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -85,10 +92,15 @@ impl Gateway {
             window.view().switched = [known(tools), known(resources)];
         }
         let upstreams = self.bench_upstreams(bench, window);
-        let mut view = window.view();
-        view.add(&*window.exposure, &upstreams);
-        for upstream in &upstreams {
-            view.open(&upstream.group);
+        {
+            let mut view = window.view();
+            view.add(&*window.exposure, &upstreams);
+            for upstream in &upstreams {
+                view.open(&upstream.group);
+            }
+        }
+        for upstream in upstreams.iter().filter(|upstream| upstream.spec.isolation == Isolation::Session) {
+            let _ = upstream.start();
         }
     }
 
