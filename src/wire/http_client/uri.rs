@@ -37,9 +37,17 @@ pub(super) fn split_credentials(url: &str) -> Result<(Uri, Option<String>), Stri
     if host.host().is_empty() {
         return Err("the URL names no host".into());
     }
+    if !has_good_port(&host) {
+        return Err("the URL's port is malformed".into());
+    }
     parts.authority = Some(host);
     parts.path_and_query.get_or_insert(PathAndQuery::from_static("/"));
     Ok((Uri::from_parts(parts).map_err(|_| "the URL is malformed".to_owned())?, credentials))
+}
+
+/// The parser lets numbers through that are no port, and texts that are no number.
+fn has_good_port(authority: &Authority) -> bool {
+    authority.port_u16().is_some() || authority.as_str() == authority.host()
 }
 
 /// Undoes percent-encoding, for credentials.
@@ -83,7 +91,7 @@ pub(super) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
         format!("{scheme}://{authority}{folder}/{reference}")
     };
     let uri: Uri = text.parse().ok()?;
-    if uri.authority()?.as_str().contains('@') || uri.host()?.is_empty() {
+    if uri.authority()?.as_str().contains('@') || uri.host()?.is_empty() || !has_good_port(uri.authority()?) {
         return None;
     }
     let mut parts = uri.into_parts();

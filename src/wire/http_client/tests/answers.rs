@@ -199,7 +199,7 @@ async fn redirects_stay_within_the_origin() {
         |url: &str| Endpoint { url: url.into(), headers: vec![("x-key".into(), "k".into())], sse: false };
     let mut client = Client::at(endpoint(&server.url));
     client.call(5, "m").await;
-    client.expect(&format!("5 {}", result(5, "k 50"))).await;
+    client.expect(&format!("5 {}", result(5, "k 49"))).await;
 
     let target = server.url.clone();
     let other = Server::start(move |_| Reply::status(308).with("location", &target)).await;

@@ -53,8 +53,9 @@ pub(super) enum Step {
     Chunk(String),
     /// Goes on with what comes through the channel.
     From(mpsc::Receiver<String>),
-    /// The connection breaks.
+    /// The connection breaks, once what came before has left.
     Break,
+    Broken,
     /// Nothing further comes.
     Hold,
 }
@@ -188,7 +189,12 @@ impl Body for Steps {
             match self.steps.front_mut() {
                 None => return Poll::Ready(None),
                 Some(Step::Hold) => return Poll::Pending,
-                Some(Step::Break) => return Poll::Ready(Some(Err(io::Error::other("broken as asked")))),
+                Some(step @ Step::Break) => {
+                    *step = Step::Broken;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(Step::Broken) => return Poll::Ready(Some(Err(io::Error::other("broken as asked")))),
                 Some(Step::From(channel)) => match channel.poll_recv(context) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Some(text)) => return Poll::Ready(Some(Ok(Frame::data(text.into())))),
