@@ -1,5 +1,6 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
+pub mod http;
 mod items;
 pub mod stdio;
 pub mod toolman;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use self::toolman::Bench;
 
+use crate::config::Serving;
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::session::{Reply, Session};
@@ -30,6 +32,16 @@ pub enum Face {
     Workbench(Arc<Workbench>),
     /// One catalog.
     Toolman(Arc<Bench>),
+}
+
+impl Face {
+    /// How its configuration wants to be served over HTTP.
+    pub fn serving(&self) -> &Serving {
+        match self {
+            Self::Workbench(workbench) => &workbench.config.common.serving,
+            Self::Toolman(bench) => &bench.face.config.common.serving,
+        }
+    }
 }
 
 const LOG_LEVELS: [&str; 8] =
