@@ -17,17 +17,8 @@ const BACKLOG: u32 = 4096;
 /// A port that is open, and how to serve on it.
 pub(super) struct Ready {
     listener: TcpListener,
-    settings: Settings,
-    /// The token of `--auth-token-file`, to be kept when the configuration is read again.
-    pub(super) token: Option<Token>,
-}
-
-impl Ready {
-    /// What a reload of the configuration may change.
-    #[allow(dead_code, reason = "for the reload, which does not reach here yet")]
-    pub(super) fn rules(&self) -> &Arc<Rules> {
-        &self.settings.rules
-    }
+    /// Its `rules` are what a reload of the configuration may change.
+    pub(super) settings: Settings,
 }
 
 /// Why nothing is served.
@@ -82,9 +73,9 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
         allow_host: options.allow_host.clone(),
         allow_origin: options.allow_origin.clone(),
         drain,
-        ..Settings::new(Rules::new(serving, token.as_ref()))
+        ..Settings::new(Rules::new(serving, token))
     };
-    Ok(Ready { listener, settings, token })
+    Ok(Ready { listener, settings })
 }
 
 /// Says where it listens and serves until `shutdown` resolves.

@@ -11,6 +11,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::guard::{authenticate, single};
@@ -48,8 +49,16 @@ enum Plan<S> {
 }
 
 impl<B: Backend> Server<B> {
-    /// Answers one request.
-    pub(super) async fn respond(&self, request: Request<Incoming>) -> Answer {
+    /// Answers one request of the connection that `hang_up` closes.
+    pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> Answer {
+        let answer = self.admitted(request).await;
+        if let Payload::Events(events) = answer.body() {
+            events.reader.on_cut_off(hang_up);
+        }
+        answer
+    }
+
+    async fn admitted(&self, request: Request<Incoming>) -> Answer {
         let headers = request.headers();
         if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
             return refuse(status, words);

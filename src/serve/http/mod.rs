@@ -122,26 +122,29 @@ impl Settings {
 
 /// Settings that a reload of the configuration may change.
 pub struct Rules {
+    /// A token that no configuration names.
+    further: Option<Token>,
     current: RwLock<Arc<Rule>>,
     changed: Notify,
 }
 
 /// The rules in force at one time.
-pub(crate) struct Rule {
+struct Rule {
     tokens: Vec<Arc<Token>>,
     session_idle_timeout: Duration,
     max_body_bytes: usize,
 }
 
 impl Rules {
-    /// The rules of a configuration; `further` is a token that no configuration names.
-    pub fn new(serving: &Serving, further: Option<&Token>) -> Arc<Self> {
-        Arc::new(Self { current: RwLock::new(Rule::new(serving, further)), changed: Notify::new() })
+    /// The rules of a configuration; `further` is a token that counts whatever the configuration says.
+    pub fn new(serving: &Serving, further: Option<Token>) -> Arc<Self> {
+        let current = RwLock::new(Rule::new(serving, further.as_ref()));
+        Arc::new(Self { further, current, changed: Notify::new() })
     }
 
-    /// Puts new rules in force. Sessions whose token is gone end.
-    pub fn replace(&self, serving: &Serving, further: Option<&Token>) {
-        *self.current.write() = Rule::new(serving, further);
+    /// Puts the rules of a new configuration in force. Sessions whose token is gone end.
+    pub fn replace(&self, serving: &Serving) {
+        *self.current.write() = Rule::new(serving, self.further.as_ref());
         self.changed.notify_one();
     }
 
@@ -260,7 +263,7 @@ impl<B: Backend> Server<B> {
         }
         let service = service_fn(|request| {
             self.lobby.leave(seat.number);
-            async { Ok::<_, std::convert::Infallible>(self.respond(request).await) }
+            async { Ok::<_, std::convert::Infallible>(self.respond(request, &seat.evicted).await) }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(self.settings.head_timeout).max_buf_size(BUFFER);

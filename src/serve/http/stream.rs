@@ -12,13 +12,16 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Sink;
 use super::headers::Accepted;
 
-/// Bytes of events that a stream keeps for a reader that comes back; a reader with as many before it is cut off.
+/// Bytes of events that a stream keeps for a reader that comes back.
 pub(super) const KEPT: usize = 1024 * 1024;
+/// Bytes by which a reader may lag behind before it is cut off.
+const LAG: usize = 4 * KEPT;
 /// Events that are handed to a connection at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -49,6 +52,8 @@ struct State {
     readers: u64,
     attached: bool,
     waker: Option<Waker>,
+    /// Closes the connection of a reader that is cut off: its writing is stuck.
+    hang_up: Option<Arc<Notify>>,
     /// When the last reader left or the last message came.
     since: Instant,
     /// Released when the stream is finished.
@@ -101,6 +106,7 @@ impl Stream {
             readers: 0,
             attached: false,
             waker: None,
+            hang_up: None,
             since: Instant::now(),
             work,
         };
@@ -119,11 +125,12 @@ impl Stream {
         state.unread = state.events.iter().skip(read).map(Bytes::len).sum();
         state.readers += 1;
         state.attached = true;
+        state.hang_up = None;
         state.wake();
         Some(Reader { stream: self.clone(), turn: state.readers })
     }
 
-    /// Appends a message. `false`: nobody reads it, now or later. `read_now` tells whether somebody is there.
+    /// Appends a message and says what becomes of it.
     pub(super) fn push(&self, message: &[u8], last: bool) -> Pushed {
         let mut state = self.state.lock();
         if state.finished {
@@ -154,8 +161,11 @@ impl Stream {
             }
             state.started = true;
         }
-        if state.attached && state.unread >= KEPT {
+        if state.attached && state.unread >= LAG {
             log::debug!("a client does not read its stream; it is cut off");
+            if let Some(hang_up) = state.hang_up.take() {
+                hang_up.notify_one();
+            }
             state.detach();
             if !self.resumable {
                 return Pushed::Nowhere;
@@ -258,6 +268,14 @@ impl Reader {
     /// The id that names the place before the first event.
     pub(super) fn start_id(&self) -> String {
         format!("{}-0", self.stream.number)
+    }
+
+    /// Names what is to be told when this reader is cut off.
+    pub(super) fn on_cut_off(&self, hang_up: &Arc<Notify>) {
+        let mut state = self.stream.state.lock();
+        if state.readers == self.turn {
+            state.hang_up = Some(hang_up.clone());
+        }
     }
 
     /// Waits for the first message, which decides what the stream is.
@@ -476,8 +494,8 @@ mod tests {
             let (stream, mut reader) = stream(resumable);
             let message = vec![b'1'; 100_000];
             let kept = (0..100).take_while(|_| stream.push(&message, false) != Pushed::Nowhere).count();
-            assert_eq!(kept, if resumable { 100 } else { 11 });
-            assert!(stream.held() <= KEPT + 200_000);
+            assert_eq!(kept, if resumable { 100 } else { 42 });
+            assert!(stream.held() <= if resumable { KEPT } else { LAG + 200_000 });
             assert_eq!(read(&mut reader), "cut off");
             assert_eq!(stream.read_after(100).is_some(), resumable);
         }
