@@ -3,13 +3,14 @@
 pub mod check;
 mod demo;
 mod serve;
+mod serve_http;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
@@ -49,8 +50,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Be an MCP server on stdin and stdout (the default)
-    Serve,
+    /// Be an MCP server on stdin and stdout (the default), or over HTTP
+    Serve(Http),
     /// Say what is wrong with the configuration; starts nothing
     Check,
     /// Show the gateway at work with nothing configured, and how to register it
@@ -62,6 +63,26 @@ enum Verb {
         #[arg(value_enum)]
         name: demo::server::Name,
     },
+}
+
+/// How to serve over HTTP.
+#[derive(Args, Default)]
+struct Http {
+    /// Serve HTTP at this address, for example 127.0.0.1:8850; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// Let in only who has the token that this file holds
+    #[arg(long, value_name = "FILE", requires = "http")]
+    auth_token_file: Option<PathBuf>,
+    /// Another name that clients may call this host by
+    #[arg(long, value_name = "HOST", requires = "http")]
+    allow_host: Vec<String>,
+    /// Another origin of web pages that may call, for example https://app.example
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+    /// What calls in flight may take to finish when the server is told to end
+    #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
+    drain: f64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -115,10 +136,10 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
         None => face,
     };
     let file = world.locate(face, arguments.config.as_deref());
-    match arguments.verb {
+    match &arguments.verb {
         Some(Verb::Demo) => demo::demo(face, &world),
         Some(Verb::DemoServer { name }) => {
-            demo::server::serve(name, io::stdin().lock(), io::stdout().lock()).map(|()| 0)
+            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock()).map(|()| 0)
         }
         Some(Verb::Check) => {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
@@ -131,14 +152,18 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 &mut io::stderr(),
             )
         }
-        None | Some(Verb::Serve) => {
-            let tool_mode = arguments.tool_mode.map(|mode| match mode {
-                ToolModeName::Dynamic => ToolMode::Dynamic,
-                ToolModeName::Proxy => ToolMode::Proxy,
-                ToolModeName::Auto => ToolMode::Auto,
-            });
-            serve::run(face, file, tool_mode, world)
-        }
+        None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
+    }
+}
+
+impl Arguments {
+    fn tool_mode(&self) -> Option<ToolMode> {
+        self.tool_mode.map(|mode| match mode {
+            ToolModeName::Dynamic => ToolMode::Dynamic,
+            ToolModeName::Proxy => ToolMode::Proxy,
+            ToolModeName::Auto => ToolMode::Auto,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use super::engine::{Engine, send_quietly};
 use super::life::{Life, Task};
 use super::link::{Caller, Link};
 use super::upstream::{End, Era, Upstream};
+use crate::config::Transport;
 use crate::wire::era::{ALL_CAPABILITIES, ServerHello, initialize_params, modern_meta};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::peer::CallError;
@@ -156,7 +157,12 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
     let params = discover_params();
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
-    let answer = match timeout(SILENCE, &mut discover).await {
+    // Over HTTP every server answers at once, if only to refuse.
+    let silence = match link.upstream.spec.transport {
+        Transport::Stdio(_) => SILENCE,
+        Transport::Http(_) => link.upstream.spec.timeouts.connect,
+    };
+    let answer = match timeout(silence, &mut discover).await {
         Ok(answer) => answer,
         Err(_) => {
             let legacy = initialize(engine, link);
@@ -233,6 +239,7 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, String> {
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()));
             }
             Some(next) => params = next,
+            None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
             None => return Ok(items),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -12,7 +13,8 @@ use super::engine::Engine;
 use super::link::Link;
 use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
-use crate::config::{Command, Redactor, Transport};
+use crate::config::{Command, Http, Redactor, Transport};
+use crate::wire::http_client::{Endpoint, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
 
@@ -27,7 +29,21 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 pub(super) enum Life {
     /// A process.
     Process(Process),
+    /// An HTTP client.
+    Http(Remote),
 }
+
+/// An HTTP client at work.
+pub(super) struct Remote {
+    client: JoinHandle<Result<(), String>>,
+    _sender: Task,
+    over: bool,
+}
+
+/// Messages that wait for the HTTP client.
+const WAITING: usize = 64;
+/// What an HTTP server may take to hear that its session is over.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The parts of a running process.
 pub(super) struct Process {
@@ -45,7 +61,7 @@ impl Life {
     pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
         match &link.upstream.spec.transport {
             Transport::Stdio(command) => Process::begin(engine, link, command).await.map(Self::Process),
-            Transport::Http(_) => Err("HTTP upstreams are not supported yet".into()),
+            Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
         }
     }
 
@@ -53,6 +69,7 @@ impl Life {
     pub(super) async fn over(&mut self) -> String {
         match self {
             Self::Process(process) => process.over().await,
+            Self::Http(remote) => remote.over().await,
         }
     }
 
@@ -60,6 +77,7 @@ impl Life {
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Process(process) => process.over,
+            Self::Http(remote) => remote.over,
         }
     }
 
@@ -67,6 +85,7 @@ impl Life {
     pub(super) fn explain(&self, reason: &str) -> String {
         match self {
             Self::Process(process) => process.explain(reason),
+            Self::Http(_) => reason.to_owned(),
         }
     }
 
@@ -79,7 +98,65 @@ impl Life {
                 }
                 process.control.stop(GRACE).await;
             }
+            Self::Http(mut remote) => {
+                let _ = timeout(FAREWELL, &mut remote.client).await;
+                remote.client.abort();
+            }
         }
+    }
+}
+
+impl Remote {
+    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, String> {
+        let headers =
+            http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+        let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
+        let client = HttpClient::new(endpoint, engine.settings().max_message_bytes)?;
+        link.mirror_parameters(client.tool_headers());
+        let (send, receive) = mpsc::channel(WAITING);
+        let out = link.out.clone();
+        let taker = Taker { engine: engine.clone(), link: link.clone() };
+        Ok(Self {
+            client: tokio::spawn(client.run(receive, taker)),
+            _sender: Task::spawn(async move { out.hand_on(send).await }),
+            over: false,
+        })
+    }
+
+    async fn over(&mut self) -> String {
+        let outcome = (&mut self.client).await;
+        self.over = true;
+        match outcome {
+            Ok(Ok(())) => "the connection was closed".to_owned(),
+            Ok(Err(reason)) => reason,
+            Err(_) => "the connection failed".to_owned(),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.client.abort();
+    }
+}
+
+/// Hands what an HTTP server sends to the link.
+struct Taker {
+    engine: Arc<Engine>,
+    link: Arc<Link>,
+}
+
+impl Receive for Taker {
+    fn take(&self, incoming: Incoming<'_>) {
+        let mut scanner = Scanner::default();
+        let take = || self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on);
+        if catch_unwind(AssertUnwindSafe(take)).is_err() {
+            log::error!("[{}] a message of this server made us panic; please report it", self.link.upstream);
+        }
+    }
+
+    async fn room(&self) {
+        self.engine.client_room().await;
     }
 }
 

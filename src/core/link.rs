@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::bridge::Call;
-use super::catalog::Kind;
+use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
 use super::session::Session;
 use super::upstream::Upstream;
@@ -21,6 +21,7 @@ use crate::wire::lines::Line;
 use crate::wire::message::Message;
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
+use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
 const MOST_UNREAD: usize = 64 * 1024 * 1024;
@@ -42,6 +43,8 @@ pub struct Link {
     /// How many questions are open; calls do not time out meanwhile.
     pub(super) asking: Arc<AtomicUsize>,
     mute: AtomicBool,
+    /// Where the HTTP client looks up which parameters it mirrors into headers.
+    mirrored: OnceLock<Arc<ToolHeaders>>,
     /// Our open subscription at a modern upstream.
     listening: Mutex<Option<u64>>,
     changed_kinds: AtomicU8,
@@ -78,6 +81,7 @@ impl Link {
             questions: Mutex::default(),
             asking: Arc::default(),
             mute: AtomicBool::new(false),
+            mirrored: OnceLock::new(),
             listening: Mutex::default(),
             changed_kinds: AtomicU8::new(0),
             changed: Notify::new(),
@@ -89,6 +93,31 @@ impl Link {
     /// Notes what the upstream said of itself, once.
     pub(super) fn set_hello(&self, hello: ServerHello) {
         self.hello.set(hello).expect("one handshake a connection");
+    }
+
+    /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
+    pub(super) fn mirror_parameters(&self, headers: Arc<ToolHeaders>) {
+        let _ = self.mirrored.set(headers);
+    }
+
+    /// Takes note of the parameters that tools want in headers; those that want the impossible are left out.
+    pub(super) fn note_mirrored(&self, tools: Vec<Item>) -> Vec<Item> {
+        let Some(mirrored) = self.mirrored.get().filter(|_| self.version().is_modern()) else { return tools };
+        let mut known = HashMap::new();
+        let mut scanner = Scanner::default();
+        let mut kept = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let root = scanner.scan_str(&tool.raw).expect("definitions are valid JSON").root();
+            match tool_headers::read_schema(root.get("inputSchema").map_or("{}", |schema| schema.raw())) {
+                Ok(headers) => {
+                    known.insert(tool.key.to_string(), headers);
+                    kept.push(tool);
+                }
+                Err(reason) => log::warn!("[{}] tool {} is left out: {reason}", self.upstream, tool.key),
+            }
+        }
+        mirrored.set(known);
+        kept
     }
 
     /// Whether the upstream was asked for its era and has not answered anything yet.

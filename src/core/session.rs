@@ -18,9 +18,10 @@ use crate::wire::message::{Id, code, error_object, write_notification, write_raw
 use crate::wire::outbox::{Out, Outbox};
 use crate::wire::peer::{Lost, Peer};
 
-/// One stream of messages towards a client over HTTP.
+/// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
-    /// Sends one message; `last` closes the stream. `false`: nobody reads any more.
+    /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
+    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
     fn send(&self, message: &[u8], last: bool) -> bool;
 }
 

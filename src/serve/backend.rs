@@ -9,6 +9,7 @@ use crate::core::catalog::Kind;
 use crate::core::session::{Route, Session, Sink, Window};
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, Message};
+use crate::wire::tool_headers;
 
 /// Who is there over HTTP.
 #[derive(Default)]
@@ -37,6 +38,11 @@ impl Gateway {
         let window = self.window(0, "");
         self.begin(&window);
         self.guests.lock().windows.insert((String::new(), None), window);
+    }
+
+    /// Ends every upstream.
+    pub async fn end(&self) {
+        self.engine.shut_down().await;
     }
 
     fn part(scope: &Scope) -> Part {
@@ -125,11 +131,15 @@ impl Backend for Arc<Gateway> {
     fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders {
         let Some(window) = self.shared_window(scope) else { return ParamHeaders::default() };
         let view = window.view();
-        let definition = view
-            .items(Kind::Tool)
-            .find(|(_, item)| *item.name == *tool)
-            .map(|(entry, item)| entry.exposed.of(Kind::Tool).definition(item).to_owned());
-        definition.map(|definition| crate::wire::tool_headers::of_tool(&definition)).unwrap_or_default()
+        let Some((entry, item)) = view.items(Kind::Tool).find(|(_, item)| *item.name == *tool) else {
+            return ParamHeaders::default();
+        };
+        let mut scanner = Scanner::default();
+        let definition = entry.exposed.of(Kind::Tool).definition(item);
+        let root = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+        let schema = root.get("inputSchema").map_or("{}", |schema| schema.raw());
+        let headers = tool_headers::read_schema(schema).unwrap_or_default();
+        headers.into_iter().map(|header| (header.suffix, header.path)).collect()
     }
 
     fn drain(&self) {

@@ -1,6 +1,7 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
 mod backend;
+pub mod http;
 mod items;
 mod modern;
 mod plain;
@@ -15,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
 use self::toolman::Bench;
+use crate::config::Serving;
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
@@ -64,6 +66,15 @@ impl Face {
             Self::Plain(plain) => plain.clone(),
         }
     }
+
+    /// How its configuration wants to be served over HTTP.
+    pub fn serving(&self) -> &Serving {
+        match self {
+            Self::Plain(plain) => &plain.common.serving,
+            Self::Workbench(workbench) => &workbench.config.common.serving,
+            Self::Toolman(bench) => &bench.face.config.common.serving,
+        }
+    }
 }
 
 /// What we can do, as raw JSON.
@@ -110,7 +121,8 @@ impl Gateway {
         if let Some(found) = faces.iter().position(|(other, _)| other == part) {
             return Some(found);
         }
-        let admits = |name: &str| part.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
+        let admits =
+            |name: &str| part.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
         let face = match (&*faces[0].1, &part.toolbox) {
             (Face::Workbench(whole), Some(toolbox)) => {
                 let toolbox = whole.toolbox(toolbox).filter(|toolbox| admits(toolbox.name.as_str()))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::Gateway;
-use crate::config::{Isolation, ToolFilter};
+use crate::config::{Isolation, ToolFilter, Transport};
 use crate::core::catalog::Kind;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
@@ -118,7 +118,8 @@ impl Gateway {
                     transport: server.transport.clone(),
                     filter: ToolFilter::All,
                     timeouts: server.timeouts,
-                    restart: server.restart,
+                    // What is behind a URL is always reconnected to.
+                    restart: server.restart || matches!(server.transport, Transport::Http(_)),
                     lives_on: true,
                     isolation: server.isolation,
                 })

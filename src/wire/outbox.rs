@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// Bytes that may wait before readers pause.
 pub const HIGH_WATER: usize = 1024 * 1024;
@@ -89,6 +89,29 @@ impl Outbox {
         self.state.lock().closed = true;
         self.filled.notify_one();
         self.drained.notify_waiters();
+    }
+
+    /// Hands on what is appended, message by message, until the outbox is closed or nobody takes it.
+    pub async fn hand_on(&self, taker: mpsc::Sender<Vec<u8>>) {
+        loop {
+            let chunk = {
+                let mut state = self.state.lock();
+                if state.buffer.is_empty() && state.closed {
+                    break;
+                }
+                std::mem::take(&mut state.buffer)
+            };
+            if chunk.is_empty() {
+                self.filled.notified().await;
+            }
+            for message in chunk.split(|byte| *byte == b'\n').filter(|message| !message.is_empty()) {
+                if taker.send(message.to_vec()).await.is_err() {
+                    self.close();
+                    break;
+                }
+            }
+            self.drained.notify_waiters();
+        }
     }
 
     /// Writes what is appended until the outbox is closed or the other side is gone.
