@@ -288,7 +288,7 @@ impl Engine {
 
     /// Tells the client of changed lists, those that it sees.
     pub fn tell(&self, session: &Session, mut changed: Vec<Kind>) {
-        if self.starting.load(Ordering::Relaxed) {
+        if self.starting.load(Ordering::Relaxed) || session.hello().is_none() {
             return;
         }
         changed.retain(|kind| self.exposure.lists(session.hello(), *kind));
