@@ -23,8 +23,8 @@ pub trait Exposure {
     fn limits(&self) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
-    /// Whether the list of tools tells of everything in the catalog, so that it changes with it.
-    fn tools_tell_all(&self) -> bool;
+    /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
+    fn tells(&self, kind: Kind, definition: &str) -> Option<String>;
 }
 
 /// What becomes of two tools that would share a name, and of the names of an upstream that is down.
@@ -186,7 +186,7 @@ impl View {
             // Whatever this one takes or leaves, those that wanted it get another chance.
             (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
         };
-        let before: Vec<_> = renewed.iter().map(|seq| self.listing(*seq)).collect();
+        let before: Vec<_> = renewed.iter().map(|seq| self.listing(face, *seq)).collect();
         let entry = self.entries.get_mut(&seq).expect("found above");
         entry.up = up;
         if up {
@@ -200,18 +200,31 @@ impl View {
             self.expose(face, *seq);
         }
         let mut changed = BTreeSet::new();
-        let mut catalog = false;
-        for (seq, (lists, whole)) in renewed.iter().zip(before) {
-            let (lists_now, whole_now) = self.listing(*seq);
+        for (seq, (lists, told)) in renewed.iter().zip(before) {
+            let (lists_now, told_now) = self.listing(face, *seq);
             changed.extend(
                 Kind::ALL.into_iter().filter(|kind| lists[*kind as usize] != lists_now[*kind as usize]),
             );
-            catalog |= whole != whole_now;
-        }
-        if catalog && face.tools_tell_all() {
-            changed.insert(Kind::Tool);
+            if told != told_now {
+                changed.insert(Kind::Tool);
+            }
         }
         changed.into_iter().collect()
+    }
+
+    /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
+    pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) -> Vec<Kind> {
+        let before = Kind::ALL.map(|kind| self.states(kind));
+        for (classes, active) in [(on, true), (off, false)] {
+            for (switched, names) in self.switched.iter_mut().zip(classes) {
+                switched.extend(names.iter().map(|name| (name.clone(), active)));
+            }
+        }
+        Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != self.states(*kind)).collect()
+    }
+
+    fn states(&self, kind: Kind) -> Vec<bool> {
+        self.items(kind).map(|(_, item)| self.is_active(kind, item)).collect()
     }
 
     /// Where the name of a thing leads.
@@ -271,17 +284,21 @@ impl View {
         }
     }
 
-    /// What an entry adds to each list, and to the catalog.
-    fn listing(&self, seq: u64) -> ([Vec<u8>; 4], Option<Arc<Exposed>>) {
-        let mut lists: [Vec<u8>; 4] = Default::default();
+    /// What an entry adds to each list, and what the list of tools tells of its things.
+    fn listing(&self, face: &dyn Exposure, seq: u64) -> ([Vec<u8>; 4], Vec<(Kind, Arc<str>, String)>) {
+        let (mut lists, mut told): ([Vec<u8>; 4], _) = (Default::default(), Vec::new());
         let entry = &self.entries[&seq];
         if !entry.is_listed() {
-            return (lists, None);
+            return (lists, told);
         }
         for kind in Kind::ALL {
             self.write_entry(entry, kind, &mut lists[kind as usize], &mut true);
+            let shelf = entry.exposed.of(kind);
+            told.extend(shelf.items().iter().filter_map(|item| {
+                Some((kind, item.name.clone(), face.tells(kind, shelf.definition(item))?))
+            }));
         }
-        (lists, Some(entry.exposed.clone()))
+        (lists, told)
     }
 
     /// The entry, and those that hold or miss a name that it has now or is about to have.

@@ -523,8 +523,8 @@ impl Exposure for Workbench {
         Clash::Rename
     }
 
-    fn tools_tell_all(&self) -> bool {
-        false
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
     }
 
     fn limits(&self) -> NameLimits {

@@ -19,9 +19,11 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
         };
         let session = reply.session().clone();
+        // What was switched off since it was subscribed to can still be left.
+        let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
         let found = match &self.face {
             Face::Workbench(_) => self.resource_owner(&session, &uri),
-            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri) {
+            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri, left) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
                 Some(Found::Inactive(name)) => {
@@ -41,7 +43,7 @@ impl Gateway {
             };
             return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
         };
-        let (relay, uri) = (self.relay(), uri.into_owned());
+        let (relay, uri) = (self.relay(&uri), uri.into_owned());
         let finish = move |answer: Answer<'_>, reply: Reply| {
             if let Answer::Result(_) = answer {
                 let mut subscriptions = session.subscriptions.lock();
@@ -80,7 +82,7 @@ impl Gateway {
         match self.prompt(&name, &reply) {
             Ok((upstream, own)) => {
                 let changes = [("name", Some(&*own))];
-                self.engine.forward(&upstream, "prompts/get", params, &changes, reply, self.relay());
+                self.engine.forward(&upstream, "prompts/get", params, &changes, reply, self.relay(&name));
             }
             Err(message) => match &self.face {
                 Face::Toolman(bench) if !bench.is_ready() => self.later(bench, "prompts/get", params, reply),
@@ -107,6 +109,7 @@ impl Gateway {
     pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let reference = params.get("ref").filter(|reference| reference.is_object());
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
+        let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
             (Some(name), None) => {
                 self.prompt(&name, &reply).map(|(upstream, own)| (upstream, "name", own.to_string()))
@@ -120,7 +123,8 @@ impl Gateway {
                 reference.write_with(&mut changed, &[(key, Some(&own))]);
                 let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
                 let changes = [("ref", Some(&*changed))];
-                self.engine.forward(&upstream, "completion/complete", params, &changes, reply, self.relay());
+                let relay = self.relay(&named);
+                self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
             }
             (Err(message), _) => match &self.face {
                 Face::Toolman(bench) if !bench.is_ready() => {
@@ -140,7 +144,7 @@ impl Gateway {
         }
         let found = match &self.face {
             Face::Workbench(_) => self.resource_owner(session, uri),
-            Face::Toolman(bench) => match self.find_resource(bench, session, uri) {
+            Face::Toolman(bench) => match self.find_resource(bench, session, uri, false) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 _ => None,
             },
@@ -153,13 +157,13 @@ impl Gateway {
         refuse(reply, code, message, matches!(self.face, Face::Toolman(_)));
     }
 
-    /// Answers as the upstream did.
-    fn relay(&self) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
-        let shaped = matches!(self.face, Face::Toolman(_));
+    /// Answers as the upstream did; where it did not, the error names what was asked for.
+    fn relay(&self, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+        let (shaped, name) = (matches!(self.face, Face::Toolman(_)), name.to_owned());
         move |answer, reply| match answer {
             Answer::Result(result) => reply.result_with(|out| result.write(out)),
             Answer::Error(error) => reply.raw_error(error),
-            Answer::Lost(lost) => refuse(reply, lost.code, &lost.message, shaped),
+            Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),
         }
     }
 }
