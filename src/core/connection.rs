@@ -310,7 +310,7 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
 }
 
 impl Link {
-    fn new(upstream: Arc<Upstream>, peer: Arc<Peer<Caller>>, redactor: Redactor) -> Arc<Self> {
+    pub(super) fn new(upstream: Arc<Upstream>, peer: Arc<Peer<Caller>>, redactor: Redactor) -> Arc<Self> {
         Arc::new(Self {
             upstream,
             peer,

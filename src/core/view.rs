@@ -72,6 +72,14 @@ impl Entry {
     }
 }
 
+/// What entries add to each list, and what the list of tools tells of their things.
+#[derive(Default)]
+struct Listing {
+    lists: [Vec<u8>; 4],
+    /// Kind, group, name, text.
+    told: Vec<(Kind, Arc<str>, Arc<str>, String)>,
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     entry: u64,
@@ -186,7 +194,10 @@ impl View {
             // Whatever this one takes or leaves, those that wanted it get another chance.
             (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
         };
-        let before: Vec<_> = renewed.iter().map(|seq| self.listing(face, *seq)).collect();
+        // A name that goes from one entry to another may leave the whole as it was.
+        let watched =
+            if renewed.len() > 1 { self.entries.keys().copied().collect() } else { renewed.clone() };
+        let before = self.listing(face, &watched);
         let entry = self.entries.get_mut(&seq).expect("found above");
         entry.up = up;
         if up {
@@ -199,17 +210,12 @@ impl View {
         for seq in renewed.iter().filter(|_| !kept) {
             self.expose(face, *seq);
         }
-        let mut changed = BTreeSet::new();
-        for (seq, (lists, told)) in renewed.iter().zip(before) {
-            let (lists_now, told_now) = self.listing(face, *seq);
-            changed.extend(
-                Kind::ALL.into_iter().filter(|kind| lists[*kind as usize] != lists_now[*kind as usize]),
-            );
-            if told != told_now {
-                changed.insert(Kind::Tool);
-            }
-        }
-        changed.into_iter().collect()
+        let now = self.listing(face, &watched);
+        let differs = |kind: Kind| {
+            let told = kind == Kind::Tool && before.told != now.told;
+            told || before.lists[kind as usize] != now.lists[kind as usize]
+        };
+        Kind::ALL.into_iter().filter(|kind| differs(*kind)).collect()
     }
 
     /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
@@ -284,21 +290,21 @@ impl View {
         }
     }
 
-    /// What an entry adds to each list, and what the list of tools tells of its things.
-    fn listing(&self, face: &dyn Exposure, seq: u64) -> ([Vec<u8>; 4], Vec<(Kind, Arc<str>, String)>) {
-        let (mut lists, mut told): ([Vec<u8>; 4], _) = (Default::default(), Vec::new());
-        let entry = &self.entries[&seq];
-        if !entry.is_listed() {
-            return (lists, told);
+    fn listing(&self, face: &dyn Exposure, watched: &BTreeSet<u64>) -> Listing {
+        let Listing { mut lists, mut told } = Listing::default();
+        let entries = watched.iter().map(|seq| &self.entries[seq]).filter(|entry| entry.is_listed());
+        for entry in entries {
+            for kind in Kind::ALL {
+                let list = &mut lists[kind as usize];
+                self.write_entry(entry, kind, list, &mut list.is_empty());
+                let shelf = entry.exposed.of(kind);
+                told.extend(shelf.items().iter().filter_map(|item| {
+                    let text = face.tells(kind, shelf.definition(item))?;
+                    Some((kind, entry.upstream.group.clone(), item.name.clone(), text))
+                }));
+            }
         }
-        for kind in Kind::ALL {
-            self.write_entry(entry, kind, &mut lists[kind as usize], &mut true);
-            let shelf = entry.exposed.of(kind);
-            told.extend(shelf.items().iter().filter_map(|item| {
-                Some((kind, item.name.clone(), face.tells(kind, shelf.definition(item))?))
-            }));
-        }
-        (lists, told)
+        Listing { lists, told }
     }
 
     /// The entry, and those that hold or miss a name that it has now or is about to have.
@@ -414,10 +420,16 @@ fn choose(
     if face.clash() == Clash::FirstInFile && names.contains_key(full) {
         return None;
     }
-    let origin = [&*upstream.group, &*upstream.server, key];
+    // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
+    let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
+    let origin = [&*upstream.group, server, key];
     (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt)).find(|name| free(name)).map(Arc::from)
 }
 
 fn kinds_in(exposed: &Exposed) -> Vec<Kind> {
     Kind::ALL.into_iter().filter(|kind| !exposed.of(*kind).items().is_empty()).collect()
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;
