@@ -76,8 +76,8 @@ impl Toolman {
             )
         };
         let description = format!(
-            "Switches tools and resources on and off; only active ones (marked *) can be used. If this text is cut off: \
-             four empty lists show the whole catalog.\n{}\n\n{}",
+            "Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below \
+             is cut off, call this with four empty lists to see all of it.\n{}\n\n{}",
             self.example(view),
             self.catalog(view),
         );
@@ -122,22 +122,25 @@ impl Toolman {
         if servers.is_empty() {
             return "The catalog is empty: no running server offers tools or resources.".to_owned();
         }
-        let counted = |(namespace, [tools, resources]): &(&str, [usize; 2])| {
-            let separator = if *tools == 0 { &self.config.resource_separator } else { "_" };
-            let name = match *namespace {
+        let mut parts = Vec::new();
+        for (namespace, [tools, resources]) in servers.values() {
+            let pattern = |separator: &str| match *namespace {
                 "" => "without prefix".to_owned(),
                 namespace => format!("{namespace}{separator}*"),
             };
-            let count = |count: &usize, what| match count {
-                0 => None,
-                1 => Some(format!("1 {what}")),
-                count => Some(format!("{count} {what}s")),
-            };
-            let counts: Vec<_> =
-                [count(tools, "tool"), count(resources, "resource")].into_iter().flatten().collect();
-            format!("{name} ({})", counts.join(", "))
-        };
-        let mut text = format!("Servers: {}\n", servers.values().map(counted).collect::<Vec<_>>().join(", "));
+            let (tools, resources) = (counted(*tools, "tool"), counted(*resources, "resource"));
+            let separator = &self.config.resource_separator;
+            match (tools, resources) {
+                (Some(tools), Some(resources)) if separator == "_" || namespace.is_empty() => {
+                    parts.push(format!("{} ({tools}, {resources})", pattern("_")));
+                }
+                (tools, resources) => {
+                    parts.extend(tools.map(|tools| format!("{} ({tools})", pattern("_"))));
+                    parts.extend(resources.map(|resources| format!("{} ({resources})", pattern(separator))));
+                }
+            }
+        }
+        let mut text = format!("Servers: {}\n", parts.join(", "));
         for (title, kinds) in [("Tools", &[Kind::Tool][..]), ("Resources", &[Kind::Resource, Kind::Template])]
         {
             let mut first = true;
@@ -279,6 +282,15 @@ fn activation(tools: &[&str], resources: &[&str]) -> String {
 fn unknown(what: &str, name: &str, near: &[&str]) -> String {
     let near = if near.is_empty() { String::new() } else { format!(" Did you mean {}?", near.join(", ")) };
     format!("There is no {what} '{name}'.{near} {ACTIVATE} with four empty lists shows the whole catalog.")
+}
+
+/// `3 tools`; `None` where there are none.
+fn counted(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    }
 }
 
 /// One line of the catalog. No description can forge another.
@@ -454,3 +466,7 @@ pub fn tool_result(outcome: Result<&str, &str>) -> String {
         quote(&value)
     )
 }
+
+#[cfg(test)]
+#[path = "toolman_tests.rs"]
+mod tests;
