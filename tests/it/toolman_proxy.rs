@@ -314,6 +314,20 @@ fn a_server_that_starts_before_the_client_is_known_is_told_of_everything_and_ref
 }
 
 #[test]
+fn a_question_outside_any_call_goes_to_the_client() {
+    let flags = "--with received --ask-after-initialized roots/list --wait-for @dir/go";
+    let config = format!("startup_wait = 600\n{ALL}{}", server("a", flags, ""));
+    let mut gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+    gateway.initialize_with(VERSION, r#"{"roots":{}}"#);
+    gateway.fence();
+    gateway.lab.write("go", "");
+    let question = gateway.question("roots/list");
+    gateway.reply(&question, r#""result":{"roots":[]}"#);
+    let answer = gateway.call("a_received", json!({"method": "answer", "count": 1})).json();
+    assert_eq!(answer, json!([{"result": {"roots": []}}]));
+}
+
+#[test]
 fn a_clients_notifications_go_to_every_server() {
     let mut gateway = start("--with received");
     gateway.notify("notifications/roots/list_changed", "{}");

@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::transport::TokioChildProcess;
 use serde_json::{Value, json};
 
-use crate::harness::{DEADLINE, Gateway, Lab, Peer, command, toolman_path};
+use crate::harness::{DEADLINE, Gateway, Lab, Peer, TOOLS_CHANGED, command, toolman_path};
 use crate::npm;
 
 const NEWEST: &str = "2025-11-25";
@@ -164,4 +164,46 @@ async fn rmcp_works_with_toolman() {
     client.get_prompt(GetPromptRequestParams::new(name.expect("it has one"))).await.expect("a prompt");
     client.cancel().await.expect("no panic");
     lab.wait_until_gone(DEADLINE);
+}
+
+/// The session that the README shows.
+#[test]
+fn the_documented_session_works_as_shown() {
+    let script = |server: &str| npm::script(server).to_str().expect("a path in UTF-8").to_owned();
+    let config = format!(
+        "active_toolsets = [\"files_read_text_file\"]\nremember = true\nstartup_wait = 25\n{}{}",
+        command("files", &format!("node '{}' @dir", script("filesystem")), ""),
+        command(
+            "memory",
+            &format!("MEMORY_FILE_PATH=@dir/memory.jsonl node '{}' @marker", script("memory")),
+            "restart = true"
+        ),
+    );
+    let mut gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+    gateway.initialize(NEWEST);
+    assert_eq!(gateway.tools(), ["toolman_activate", "files_read_text_file"]);
+    let catalog = gateway.catalog();
+    assert!(catalog.contains("\n* files_read_text_file: "), "{catalog}");
+    assert!(catalog.contains("\nmemory_create_entities: Create multiple new entities"), "{catalog}");
+
+    let entity = json!({"name": "Ada", "entityType": "person", "observations": ["likes engines"]});
+    let entities = json!({"entities": [entity]});
+    let refused = gateway.call("memory_create_entities", &entities).result();
+    assert_eq!(
+        refused["structuredContent"]["error"],
+        "The tool 'memory_create_entities' is not active. Switch it on first: toolman_activate {\"tools_on\": \
+         [\"memory_create_entities\"], \"tools_off\": [], \"resources_on\": [], \"resources_off\": []}"
+    );
+    let switched = gateway.activate([&["memory_*_entities", "memory_search_nodes"], &[], &[], &[]]).json();
+    assert_eq!(
+        switched["result"].as_str().and_then(|text| text.split(" Active now").next()),
+        Some("Switched on: memory_create_entities, memory_delete_entities, memory_search_nodes."),
+        "{switched}"
+    );
+    gateway.notification(TOOLS_CHANGED);
+    gateway.call("memory_create_entities", &entities).text();
+    let found = gateway.call("memory_search_nodes", json!({"query": "engines"})).result();
+    assert_eq!(found["structuredContent"]["entities"][0]["name"], "Ada");
+    gateway.activate([&[], &["memory_*"], &[], &[]]).text();
+    assert_eq!(gateway.tools(), ["toolman_activate", "files_read_text_file"]);
 }
