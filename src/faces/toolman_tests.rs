@@ -91,9 +91,9 @@ proptest! {
             let change = face.resolve(&view, &switches);
             prop_assert_eq!(change.is_ok(), sound, "{:?}", switches);
             if let Ok(change) = change {
-                for class in 0..2 {
-                    meant(2 * class).into_iter().for_each(|which| model[class][which] = true);
-                    meant(2 * class + 1).into_iter().for_each(|which| model[class][which] = false);
+                for (class, states) in model.iter_mut().enumerate() {
+                    meant(2 * class).into_iter().for_each(|which| states[which] = true);
+                    meant(2 * class + 1).into_iter().for_each(|which| states[which] = false);
                 }
                 let changed = view.switch(&change.on, &change.off);
                 prop_assert_eq!(changed.contains(&Kind::Tool), before[0] != model[0]);
