@@ -83,11 +83,14 @@ pub(super) fn note_links(session: &Session, upstream: &Arc<Upstream>, result: No
     if memchr::memmem::find(result.raw().as_bytes(), b"resource_link").is_none() {
         return;
     }
-    let content = result.get("content").map_or("[]", Node::raw);
-    let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+    let list = |key| serde_json::from_str::<Vec<&RawValue>>(result.get(key).map_or("[]", Node::raw));
+    // A tool's result holds blocks, a prompt's messages hold one each.
+    let blocks = list("content").unwrap_or_default().into_iter().map(|block| (block, false));
+    let messages = list("messages").unwrap_or_default().into_iter().map(|message| (message, true));
     let mut scanner = Scanner::default();
-    for block in blocks {
+    for (block, is_message) in blocks.chain(messages) {
         let node = scanner.scan_str(block.get()).expect("a part of valid JSON is valid").root();
+        let node = if is_message { node.get("content").unwrap_or(node) } else { node };
         if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
             && let Some(uri) = node.get("uri").and_then(Node::as_str)
         {

@@ -171,7 +171,10 @@ pub struct Listener {
 
 impl Listener {
     /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream.
-    pub fn open(id: Id, params: Node<'_>, reply: Reply) -> Self {
+    ///
+    /// `None`: the client gave the request up meanwhile.
+    pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
+        let id = reply.id()?;
         let filter = params.get("notifications");
         let wants = |key| filter.and_then(|filter| filter.get(key)).is_some_and(|node| node.raw() == "true");
         let mut kinds = Vec::new();
@@ -200,7 +203,7 @@ impl Listener {
             "notifications/subscriptions/acknowledged",
             &format!(",\"notifications\":{{{}}}", granted.join(",")),
         );
-        listener
+        Some(listener)
     }
 
     /// The URIs that it wants to hear of.

@@ -410,6 +410,11 @@ impl Reply {
         self.key.as_deref().expect("taken only by an answer, which consumes the reply")
     }
 
+    /// The request's id, while the client wants the answer.
+    pub fn id(&self) -> Option<Id> {
+        self.session.waiting.lock().get(self.key()).map(|waiting| waiting.id.clone())
+    }
+
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
         self.session.waiting.lock().contains_key(self.key())

@@ -277,6 +277,34 @@ impl Upstream {
     }
 }
 
+#[cfg(test)]
+impl Upstream {
+    /// An upstream without a process; [`Self::pretend`] gives it a life.
+    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
+        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
+        let spec = Spec {
+            transport: Transport::Stdio(command),
+            filter: ToolFilter::All,
+            timeouts: Timeouts::default(),
+            restart: false,
+            lives_on: false,
+            isolation: Isolation::Shared,
+        };
+        Self::new(group, server, group, spec, Weak::new())
+    }
+
+    /// Is up and offers this, or is down.
+    pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
+        match items {
+            Some(items) => {
+                self.came_up(0, Link::new(self.clone(), Default::default()), items);
+            }
+            None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
+        }
+    }
+}
+
 impl std::fmt::Display for Upstream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(&self.label)

@@ -69,7 +69,7 @@ impl Exposure for Plain {
         true
     }
 
-    fn tools_tell_all(&self) -> bool {
-        false
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
     }
 }

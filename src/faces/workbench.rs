@@ -542,8 +542,8 @@ impl Exposure for Workbench {
         false
     }
 
-    fn tools_tell_all(&self) -> bool {
-        false
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
     }
 
     fn limits(&self) -> NameLimits {

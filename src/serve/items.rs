@@ -19,9 +19,11 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
         };
         let session = reply.session().clone();
+        // What was switched off since it was subscribed to can still be left.
+        let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
         let found = match &*self.face(&session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session, &uri),
-            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri) {
+            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri, left) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
                 Some(Found::Inactive(name)) => {
@@ -44,7 +46,7 @@ impl Gateway {
         };
         match method {
             "resources/read" => {
-                let relay = self.relay(&session);
+                let relay = self.relay(&session, &uri);
                 self.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
             }
             _ => self.subscribe(method, &uri, &upstream, &own, params, reply),
@@ -77,7 +79,7 @@ impl Gateway {
             count(&session);
             return reply.result("{}");
         }
-        let relay = self.relay(&session);
+        let relay = self.relay(&session, uri);
         let finish = move |answer: Answer<'_>, reply: Reply| {
             if let Answer::Result(_) = answer {
                 count(&session);
@@ -91,7 +93,7 @@ impl Gateway {
     pub(super) fn resource_of(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
         match &*self.face(session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(session, uri),
-            Face::Toolman(bench) => match self.find_resource(bench, session, uri) {
+            Face::Toolman(bench) => match self.find_resource(bench, session, uri, false) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 _ => None,
             },
@@ -132,7 +134,7 @@ impl Gateway {
         match prompt(&name, &session) {
             Ok((upstream, own)) => {
                 let changes = [("name", Some(&*own))];
-                let relay = self.relay(&session);
+                let relay = self.relay(&session, &name);
                 self.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
             }
             Err(message) => match &*self.face(&session) {
@@ -146,6 +148,7 @@ impl Gateway {
         let session = reply.session().clone();
         let reference = params.get("ref").filter(|reference| reference.is_object());
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
+        let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
             (Some(name), None) => {
                 prompt(&name, &session).map(|(upstream, own)| (upstream, "name", own.to_string()))
@@ -159,7 +162,7 @@ impl Gateway {
                 reference.write_with(&mut changed, &[(key, Some(&own))]);
                 let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
                 let changes = [("ref", Some(&*changed))];
-                let relay = self.relay(&session);
+                let relay = self.relay(&session, &named);
                 self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
             }
             (Err(message), _) => match &*self.face(&session) {
@@ -186,13 +189,13 @@ impl Gateway {
         refuse(reply, code, message, shaped);
     }
 
-    /// Answers as the upstream did.
-    fn relay(&self, session: &Session) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
-        let shaped = matches!(*self.face(session), Face::Toolman(_));
+    /// Answers as the upstream did; where it did not, the error names what was asked for.
+    fn relay(&self, session: &Session, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+        let (shaped, name) = (matches!(*self.face(session), Face::Toolman(_)), name.to_owned());
         move |answer, reply| match answer {
             Answer::Result(result) => reply.result_with(|out| result.write(out)),
             Answer::Error(error) => reply.raw_error(error),
-            Answer::Lost(lost) => refuse(reply, lost.code, &lost.message, shaped),
+            Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),
         }
     }
 }

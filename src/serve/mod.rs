@@ -161,12 +161,9 @@ impl Gateway {
                     Ok(modern) => modern.map(Arc::new),
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
-                let Some(reply) = session.accept(id.clone(), route, batch.cloned(), modern) else { return };
+                let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 // A panic fails the request that caused it: its reply answers when it is dropped.
-                let request = AssertUnwindSafe(|| match reply.modern() {
-                    Some(_) if method == "subscriptions/listen" => self.listen(id, params, reply),
-                    _ => self.request(&method, params, reply),
-                });
+                let request = AssertUnwindSafe(|| self.request(&method, params, reply));
                 if catch_unwind(request).is_err() {
                     log::error!("a request for {method} made us panic; please report it");
                 }

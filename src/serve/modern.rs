@@ -8,12 +8,13 @@ use crate::core::seal::State;
 use crate::core::session::{Reply, Session};
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, code};
+use crate::wire::message::code;
 
 impl Gateway {
     pub(super) fn modern_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         match method {
             "server/discover" => self.discover(reply),
+            "subscriptions/listen" => self.listen(params, reply),
             "tools/call" | "prompts/get" | "resources/read" if params.get("requestState").is_some() => {
                 self.retry(method, params, reply);
             }
@@ -67,24 +68,15 @@ impl Gateway {
     }
 
     /// `subscriptions/listen`: acknowledged at once, answered when it ends.
-    pub(super) fn listen(self: &Arc<Self>, id: Id, params: Option<Node<'_>>, reply: Reply) {
-        let mut empty = Scanner::default();
-        let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+    fn listen(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
         if let Face::Toolman(bench) = &*self.face(&session)
             && !bench.is_ready()
         {
             // Resources can be subscribed to once their servers are known.
-            let (gateway, bench, text) = (self.clone(), bench.clone(), params.raw().to_owned());
-            tokio::spawn(async move {
-                bench.wait_until_ready().await;
-                let mut scanner = Scanner::default();
-                let params = scanner.scan_str(&text).expect("a part of valid JSON").root();
-                gateway.listen(id, Some(params), reply);
-            });
-            return;
+            return self.later(bench, "subscriptions/listen", params, reply);
         }
-        let listener = Listener::open(id, params, reply);
+        let Some(listener) = Listener::open(params, reply) else { return };
         self.count_resources(&session, &listener, true);
         self.engine.listen(&session.window, listener);
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use super::Gateway;
 use crate::config::{Isolation, ToolFilter, Transport};
@@ -12,7 +13,7 @@ use crate::core::catalog::Kind;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target};
-use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Change, Switches, Toolman};
+use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Switches, Toolman};
 use crate::faces::uri_template;
 use crate::store::Switched;
 use crate::wire::json::{Node, Scanner, quote};
@@ -23,7 +24,15 @@ pub struct Bench {
     pub(super) face: Arc<Toolman>,
     /// Where switches are remembered, if they are.
     memory: Option<Memory>,
-    ready: Arc<watch::Sender<bool>>,
+    /// Requests that wait for servers; `None` once each of them is up, failed or late.
+    waiting: Arc<Mutex<Option<Vec<Waiting>>>>,
+}
+
+/// A request that may be answered better when more servers are up.
+struct Waiting {
+    method: &'static str,
+    params: String,
+    reply: Reply,
 }
 
 /// Where switches are remembered.
@@ -47,23 +56,32 @@ pub(super) enum Found {
 impl Bench {
     /// A bench whose servers are still to be started.
     pub fn new(face: Toolman, memory: Option<Memory>) -> Self {
-        Self { face: Arc::new(face), memory, ready: Arc::new(watch::Sender::new(false)) }
+        Self { face: Arc::new(face), memory, waiting: Arc::new(Mutex::new(Some(Vec::new()))) }
     }
 
     /// The same bench for those who may see only some of its servers.
     pub(super) fn part(&self, admits: &dyn Fn(&str) -> bool) -> Self {
         let mut config = self.face.config.clone();
         config.servers.retain(|server| admits(&server.namespace));
-        Self { face: Arc::new(Toolman::new(config)), memory: None, ready: self.ready.clone() }
+        Self { face: Arc::new(Toolman::new(config)), memory: None, waiting: self.waiting.clone() }
     }
 
+    /// Whether every server is up, failed or late.
     pub(super) fn is_ready(&self) -> bool {
-        *self.ready.borrow()
+        self.waiting.lock().is_none()
     }
 
-    /// Waits until the servers have had their time.
-    pub(super) async fn wait_until_ready(&self) {
-        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    /// Says so where a client may stumble over the names of resources.
+    fn warn_of_schemes(&self, window: &Window) {
+        let view = window.view();
+        let mut resources = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| view.items(kind));
+        let prefixed = resources.any(|(entry, _)| !entry.upstream.group.is_empty());
+        if prefixed && self.face.config.resource_separator.contains('_') {
+            log::warn!(
+                "clients with a strict URI parser reject the `_` in the schemes of resources; \
+                 if yours does, write resource_separator = \"+\""
+            );
+        }
     }
 
     fn save(&self, session: &Session) {
@@ -120,7 +138,7 @@ impl Gateway {
                     timeouts: server.timeouts,
                     // What is behind a URL is always reconnected to.
                     restart: server.restart || matches!(server.transport, Transport::Http(_)),
-                    lives_on: true,
+                    lives_on: server.isolation == Isolation::Shared,
                     isolation: server.isolation,
                 })
             })
@@ -132,19 +150,26 @@ impl Gateway {
         let upstreams = self.bench_upstreams(bench, window);
         let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
-            gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
-            let strict = bench.face.config.resource_separator == "_"
-                && window.view().items(Kind::Resource).any(|(entry, _)| !entry.upstream.group.is_empty());
-            if strict {
-                log::info!(
-                    "clients with a strict URI parser reject the `_` in exposed URIs; resource_separator = \"+\" helps"
-                );
+            let mut starts = JoinSet::new();
+            for upstream in upstreams.clone() {
+                let (gateway, bench) = (gateway.clone(), bench.clone());
+                starts.spawn(async move {
+                    if upstream.up().await.is_ok() {
+                        let waiting = bench.waiting.lock().as_mut().map(std::mem::take);
+                        gateway.resume(waiting);
+                    }
+                });
             }
-            bench.ready.send_replace(true);
+            gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
+            bench.warn_of_schemes(&window);
+            let waiting = bench.waiting.lock().take();
+            gateway.resume(waiting);
+            // Whoever is late is announced, and nobody waits for it any more.
+            starts.shutdown().await;
         });
     }
 
-    /// Handles the request once the servers have had their time.
+    /// Handles the request again when another server is up, and at last when all have had their time.
     pub(super) fn later(
         self: &Arc<Self>,
         bench: &Arc<Bench>,
@@ -152,13 +177,25 @@ impl Gateway {
         params: Node<'_>,
         reply: Reply,
     ) {
-        let (gateway, bench, params) = (self.clone(), bench.clone(), params.raw().to_owned());
-        tokio::spawn(async move {
-            bench.wait_until_ready().await;
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
-            gateway.request(method, Some(params), reply);
-        });
+        let mut waiting = bench.waiting.lock();
+        match &mut *waiting {
+            Some(requests) => requests.push(Waiting { method, params: params.raw().to_owned(), reply }),
+            None => {
+                drop(waiting);
+                self.request(method, Some(params), reply);
+            }
+        }
+    }
+
+    /// Handles requests that waited, in their order; those that must wait on do so.
+    fn resume(self: &Arc<Self>, waiting: Option<Vec<Waiting>>) {
+        for Waiting { method, params, reply } in waiting.into_iter().flatten() {
+            if reply.is_wanted() {
+                let mut scanner = Scanner::default();
+                let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+                self.request(method, Some(params), reply);
+            }
+        }
     }
 
     pub(super) fn call_toolman(
@@ -181,21 +218,13 @@ impl Gateway {
                 };
                 reply.result(&face::tool_result(Err(&refused)));
             }
-            CALL => {
-                let inner = arguments.and_then(|arguments| arguments.get("name")).and_then(Node::as_str);
-                let given = arguments.and_then(|arguments| arguments.get("arguments"));
-                match (inner, given) {
-                    (Some(inner), given) if given.is_none_or(Node::is_object) => {
-                        let changes = [("arguments", given.map(Node::raw))];
-                        self.call_exposed(bench, &inner, params, &changes, reply);
-                    }
-                    _ => {
-                        let expected =
-                            "Invalid parameters: name must be a string, arguments an object if there are any";
-                        reply.result(&face::tool_result(Err(expected)));
-                    }
+            CALL => match face::called(arguments) {
+                Ok((inner, given)) => {
+                    let changes = [("arguments", given.map(Node::raw))];
+                    self.call_exposed(bench, &inner, params, &changes, reply);
                 }
-            }
+                Err(error) => reply.result(&face::tool_result(Err(&error))),
+            },
             name => self.call_exposed(bench, name, params, &[], reply),
         }
     }
@@ -251,18 +280,7 @@ impl Gateway {
         let (result, changed) = {
             let mut view = session.view();
             let change = bench.face.resolve(&view, switches)?;
-            let states = |view: &crate::core::view::View, kind| {
-                view.items(kind).map(|(_, item)| view.is_active(kind, item)).collect::<Vec<_>>()
-            };
-            let before = Kind::ALL.map(|kind| states(&view, kind));
-            let Change { on, off } = &change;
-            for (names, active) in [(on, true), (off, false)] {
-                for (class, names) in names.iter().enumerate() {
-                    view.switched[class].extend(names.iter().map(|name| (name.clone(), active)));
-                }
-            }
-            let mut changed: Vec<Kind> =
-                Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != states(&view, *kind)).collect();
+            let mut changed = view.switch(&change.on, &change.off);
             // The catalog stands in the list of tools, so that list changes with every switch.
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {
                 changed.push(Kind::Tool);
@@ -280,15 +298,24 @@ impl Gateway {
     }
 
     /// Where a URI leads: a listed resource's own state decides before that of a template that fits; what a result
-    /// linked to can be read whatever its state.
-    pub(super) fn find_resource(&self, bench: &Bench, session: &Session, uri: &str) -> Option<Found> {
+    /// linked to can be read whatever its state, as long as its server runs. With `left`, the state does not matter.
+    pub(super) fn find_resource(
+        &self,
+        bench: &Bench,
+        session: &Session,
+        uri: &str,
+        left: bool,
+    ) -> Option<Found> {
         if uri == CATALOG {
             return Some(Found::Catalog);
         }
-        let linked = || session.link_sender(uri).map(|upstream| Found::Resource(upstream, quote(uri)));
+        let linked = || {
+            let sender = session.link_sender(uri).filter(|upstream| upstream.link().is_some());
+            sender.map(|upstream| Found::Resource(upstream, quote(uri)))
+        };
         let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
-            return match target.active {
+            return match target.active || left {
                 true => Some(Found::Resource(target.upstream, target.raw_key.to_string())),
                 false => linked().or_else(|| Some(Found::Inactive(target.name.to_string()))),
             };
@@ -299,7 +326,7 @@ impl Gateway {
                 if !uri_template::fits(&item.name, uri, strict) {
                     continue;
                 }
-                if view.is_active(Kind::Template, item) {
+                if left || view.is_active(Kind::Template, item) {
                     let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
                     let own = uri.strip_prefix(&prefix).unwrap_or(uri);
                     return Some(Found::Resource(entry.upstream.clone(), quote(own)));
