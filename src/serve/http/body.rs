@@ -7,13 +7,12 @@ use hyper::StatusCode;
 use hyper::body::{Body, Bytes};
 use tokio::time::{Instant, timeout_at};
 
-/// The longest silence inside a body.
-const IDLE: Duration = Duration::from_secs(15);
 /// The longest time that a body may take in all.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held.
-pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, StatusCode>
+/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held, and
+/// `silence` is the longest pause inside it.
+pub(super) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
 where
     B: Body<Data = Bytes>,
 {
@@ -25,7 +24,7 @@ where
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     loop {
-        let deadline = end.min(Instant::now() + IDLE);
+        let deadline = end.min(Instant::now() + silence);
         let next = std::future::poll_fn(|context| body.as_mut().poll_frame(context));
         let frame = match timeout_at(deadline, next).await {
             Err(_) => return Err(StatusCode::REQUEST_TIMEOUT),
