@@ -463,7 +463,7 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
     // A body that does not say its length.
     let mut client = server.connect().await;
     client.send(&format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await;
-    for _ in 0..5 {
+    for _ in 0..9_500 {
         client.send(&format!("400\r\n{}\r\n", "x".repeat(1024))).await;
     }
     assert_eq!(client.reply().await.status, 413);
@@ -1163,7 +1163,7 @@ async fn thousands_of_half_open_connections_hurt_nobody() {
     times.sort();
     #[allow(clippy::print_stdout)]
     {
-        println!("p99 {:?}, most {:?}", times[989], times[999]);
+        println!("median {:?}, p99 {:?}, most {:?}", times[500], times[989], times[999]);
     }
     assert!(times[989] < Duration::from_millis(50), "{:?}", times[989]);
 }
