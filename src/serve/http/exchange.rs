@@ -51,14 +51,20 @@ enum Plan<S> {
 impl<B: Backend> Server<B> {
     /// Answers one request of the connection that `hang_up` closes.
     pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> Answer {
-        let answer = self.admitted(request).await;
+        let (head, mut body) = request.into_parts();
+        let waits = head.headers.contains_key(header::EXPECT);
+        let answer = self.admitted(Request::from_parts(head, &mut body)).await;
+        // Who waits to be asked for the body has not sent it.
+        if !body.is_end_stream() && !waits {
+            tokio::spawn(body::discard(body));
+        }
         if let Payload::Events(events) = answer.body() {
             events.reader.on_cut_off(hang_up);
         }
         answer
     }
 
-    async fn admitted(&self, request: Request<Incoming>) -> Answer {
+    async fn admitted(&self, request: Request<&mut Incoming>) -> Answer {
         let headers = request.headers();
         if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
             return refuse(status, words);
@@ -79,7 +85,7 @@ impl<B: Backend> Server<B> {
         answer
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Answer {
+    async fn route(&self, request: Request<&mut Incoming>) -> Answer {
         let method = request.method().clone();
         let path = request.uri().path();
         if path == "/healthz" || path == "/readyz" {
@@ -202,7 +208,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, scope: Scope, limit: usize) -> Answer {
+    async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> Answer {
         // Whether a request is modern shows only in its body, but then its header says so too.
         if !says_modern(request.headers())
             && let Err(denied) = self.session(request.headers(), &scope)
