@@ -175,6 +175,16 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn says_where_it_listens() {
+        let ready = prepare("127.0.0.1:0", &Http::default(), &serving(&[])).unwrap();
+        let address = ready.listener.local_addr().unwrap();
+        let mut out = Vec::new();
+        run(http::tests::backend(), ready, &mut out, async {}).await.unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("listening on http://{address}/mcp\n"));
+        assert_ne!(address.port(), 0);
+    }
+
     #[test]
     fn a_file_holds_one_token() {
         assert_eq!(file_token("\u{feff}  secret\r\n").unwrap().token.expose(), "secret");

@@ -1,19 +1,18 @@
 //! Request bodies: read with a cap and within a time.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-/// The longest silence inside a body.
-const IDLE: Duration = Duration::from_secs(15);
 /// The longest time that a body may take in all.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held.
-pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, StatusCode>
+/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held, and
+/// `silence` is the longest pause inside it.
+pub(super) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
 where
     B: Body<Data = Bytes>,
 {
@@ -25,7 +24,7 @@ where
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     loop {
-        let deadline = end.min(Instant::now() + IDLE);
+        let deadline = end.min(Instant::now() + silence);
         let next = std::future::poll_fn(|context| body.as_mut().poll_frame(context));
         let frame = match timeout_at(deadline, next).await {
             Err(_) => return Err(StatusCode::REQUEST_TIMEOUT),
@@ -48,4 +47,27 @@ where
             whole.extend_from_slice(&data);
         }
     }
+}
+
+/// Bytes of a refused body that are read and thrown away.
+const MOST_DISCARDED: usize = 64 * 1024 * 1024;
+/// How long that may take.
+const DISCARDING: Duration = Duration::from_secs(5);
+
+/// Reads on after the response: a connection closed over unread bytes is reset, and the client, still sending, would
+/// never see why it was refused.
+pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+    let mut left = MOST_DISCARDED;
+    let reading = async {
+        while let Some(Ok(frame)) =
+            std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = timeout(DISCARDING, reading).await;
 }

@@ -51,14 +51,20 @@ enum Plan<S> {
 impl<B: Backend> Server<B> {
     /// Answers one request of the connection that `hang_up` closes.
     pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> Answer {
-        let answer = self.admitted(request).await;
+        let (head, mut body) = request.into_parts();
+        let waits = head.headers.contains_key(header::EXPECT);
+        let answer = self.admitted(Request::from_parts(head, &mut body)).await;
+        // Who waits to be asked for the body has not sent it.
+        if !body.is_end_stream() && !waits {
+            tokio::spawn(body::discard(body));
+        }
         if let Payload::Events(events) = answer.body() {
             events.reader.on_cut_off(hang_up);
         }
         answer
     }
 
-    async fn admitted(&self, request: Request<Incoming>) -> Answer {
+    async fn admitted(&self, request: Request<&mut Incoming>) -> Answer {
         let headers = request.headers();
         if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
             return refuse(status, words);
@@ -79,7 +85,7 @@ impl<B: Backend> Server<B> {
         answer
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Answer {
+    async fn route(&self, request: Request<&mut Incoming>) -> Answer {
         let method = request.method().clone();
         let path = request.uri().path();
         if path == "/healthz" || path == "/readyz" {
@@ -130,16 +136,18 @@ impl<B: Backend> Server<B> {
 
     /// Opens the stream of messages that belong to no request, or resumes a stream.
     fn get(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
-        let session = match self.session(headers, scope) {
-            Err(answer) if answer.status() == StatusCode::NOT_FOUND => return answer,
-            session => session,
-        };
+        let session = self.session(headers, scope);
+        if let Err(denied) = &session
+            && denied.status == StatusCode::NOT_FOUND
+        {
+            return denied.answer(None);
+        }
         if !Accepted::read(headers).events {
             return refuse(StatusCode::NOT_ACCEPTABLE, "a GET accepts text/event-stream");
         }
-        let session = match legacy_version(headers).map_err(|refusal| refused(None, &refusal)).and(session) {
+        let session = match self.live_session(headers, scope) {
             Ok(session) => session,
-            Err(answer) => return answer,
+            Err(denied) => return denied.answer(None),
         };
         if self.is_draining() {
             return draining();
@@ -158,16 +166,12 @@ impl<B: Backend> Server<B> {
     }
 
     fn delete(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
-        let session = match self.session(headers, scope) {
-            Err(answer) if answer.status() == StatusCode::NOT_FOUND => return answer,
-            session => session,
-        };
-        match legacy_version(headers).map_err(|refusal| refused(None, &refusal)).and(session) {
+        match self.live_session(headers, scope) {
             Ok(session) => {
                 self.end(&session);
                 empty(StatusCode::NO_CONTENT)
             }
-            Err(answer) => answer,
+            Err(denied) => denied.answer(None),
         }
     }
 
@@ -178,20 +182,40 @@ impl<B: Backend> Server<B> {
     }
 
     /// The session that the request names: none 400, not the caller's 404.
-    fn session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Answer> {
-        match single(headers, &SESSION_ID) {
-            Ok(Some(id)) => self.sessions.get(id, scope).ok_or_else(|| {
-                refuse(StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one")
-            }),
-            Ok(None) => Err(refuse(
+    fn session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Denied> {
+        let (status, words) = match single(headers, &SESSION_ID) {
+            Ok(Some(id)) => match self.sessions.get(id, scope) {
+                Some(session) => return Ok(session),
+                None => (StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one"),
+            },
+            Ok(None) => (
                 StatusCode::BAD_REQUEST,
                 "Mcp-Session-Id is missing; `initialize` opens a session, modern requests carry `_meta`",
-            )),
-            Err(_) => Err(refuse(StatusCode::BAD_REQUEST, "Mcp-Session-Id must stand once")),
+            ),
+            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must stand once"),
+        };
+        Err(Denied { status, refusal: Refusal::new(code::INVALID_REQUEST, words) })
+    }
+
+    /// The session of a legacy message: the caller's, and a version that we speak.
+    fn live_session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Denied> {
+        match self.session(headers, scope) {
+            Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
+            session => match legacy_version(headers) {
+                Ok(()) => session,
+                Err(refusal) => Err(Denied { status: StatusCode::BAD_REQUEST, refusal }),
+            },
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, scope: Scope, limit: usize) -> Answer {
+    async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> Answer {
+        // Whether a request is modern shows only in its body, but then its header says so too.
+        if !says_modern(request.headers())
+            && let Err(denied) = self.session(request.headers(), &scope)
+            && denied.status == StatusCode::NOT_FOUND
+        {
+            return denied.answer(None);
+        }
         // What belongs to a call in flight, the answer to a question above all, still comes in.
         if self.is_draining() && !request.headers().contains_key(SESSION_ID) {
             return draining();
@@ -205,7 +229,7 @@ impl<B: Backend> Server<B> {
             return refuse(StatusCode::NOT_ACCEPTABLE, words);
         }
         let (head, incoming) = request.into_parts();
-        let message = match body::read(incoming, limit).await {
+        let message = match body::read(incoming, limit, self.settings.head_timeout).await {
             Ok(message) => message,
             Err(status) => {
                 let words = match status {
@@ -279,7 +303,7 @@ impl<B: Backend> Server<B> {
             Ok(Message::Response { .. }) => {
                 return match self.live_session(headers, scope) {
                     Ok(session) => Plan::LegacyOneWay(session),
-                    Err(answer) => Plan::Done(answer),
+                    Err(denied) => Plan::Done(denied.answer(None)),
                 };
             }
         };
@@ -291,7 +315,7 @@ impl<B: Backend> Server<B> {
             None if modern => Plan::ModernNotification,
             None => match self.live_session(headers, scope) {
                 Ok(session) => Plan::LegacyOneWay(session),
-                Err(answer) => Plan::Done(answer),
+                Err(denied) => Plan::Done(denied.answer(None)),
             },
             Some(id) if modern => {
                 if !is_string_or_integer(&id) {
@@ -314,9 +338,9 @@ impl<B: Backend> Server<B> {
                     requested.and_then(|version| Version::legacy(&version)).unwrap_or(Version::LATEST_LEGACY),
                 )
             }
-            Some(_) => match self.live_session(headers, scope) {
+            Some(id) => match self.live_session(headers, scope) {
                 Ok(session) => Plan::Legacy(session),
-                Err(answer) => Plan::Done(answer),
+                Err(denied) => Plan::Done(denied.answer(Some(&id))),
             },
         }
     }
@@ -328,7 +352,7 @@ impl<B: Backend> Server<B> {
         }
         let session = match self.live_session(headers, scope) {
             Ok(session) => session,
-            Err(answer) => return Plan::Done(answer),
+            Err(denied) => return Plan::Done(denied.answer(None)),
         };
         if session.version != Version::V2025March {
             return refusal("Invalid request: batches are part of 2025-03-26 only");
@@ -336,14 +360,6 @@ impl<B: Backend> Server<B> {
         match serde_json::from_str::<Vec<&RawValue>>(doc.root().raw()) {
             Ok(parts) if !parts.is_empty() => Plan::Batch(session),
             _ => refusal("Invalid request: the batch is empty"),
-        }
-    }
-
-    /// The session of a legacy message: the caller's, and a version that we speak.
-    fn live_session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Answer> {
-        match self.session(headers, scope) {
-            Err(answer) if answer.status() == StatusCode::NOT_FOUND => Err(answer),
-            session => legacy_version(headers).map_err(|refusal| refused(None, &refusal)).and(session),
         }
     }
 
@@ -452,6 +468,18 @@ impl<B: Backend> Server<B> {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
         headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
         answer
+    }
+}
+
+/// Why a message is not taken in, and the status that says so.
+struct Denied {
+    status: StatusCode,
+    refusal: Refusal,
+}
+
+impl Denied {
+    fn answer(&self, id: Option<&Id>) -> Answer {
+        json(self.status, error_message(id, &self.refusal))
     }
 }
 

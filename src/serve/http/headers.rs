@@ -286,7 +286,9 @@ mod tests {
             (&[""], true, true),
         ] {
             let mut headers = HeaderMap::new();
-            accept.iter().for_each(|value| drop(headers.append(header::ACCEPT, value.parse().unwrap())));
+            for value in accept {
+                headers.append(header::ACCEPT, value.parse().unwrap());
+            }
             assert_eq!(Accepted::read(&headers), Accepted { json, events }, "{accept:?}");
         }
     }

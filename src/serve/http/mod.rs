@@ -8,7 +8,7 @@ mod headers;
 mod sessions;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -88,7 +88,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Connections at most.
     pub max_connections: usize,
-    /// What a client may take for the head of a request, and how long an unused connection stays open.
+    /// What a client may take for the head of a request, how long it may pause inside a body, and how long an unused
+    /// connection stays open.
     pub head_timeout: Duration,
     /// How long a broken stream can be resumed.
     pub kept_for: Duration,

@@ -20,6 +20,9 @@ const MOST_STREAMS: usize = 256;
 /// Bytes that all finished streams of one session keep, at most.
 const MOST_KEPT: usize = 8 * super::stream::KEPT;
 
+/// Kinds of `list_changed` that wait for a stream, at most.
+const MOST_KINDS: usize = 16;
+
 /// A client that said `initialize`.
 pub(super) struct Session<S> {
     pub(super) id: Box<str>,
@@ -156,6 +159,7 @@ impl Sink for Inbox {
         let pushed = state.stream.as_ref().map_or(Pushed::Nowhere, |stream| stream.push(message, false));
         if pushed != Pushed::Read
             && let Some(method) = list_changed(message)
+            && state.missed.len() < MOST_KINDS
             && !state.missed.iter().any(|(missed, _)| *missed == method)
         {
             state.missed.push((method, message.to_vec()));

@@ -148,7 +148,8 @@ impl Stream {
     }
 
     fn take_in(&self, state: &mut State, message: &[u8], last: bool) -> Pushed {
-        if !state.attached && !(self.resumable && state.started) {
+        let can_be_read = state.attached || self.resumable && state.started;
+        if !can_be_read {
             return Pushed::Nowhere;
         }
         if !state.started {

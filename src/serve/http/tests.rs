@@ -114,6 +114,11 @@ impl Drop for Cancel {
 
 struct Shared(Arc<Fake>);
 
+/// A backend for tests of what stands around a server.
+pub(crate) fn backend() -> Arc<impl Backend> {
+    Arc::new(Shared(Arc::default()))
+}
+
 impl Backend for Shared {
     type Session = FakeSession;
 
@@ -462,7 +467,15 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
         client.send(&format!("400\r\n{}\r\n", "x".repeat(1024))).await;
     }
     assert_eq!(client.reply().await.status, 413);
+    client.send("0\r\n\r\n").await;
     assert!(client.is_closed().await);
+    // Who sends it all the same still learns why it was refused.
+    let body = "x".repeat(30_000_000);
+    for (path, headers, expected) in
+        [("/mcp", "", 413), ("/nowhere", "", 404), ("/mcp", "Content-Encoding: gzip\r\n", 415)]
+    {
+        assert_eq!(server.ask(&post(path, headers, &body)).await.status, expected);
+    }
     // One that fits, in pieces.
     let body = modern(1, "echo", "");
     let (start, body) = body.split_once("\r\n\r\n").unwrap();
@@ -763,6 +776,7 @@ async fn sessions_are_named_bound_and_ended() {
         ("/mcp", format!("{a}{session}{session}"), 400),
         ("/mcp", format!("{a}Mcp-Session-Id: {}\r\n", "0".repeat(id.len())), 404),
         ("/mcp", format!("{a}Mcp-Session-Id: 0\r\nMCP-Protocol-Version: 1999-01-01\r\n"), 404),
+        ("/mcp", format!("{a}Mcp-Session-Id: 0\r\nAccept: text/html\r\nContent-Type: text/plain\r\n"), 404),
         ("/mcp", format!("{b}{session}"), 404),
         ("/mcp/dev", format!("{a}{session}"), 404),
     ] {
@@ -1056,6 +1070,17 @@ async fn slow_heads_are_cut() {
         client.send(start).await;
         assert!(client.is_closed().await);
     }
+    // So is a body that does not come.
+    let request = post("/mcp", "", "{}{}").replace("{}{}", "{}");
+    assert_eq!(server.ask(&request).await.status, 408);
+    // A call may take its time.
+    let mut caller = server.connect().await;
+    caller.send(&modern(1, "hold", "")).await;
+    server.fake.noted("anybody holds 1").await;
+    assert!(server.connect().await.is_closed().await);
+    assert!(server.connect().await.is_closed().await);
+    server.fake.take("1").send(b"{}", true);
+    assert_eq!(caller.reply().await.body, "{}");
     // A head without end is no better.
     let mut client = server.connect().await;
     client.send("GET /healthz HTTP/1.1\r\n").await;
@@ -1121,4 +1146,32 @@ async fn a_thousand_idle_sessions_are_small() {
         println!("{each} bytes for each session with a stream");
     }
     assert!(each <= 30_000, "{each}");
+}
+
+/// What others feel of connections that say nothing, or half of something; prints the figure.
+#[tokio::test]
+#[ignore = "needs 20,000 file descriptors"]
+async fn thousands_of_half_open_connections_hurt_nobody() {
+    let server = Running::open().await;
+    let mut knocking = Vec::new();
+    for number in 0..9_500 {
+        let mut client = server.connect().await;
+        if number % 2 == 0 {
+            client.send("POST /mcp HTTP/1.1\r\nHost: loc").await;
+        }
+        knocking.push(client);
+    }
+    let mut client = server.connect().await;
+    let mut times = Vec::new();
+    for _ in 0..1000 {
+        let start = std::time::Instant::now();
+        assert_eq!(client.ask(&modern(1, "echo", "")).await.status, 200);
+        times.push(start.elapsed());
+    }
+    times.sort();
+    #[allow(clippy::print_stdout)]
+    {
+        println!("median {:?}, p99 {:?}, most {:?}", times[500], times[989], times[999]);
+    }
+    assert!(times[989] < Duration::from_millis(50), "{:?}", times[989]);
 }
