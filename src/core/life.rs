@@ -28,7 +28,7 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 /// What carries a connection.
 pub(super) enum Life {
     /// A process.
-    Process(Process),
+    Process(Box<Process>),
     /// An HTTP client.
     Http(Remote),
 }
@@ -60,7 +60,7 @@ impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
     pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
         match &link.upstream.spec.transport {
-            Transport::Stdio(command) => Process::begin(engine, link, command).await.map(Self::Process),
+            Transport::Stdio(command) => Process::begin(engine, link, command).await.map(Box::new).map(Self::Process),
             Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
         }
     }

@@ -65,7 +65,7 @@ impl Seal {
 
     /// What was sealed; `None` for anything else, and after it has expired.
     pub fn open(&self, text: &str, now: u64) -> Option<Sealed> {
-        if !text.is_ascii() || text.len() % 2 != 0 {
+        if !text.is_ascii() || !text.len().is_multiple_of(2) {
             return None;
         }
         let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
