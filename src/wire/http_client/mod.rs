@@ -5,6 +5,7 @@
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
 //! caller's; this layer remembers them, to open a lost legacy session again.
 
+mod body;
 mod connect;
 mod exchange;
 mod old;
