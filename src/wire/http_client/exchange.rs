@@ -2,15 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming as HttpBody};
+use hyper::body::Incoming as HttpBody;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::body::{collect, is_event_stream, too_long};
 use super::connect::{Failure, Http};
 use super::outgoing::{Kind, Outgoing};
 use super::session::{Session, Sessions};
@@ -82,8 +83,10 @@ impl<R: Receive> Shared<R> {
                     false => self.failed(id, &request, Failure::status(response.status())),
                 };
             }
+            let status = response.status();
+            let answer = self.answer(id, session.as_deref(), response).await;
             if let Some(session) = &session
-                && session.was_lost(response.status())
+                && session.was_lost(status, answer.as_ref().ok().map(|answer| &answer.message[..]))
                 && !std::mem::replace(&mut again, true)
             {
                 // So answered, the call was not executed.
@@ -101,7 +104,7 @@ impl<R: Receive> Shared<R> {
                     }
                 }
             }
-            return match self.answer(id, session.as_deref(), response).await {
+            return match answer {
                 Ok(answer) => self.answered(id, answer).await,
                 Err(failure) => self.failed(id, &request, failure),
             };
@@ -373,40 +376,4 @@ impl<R: Receive> Shared<R> {
     pub(super) fn parser(&self) -> Parser {
         Parser::new(self.limit)
     }
-}
-
-fn is_event_stream<B>(response: &Response<B>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
-}
-
-fn too_long(length: usize, limit: usize) -> Failure {
-    Failure::new(format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes"))
-}
-
-/// The whole body, if it is within the limit.
-async fn collect(mut body: HttpBody, limit: usize) -> Result<Bytes, Failure> {
-    if let Some(length) = body.size_hint().exact().and_then(|length| usize::try_from(length).ok())
-        && length > limit
-    {
-        return Err(too_long(length, limit));
-    }
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Failure::new("the connection broke in the middle of the answer"))?;
-        let Ok(chunk) = frame.into_data() else { continue };
-        let length = first.len() + all.len() + chunk.len();
-        if length > limit {
-            let message = format!("the answer has more than the {limit} bytes of maxMessageBytes");
-            return Err(Failure::new(message));
-        }
-        if first.is_empty() && all.is_empty() {
-            first = chunk;
-        } else {
-            all.extend_from_slice(&std::mem::take(&mut first));
-            all.extend_from_slice(&chunk);
-        }
-    }
-    Ok(if all.is_empty() { first } else { all.freeze() })
 }

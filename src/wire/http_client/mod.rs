@@ -5,6 +5,7 @@
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
 //! caller's; this layer remembers them, to open a lost legacy session again.
 
+mod body;
 mod connect;
 mod exchange;
 mod old;
@@ -183,13 +184,14 @@ impl HttpClient {
                         None => log::error!("a message of our own cannot be sent over HTTP; please report it"),
                     },
                 },
-                Some(ended) = tasks.set.join_next() => {
-                    if let Ok((id, outcome)) = ended
-                        && let Some(reason) = tasks.ended(id, outcome)
-                    {
+                Some(ended) = tasks.set.join_next() => match ended {
+                    Ok((id, outcome)) => if let Some(reason) = tasks.ended(id, outcome) {
                         return Err(reason);
-                    }
-                }
+                    },
+                    // Which call it cost is not known, so none may go on waiting.
+                    Err(error) if error.is_panic() => return Err("an internal error of the gateway; please report it".into()),
+                    Err(_) => {}
+                },
             }
         }
         tasks.finish().await;

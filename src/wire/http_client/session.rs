@@ -37,9 +37,11 @@ impl Session {
         self.id.is_some()
     }
 
-    /// Whether this status says that the server does not know the session any more.
-    pub(super) fn was_lost(&self, status: StatusCode) -> bool {
-        self.has_id() && status == StatusCode::NOT_FOUND
+    /// Whether this answer says that the server does not know the session any more: 404, or, as many servers
+    /// have it that were written after an SDK's example, 400 with an error that speaks of the session.
+    pub(super) fn was_lost(&self, status: StatusCode, message: Option<&[u8]>) -> bool {
+        let blamed = || message.is_some_and(blames_session);
+        self.has_id() && (status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && blamed())
     }
 
     pub(super) fn write_headers(&self, headers: &mut HeaderMap) {
@@ -258,4 +260,11 @@ impl<R: Receive> Shared<R> {
 fn id_of(request: &[u8]) -> Option<u64> {
     let mut scanner = Scanner::default();
     scanner.scan(request).ok()?.root().get("id")?.raw().parse().ok()
+}
+
+fn blames_session(answer: &[u8]) -> bool {
+    let mut scanner = Scanner::default();
+    let Ok(doc) = scanner.scan(answer) else { return false };
+    let message = doc.root().get("error").and_then(|error| error.get("message")).and_then(Node::as_str);
+    message.is_some_and(|message| message.to_ascii_lowercase().contains("session"))
 }

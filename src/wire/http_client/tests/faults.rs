@@ -1,11 +1,14 @@
 //! Servers that are not there, or not what they should be.
 
+use std::sync::Arc;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::server::{Reply, Server, Step};
 use super::{Client, error, result};
-use crate::wire::http_client::{Endpoint, HttpClient};
+use crate::wire::http_client::connect::Http;
+use crate::wire::http_client::{Endpoint, HttpClient, Incoming};
 
 fn endpoint(url: &str) -> Endpoint {
     Endpoint {
@@ -34,6 +37,65 @@ async fn a_server_out_of_reach_ends_the_client() {
         client.expect(&error(1, &reason, None)).await;
         assert_eq!(client.end().await, (Err(reason), Vec::new()));
     }
+}
+
+#[tokio::test]
+async fn certificates_are_checked() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let server = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = Vec::new();
+            while !String::from_utf8_lossy(&request).contains("2026-07-28\"}}}") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
+            let body = result(1, "safe");
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let mut trusted = rustls::RootCertStore::empty();
+    trusted.add(made.cert.der().clone()).unwrap();
+    for (roots, expected) in [
+        (trusted, format!("1 {}", result(1, "safe"))),
+        (
+            rustls::RootCertStore::empty(),
+            error(1, &format!("TLS: the certificate of {origin} is not accepted: UnknownIssuer"), None),
+        ),
+    ] {
+        let client = HttpClient::new(endpoint(&origin), 999).unwrap();
+        let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let http = Http::with_tls(Arc::new(tls), client.headers.clone());
+        let (out, outgoing) = tokio::sync::mpsc::channel(9);
+        out.send(super::modern(1, "server/discover", "").into_bytes()).await.unwrap();
+        let (send, mut received) = tokio::sync::mpsc::channel(9);
+        let run = client.run_with(http, outgoing, move |incoming: Incoming<'_>| {
+            send.try_send(format!("1 {}", String::from_utf8_lossy(incoming.message))).unwrap();
+        });
+        let first = tokio::select! {
+            biased;
+            first = received.recv() => first,
+            _ = run => received.recv().await,
+        };
+        assert_eq!(first.unwrap(), expected);
+    }
+    server.abort();
 }
 
 #[tokio::test]
@@ -132,7 +194,7 @@ async fn a_panic_costs_one_message() {
     let client = HttpClient::new(endpoint(&server.url), 999).unwrap();
     let (out, outgoing) = tokio::sync::mpsc::channel(9);
     let (send, mut received) = tokio::sync::mpsc::channel(9);
-    let run = tokio::spawn(client.run(outgoing, move |incoming: crate::wire::http_client::Incoming<'_>| {
+    let run = tokio::spawn(client.run(outgoing, move |incoming: Incoming<'_>| {
         assert_ne!(incoming.on, Some(1), "a panic on purpose");
         send.try_send(incoming.on).unwrap();
     }));

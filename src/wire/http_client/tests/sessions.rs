@@ -84,6 +84,14 @@ async fn a_server_without_session_and_stream_is_served_as_well() {
 
 #[tokio::test]
 async fn a_lost_session_is_opened_again_and_the_call_sent_again() {
+    let no_session = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+    lost_session(move || Reply::status(404)).await;
+    lost_session(move || Reply::status(404).kind("application/json").text(no_session)).await;
+    lost_session(move || Reply::status(400).kind("application/json").text(no_session)).await;
+}
+
+/// A server that restarts, and then refuses the session that it does not know.
+async fn lost_session(refuse: impl Fn() -> Reply + Send + Sync + 'static) {
     let opened = AtomicUsize::new(0);
     let server = Server::start(move |asked| {
         if asked.rpc == "initialize" {
@@ -96,7 +104,7 @@ async fn a_lost_session_is_opened_again_and_the_call_sent_again() {
         handshake(asked, &current, || match asked.method.as_str() {
             "GET" => Reply::status(405),
             _ if asked.header("mcp-session-id") == current => Reply::json(result(asked.id, &current)),
-            _ => Reply::status(404),
+            _ => refuse(),
         })
     })
     .await;
