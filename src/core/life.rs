@@ -60,7 +60,9 @@ impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
     pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
         match &link.upstream.spec.transport {
-            Transport::Stdio(command) => Process::begin(engine, link, command).await.map(Box::new).map(Self::Process),
+            Transport::Stdio(command) => {
+                Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
+            }
             Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
         }
     }
