@@ -70,6 +70,14 @@ impl Word {
         if faults.is_empty() { Ok(text) } else { Err(faults) }
     }
 
+    /// Its parts in order, each with whether it is a variable, `${…}`.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => (text.as_str(), false),
+            Piece::Variable(reference, _) => (reference.as_str(), true),
+        })
+    }
+
     /// The name before `=`, if this is an assignment whose name and `=` stood outside quotes.
     fn name(&self) -> Option<&str> {
         // The splitter keeps an unquoted `NAME=` as a piece of its own.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) mod command_line;
 mod diagnostic;
-mod expand;
+pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;
 pub mod names;
@@ -21,7 +21,7 @@ mod report;
 mod secrets;
 mod server;
 mod settings;
-pub(crate) mod source;
+mod source;
 pub(crate) mod toml;
 mod toolman;
 mod workbench;

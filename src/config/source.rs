@@ -113,7 +113,7 @@ pub(super) fn presentable(text: &str) -> String {
 
 /// Where a text may hold user and password of a URL, or its query. Malformed URLs are the ones that get shown,
 /// so this rather hides too much.
-pub(crate) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
+pub(super) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
     let start = text.find("://").map_or(usize::from(text.starts_with('"')), |scheme| scheme + 3);
     let end = text.len().max(1) - usize::from(text.len() > 1 && text.ends_with('"'));
     let user = text.rfind('@').filter(|at| *at > start).map(|at| start..at);

@@ -31,8 +31,12 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
         Edit::Remove { path } => {
             let (key, parents) = path.split_last()?;
             let removed = table(document.as_table_mut(), parents, false)?.0.remove(key)?;
-            if let Item::Table(table) = removed {
-                keep_comments(&mut document, &table);
+            match removed {
+                Item::Table(table) => keep_comments(&mut document, &table),
+                Item::ArrayOfTables(tables) => {
+                    tables.iter().for_each(|table| keep_comments(&mut document, table));
+                }
+                _ => {}
             }
         }
         Edit::Restore { path, from, .. } => {
@@ -65,13 +69,10 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
             let (key, parents) = path.split_last()?;
             let parent = table(document.as_table_mut(), parents, false)?.0;
             match parent.get_mut(key)? {
-                Item::ArrayOfTables(tables) => {
+                // Tables with headers cannot be an empty list; the last one goes with its key.
+                Item::ArrayOfTables(tables) if tables.len() > 1 => {
                     let removed = tables.get(*index)?.clone();
-                    if tables.len() == 1 {
-                        *parent.get_mut(key)? = Item::Value(TomlValue::Array(Array::new()));
-                    } else {
-                        tables.remove(*index);
-                    }
+                    tables.remove(*index);
                     keep_comments(&mut document, &removed);
                 }
                 Item::Value(TomlValue::Array(items)) if *index < items.len() => drop(items.remove(*index)),
