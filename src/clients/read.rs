@@ -437,7 +437,8 @@ impl<'a> Reader<'a> {
         let template = translate(syntax, &text, &self.meaning, &mut lost);
         for variable in lost {
             // A default may be a secret.
-            let variable = variable.split_once(":-").map_or(variable.clone(), |(name, _)| format!("{name}:-…}}"));
+            let variable =
+                variable.split_once(":-").map_or(variable.clone(), |(name, _)| format!("{name}:-…}}"));
             self.note(name, place, &format!("has {variable}, which is not replaced here"));
         }
         Some(template)

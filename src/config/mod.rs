@@ -18,6 +18,7 @@ pub mod names;
 pub(crate) mod node;
 pub(crate) mod read;
 mod report;
+pub mod schema;
 mod secrets;
 mod server;
 mod settings;

@@ -61,6 +61,11 @@ impl Snapshot {
         fs::remove_file(&self.target)
     }
 
+    /// Directories that have to be made for it, outermost first.
+    pub fn missing_directories(&self) -> Vec<PathBuf> {
+        missing(self.target.parent().unwrap_or(Path::new(".")))
+    }
+
     fn unchanged(&self) -> io::Result<()> {
         match Self::read(&self.path)?.bytes == self.bytes {
             true => Ok(()),
@@ -122,13 +127,16 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
 }
 
 fn make_directories(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let missing: Vec<_> = directory
-        .ancestors()
-        .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
-        .map(Path::to_owned)
-        .collect();
+    let missing = missing(directory);
     fs::create_dir_all(directory)?;
-    Ok(missing.into_iter().rev().collect())
+    Ok(missing)
+}
+
+fn missing(directory: &Path) -> Vec<PathBuf> {
+    let there = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let mut missing: Vec<_> = directory.ancestors().take_while(there).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
 }
 
 /// Follows symbolic links, also to where there is nothing yet.

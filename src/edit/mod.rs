@@ -3,6 +3,7 @@
 //! Every edit is proven: the result is read again and must mean exactly what the edit should have made of the
 //! old meaning. Where that cannot be shown, nothing is changed.
 
+pub mod backup;
 mod diff;
 pub mod file;
 mod json;

@@ -1,0 +1,40 @@
+//! `schema`, `completions` and `man`: what other programs want to know about us.
+
+use crate::config::locate::Face;
+use clap::Command;
+use std::io::{self, Write};
+
+/// Where the schemas can be had, of `workbench-config.json` and of `tools.toml`.
+pub(super) const SCHEMA_URLS: (&str, &str) = (
+    "https://raw.githubusercontent.com/mcp-workbench/mcp-workbench/main/schema/workbench-config.schema.json",
+    "https://raw.githubusercontent.com/mcp-workbench/mcp-workbench/main/schema/tools.schema.json",
+);
+
+/// Prints the JSON Schema of a face's file.
+pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<u8> {
+    let text = match face {
+        Face::Workbench => crate::config::schema::WORKBENCH,
+        Face::Toolman => crate::config::schema::TOOLMAN,
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+/// Prints what a shell needs to complete our words.
+pub(super) fn completions(
+    shell: clap_complete::Shell,
+    mut command: Command,
+    program: &str,
+    out: &mut dyn Write,
+) -> io::Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, program, &mut script);
+    out.write_all(&script)?;
+    Ok(0)
+}
+
+/// Prints the manual page.
+pub(super) fn man(command: Command, out: &mut dyn Write) -> io::Result<u8> {
+    clap_mangen::Man::new(command).render(out)?;
+    Ok(0)
+}
