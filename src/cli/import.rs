@@ -328,7 +328,8 @@ fn edits(
         && !groups.iter().any(|group| group.name == toolbox)
         && (new || !additions.is_empty())
     {
-        let names: Vec<_> = additions.iter().map(|addition| addition.server.name.as_str()).collect();
+        let used = additions.iter().filter(|addition| !addition.server.disabled);
+        let names: Vec<_> = used.map(|addition| addition.server.name.as_str()).collect();
         let description = match names.is_empty() {
             true => String::new(),
             false => cut(&names.join(", "), 200),

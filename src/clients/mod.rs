@@ -110,7 +110,7 @@ pub static CLIENTS: [Client; 12] = [
         title: "Claude Code",
         user: &[&["$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"]],
         project: &[".mcp.json"],
-        syntax: Syntax::Ours,
+        syntax: Syntax::Braced,
         timeouts: &[
             ("timeout", Deadline::Call, Unit::Milliseconds),
             ("request_timeout_ms", Deadline::Call, Unit::Milliseconds),
@@ -241,7 +241,7 @@ pub static CLIENTS: [Client; 12] = [
         ],
         project: &["opencode.json", "opencode.jsonc"],
         roots: &["mcp", "mcp.servers"],
-        syntax: Syntax::Braces,
+        syntax: Syntax::OpenCode,
         timeouts: &[
             ("timeout", Deadline::Call, Unit::Milliseconds),
             ("timeout.startup", Deadline::Connect, Unit::Milliseconds),

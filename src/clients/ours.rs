@@ -20,7 +20,7 @@ pub struct Group {
 
 static WORKBENCH: Client = Client {
     title: "mcp-workbench",
-    syntax: Syntax::Ours,
+    syntax: Syntax::Config,
     timeouts: &[
         ("connectTimeout", Deadline::Connect, Unit::Seconds),
         ("callTimeout", Deadline::Call, Unit::Seconds),
@@ -35,7 +35,7 @@ static TOOLMAN: Client = Client {
         ("call_timeout", Deadline::Call, Unit::Seconds),
     ],
     // Its strings are expanded alike.
-    syntax: Syntax::Ours,
+    syntax: Syntax::Config,
     ..PLAIN
 };
 
@@ -70,9 +70,7 @@ pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
 /// reached the same way.
 pub fn held(server: &ImportedServer, groups: &[Group]) -> bool {
     let mut ours = groups.iter().flat_map(|group| &group.servers);
-    ours.any(|own| {
-        server.same_shape(own) || server.name == own.name && server.launch.shape() == own.launch.shape()
-    })
+    ours.any(|own| server.same_shape(own) || server.name == own.name && server.same_launch(own))
 }
 
 /// An entry of `mcpServers`.

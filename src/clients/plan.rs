@@ -108,39 +108,50 @@ impl ImportedServer {
     /// Whether both do the same but for the values of secrets.
     pub(super) fn same_shape(&self, other: &Self) -> bool {
         let (one, two) = (self.without_secrets(), other.without_secrets());
-        one.launch.shape() == two.launch.shape()
-            && same_pairs(&shapes(&one.env), &shapes(&two.env))
-            && one.cwd.as_ref().map(Template::shape) == two.cwd.as_ref().map(Template::shape)
+        let cwd = match (&one.cwd, &two.cwd) {
+            (Some(one), Some(two)) => one.matches(two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        one.launch.matches(&two.launch) && matching(&one.env, &two.env) && cwd
+    }
+
+    /// Whether both are reached the same way but for the values of secrets.
+    pub(super) fn same_launch(&self, other: &Self) -> bool {
+        self.without_secrets().launch.matches(&other.without_secrets().launch)
     }
 
     fn without_secrets(&self) -> Self {
         let mut server = self.clone();
-        // The names of the variables must not depend on the server's.
-        server.name = "server".to_owned();
-        Vault::new(&|_| None, []).take(&mut server);
+        Vault::blind(&|_| None).take(&mut server);
         server
     }
 }
 
 impl Launch {
-    /// The same for all secrets.
-    pub(super) fn shape(&self) -> Launch {
-        let list = |list: &[Template]| list.iter().map(Template::shape).collect();
-        match self {
-            Self::Command { program, args } => Self::Command { program: program.shape(), args: list(args) },
-            Self::Url { url, headers, sse } => {
-                let mut headers = shapes(headers);
-                headers.sort_by(|one, two| one.0.cmp(&two.0));
-                Self::Url { url: url.shape(), headers, sse: *sse }
+    fn matches(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Command { program, args }, Self::Command { program: other, args: others }) => {
+                program.matches(other)
+                    && args.len() == others.len()
+                    && args.iter().zip(others).all(|(one, two)| one.matches(two))
             }
+            (Self::Url { url, headers, sse }, Self::Url { url: other, headers: others, sse: same }) => {
+                url.matches(other) && matching(headers, others) && sse == same
+            }
+            _ => false,
         }
     }
 }
 
-fn shapes(pairs: &[(String, Template)]) -> Vec<(String, Template)> {
-    pairs.iter().map(|(key, template)| (key.clone(), template.shape())).collect()
+type Pairs = [(String, Template)];
+
+fn matching(one: &Pairs, two: &Pairs) -> bool {
+    let found = |(key, value): &(String, Template)| {
+        two.iter().any(|(name, other)| key == name && value.matches(other))
+    };
+    one.len() == two.len() && one.iter().all(found)
 }
 
-fn same_pairs(one: &[(String, Template)], two: &[(String, Template)]) -> bool {
+fn same_pairs(one: &Pairs, two: &Pairs) -> bool {
     one.len() == two.len() && one.iter().all(|pair| two.contains(pair))
 }

@@ -150,7 +150,8 @@ impl<'a> Reader<'a> {
             }
         }
         if elsewhere > 0 {
-            let message = format!("{elsewhere} of other projects left out; run this in their directories");
+            let message =
+                format!("has {elsewhere} of other projects, left out; run this in their directories");
             self.note("", "projects", &message);
         }
     }
@@ -196,41 +197,53 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn server(&mut self, name: &str, entry: &Value, path: Vec<String>) {
-        let Value::Object(_) = entry else { return self.note(name, "", "is no object; left out") };
+        let before = self.imported.notes.len();
+        match self.translated(name, entry, path) {
+            Ok(server) => self.imported.servers.push(server),
+            Err((key, message)) => {
+                // What stands in an entry that is left out does not matter.
+                self.imported.notes.truncate(before);
+                self.note(name, key, &format!("{message}; left out"));
+            }
+        }
+    }
+
+    /// One server, or the key and the reason why it cannot be one of ours.
+    fn translated(
+        &mut self,
+        name: &str,
+        entry: &Value,
+        path: Vec<String>,
+    ) -> Result<ImportedServer, (&'static str, String)> {
+        let whole = |message: &str| Err(("", message.to_owned()));
+        let Value::Object(_) = entry else { return whole("is no object") };
         let mut draft = Draft::default();
         self.collect(name, entry, &mut draft, "");
         let kind = draft.kind.as_deref().unwrap_or_default();
         if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
-            return self.note(
-                name,
-                "type",
-                &format!("is `{kind}`, a part of {}; left out", self.client.title),
-            );
+            return Err(("type", format!("is `{kind}`, a part of {}", self.client.title)));
         }
         let launch = match (draft.program, draft.url) {
-            (Some(_), Some(_)) => return self.note(name, "", "has both a command and a URL; left out"),
+            (Some(_), Some(_)) => return whole("has both a command and a URL"),
             (Some(program), None) => Launch::Command { program, args: draft.args },
             (None, Some(url)) => {
                 let text = url.text().unwrap_or("http:").to_ascii_lowercase();
                 if !text.starts_with("http:") && !text.starts_with("https:") {
-                    return self.note(name, "url", "is no http or https URL; left out");
+                    return Err(("url", "is no http or https URL".to_owned()));
                 }
                 let sse = kind == "sse" || kind.is_empty() && self.client.bare_url_is_sse;
                 Launch::Url { url, headers: draft.headers, sse }
             }
             (None, None) if entry.get("settings").is_some() => {
-                return self.note(
-                    name,
-                    "settings",
-                    "belongs to an extension, which starts it by itself; left out",
-                );
+                return Err(("settings", "belongs to an extension, which starts it by itself".to_owned()));
             }
-            (None, None) => return self.note(name, "", "has neither a command nor a URL; left out"),
+            (None, None) => return whole("has neither a command nor a URL"),
         };
-        if name.trim().is_empty() || name.chars().any(char::is_control) {
-            return self.note(name, "", "has a name that cannot be used; left out");
+        let ours = self.client.id.is_empty();
+        if !ours && (name.trim().is_empty() || name.chars().any(char::is_control)) {
+            return whole("has a name that cannot be used");
         }
-        self.imported.servers.push(ImportedServer {
+        Ok(ImportedServer {
             name: name.to_owned(),
             launch,
             env: draft.env,
@@ -241,7 +254,7 @@ impl<'a> Reader<'a> {
             tools: draft.tools,
             disabled: draft.disabled,
             origin: Origin { client: self.client.title, file: self.file.to_owned(), path },
-        });
+        })
     }
 
     fn collect(&mut self, name: &str, entry: &Value, draft: &mut Draft, within: &str) {

@@ -19,6 +19,8 @@ pub struct Replaced {
 
 /// Gives each secret a variable of its own.
 pub struct Vault<'a> {
+    /// All secrets are one and the same.
+    blind: bool,
     environment: &'a Environment<'a>,
     /// Names that are in use, with what they stand for where we know it.
     names: HashMap<String, Option<String>>,
@@ -33,7 +35,12 @@ impl<'a> Vault<'a> {
     pub fn new(environment: &'a Environment<'a>, used: impl IntoIterator<Item = String>) -> Self {
         let names =
             used.into_iter().map(|name| (environment(&name), name)).map(|(value, name)| (name, value));
-        Self { environment, names: names.collect(), replaced: Vec::new(), values: Vec::new() }
+        Self { blind: false, environment, names: names.collect(), replaced: Vec::new(), values: Vec::new() }
+    }
+
+    /// One that puts [`Template::secret`] in place of every secret.
+    pub(super) fn blind(environment: &'a Environment<'a>) -> Self {
+        Self { blind: true, ..Self::new(environment, []) }
     }
 
     /// Replaces the secrets of a server by variables.
@@ -106,6 +113,9 @@ impl<'a> Vault<'a> {
     }
 
     fn put(&mut self, base: &str, value: &str, server: &str, key: String) -> Template {
+        if self.blind {
+            return Template::secret();
+        }
         let numbered = |n: usize| if n == 1 { base.to_owned() } else { format!("{base}_{n}") };
         let fits = |name: &String| match self.names.get(name) {
             Some(known) => known.as_deref() == Some(value),
@@ -162,6 +172,11 @@ pub fn shown(keys: &[&str], previous: Option<&str>, text: &str) -> Option<String
 
 fn parts_hidden(text: &str, parts: Vec<(usize, usize, String)>) -> Option<String> {
     let (mut shown, mut at) = (String::new(), 0);
+    // A variable is no secret.
+    let only_a_name =
+        |part: &str| matches!(Template::ours(part).pieces(), [Piece::Variable { default: None, .. }]);
+    let parts: Vec<_> =
+        parts.into_iter().filter(|(start, end, _)| !only_a_name(&text[*start..*end])).collect();
     for (start, end, _) in &parts {
         shown.push_str(&text[at..*start]);
         shown.push('…');
@@ -191,8 +206,8 @@ const SECRET_WORDS: [&str; 15] = [
 ];
 
 /// Words that make another meaning of it.
-const HARMLESS_WORDS: [&str; 12] =
-    ["PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
+const HARMLESS_WORDS: [&str; 13] =
+    ["VAR", "PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
 
 /// Authentication schemes of headers.
 const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
@@ -385,6 +400,9 @@ mod tests {
             (&["a", "args"], None, "postgres://u:p@h/d", "postgres://u:…@h/d"),
             (&["a", "url"], None, "https://u:p@h/?token=t&page=2", "https://u:…@h/?token=…&page=2"),
             (&["a", "apiKey"], None, "x", "…"),
+            (&["a", "args"], None, "postgres://u:${P}@h/d", "postgres://u:${P}@h/d"),
+            (&["a", "args"], None, "--token=${T}", "--token=${T}"),
+            (&["a", "args"], None, "--token=${T:-x}", "--token=…"),
             (&["servers", "command"], None, "npx x --key abc -v", "npx x --key … -v"),
             (&["a", "command"], None, "npx", "npx"),
         ] {

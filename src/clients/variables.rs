@@ -8,14 +8,16 @@ use std::path::Path;
 pub enum Syntax {
     /// None: what looks like a variable is text.
     None,
-    /// `${V}` and `${V:-default}`, as ours.
-    Ours,
+    /// Our own files: `${V}`, `${V:-default}`, and `$${` for text.
+    Config,
+    /// `${V}` and `${V:-default}`.
+    Braced,
     /// `${env:V}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
     Editor,
     /// `$V`, `${V}` and `${V:-default}`.
     Dollar,
     /// `{env:V}`.
-    Braces,
+    OpenCode,
 }
 
 /// What variables of clients stand for.
@@ -28,9 +30,12 @@ pub struct Meaning<'a> {
 
 /// Reads a text of a client. What has no counterpart here stays as text and is added to `lost`, as written.
 pub fn translate(syntax: Syntax, text: &str, meaning: &Meaning<'_>, lost: &mut Vec<String>) -> Template {
+    if syntax == Syntax::Config {
+        return Template::ours(text);
+    }
     let mut template = Template::default();
     let mut at = 0;
-    let opening = if syntax == Syntax::Braces { '{' } else { '$' };
+    let opening = if syntax == Syntax::OpenCode { '{' } else { '$' };
     while let Some(found) = text[at..].find(opening) {
         let start = at + found;
         template.push_text(&text[at..start]);
@@ -60,9 +65,9 @@ fn reference(syntax: Syntax, text: &str) -> Option<(&str, usize)> {
         Some((&inside[..close], open.len() + close + 1))
     };
     match syntax {
-        Syntax::None => None,
-        Syntax::Ours | Syntax::Editor => braced("${").filter(|(inside, _)| !inside.is_empty()),
-        Syntax::Braces => {
+        Syntax::None | Syntax::Config => None,
+        Syntax::Braced | Syntax::Editor => braced("${").filter(|(inside, _)| !inside.is_empty()),
+        Syntax::OpenCode => {
             braced("{").filter(|(inside, _)| inside.starts_with("env:") || inside.starts_with("file:"))
         }
         Syntax::Dollar => braced("${").filter(|(inside, _)| !inside.is_empty()).or_else(|| {
@@ -76,11 +81,11 @@ fn reference(syntax: Syntax, text: &str) -> Option<(&str, usize)> {
 
 fn replace(syntax: Syntax, inside: &str, meaning: &Meaning<'_>, template: &mut Template) -> bool {
     let (name, default) = match syntax {
-        Syntax::Ours | Syntax::Dollar => match inside.split_once(":-") {
+        Syntax::Braced | Syntax::Dollar => match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         },
-        Syntax::Braces | Syntax::Editor => match inside.split_once(':') {
+        Syntax::OpenCode | Syntax::Editor => match inside.split_once(':') {
             Some(("env", name)) => (name, None),
             Some(("input", id)) => {
                 template.push_variable(&input_variable(id), None);
@@ -103,7 +108,7 @@ fn replace(syntax: Syntax, inside: &str, meaning: &Meaning<'_>, template: &mut T
                 _ => return false,
             },
         },
-        Syntax::None => return false,
+        Syntax::None | Syntax::Config => return false,
     };
     if !is_name(name) {
         return false;
@@ -146,14 +151,14 @@ mod tests {
         let meaning = Meaning { home: "HOME", workspace: Some(Path::new("/work/app")) };
         for (syntax, text, expected, lost) in [
             (Syntax::None, "${A} $B {env:C}", "$${A} $B {env:C}", ""),
-            (Syntax::Ours, "${A} ${B:-c d} $E ${F", "${A} ${B:-c d} $E $${F", ""),
-            (Syntax::Ours, "${lower}", "${lower}", "${lower}"),
+            (Syntax::Braced, "${A} ${B:-c d} $E ${F", "${A} ${B:-c d} $E $${F", ""),
+            (Syntax::Braced, "${lower}", "${lower}", "${lower}"),
             (Syntax::Editor, "${env:A}/${userHome}/${workspaceFolder}", "${A}/${HOME}//work/app", ""),
             (Syntax::Editor, "${A} ${input:github-token}", "$${A} ${GITHUB_TOKEN}", "${A}"),
             (Syntax::Editor, "${file:/x} $B", "${file:/x} $B", "${file:/x}"),
             (Syntax::Dollar, "$A-${B} ${C:-d} $5 $$", "${A}-${B} ${C:-d} $5 $$", ""),
             (Syntax::Dollar, "$lower", "$lower", "$lower"),
-            (Syntax::Braces, "{env:A} ${B} {x} {file:y}", "${A} $${B} {x} {file:y}", "{file:y}"),
+            (Syntax::OpenCode, "{env:A} ${B} {x} {file:y}", "${A} $${B} {x} {file:y}", "{file:y}"),
         ] {
             let mut missing = Vec::new();
             let template = translate(syntax, text, &meaning, &mut missing);

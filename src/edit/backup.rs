@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// The backup of one file. All of it is readable by its owner alone, since clients keep secrets in their files.
 #[derive(Debug)]
 pub struct Backup {
+    state: PathBuf,
     directory: PathBuf,
     file: PathBuf,
 }
@@ -34,7 +35,7 @@ impl Backup {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         let directory = state.join("mcp-workbench").join("backups").join(format!("{name}-{hash:016x}"));
-        Self { directory, file: file.to_owned() }
+        Self { state: state.to_owned(), directory, file: file.to_owned() }
     }
 
     /// Where it is kept.
@@ -51,6 +52,8 @@ impl Backup {
 
     /// Keeps what is needed to undo a change. The record comes last: without it there is no backup.
     pub fn write(&self, record: &Record, before: &[u8], after: &[u8]) -> io::Result<()> {
+        // Only what is ours is closed to others.
+        fs::create_dir_all(&self.state)?;
         private_directory(&self.directory)?;
         let record = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         for (name, bytes) in [("before", before), ("after", after), ("record.json", &record)] {

@@ -1,6 +1,7 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod classic;
+mod clients;
 mod config;
 mod crash;
 mod ending;
