@@ -20,12 +20,15 @@ pub(super) struct Failure {
     pub(super) hint: String,
 }
 
+/// Asks a question that is answered with yes or no.
+pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<bool> + 'a;
+
 /// Where a verb speaks, and what it was told about asking.
 pub(super) struct Console<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,
     /// Asks a question on a terminal; `None` where there is none.
-    pub(super) ask: Option<&'a mut dyn FnMut(&str) -> io::Result<bool>>,
+    pub(super) ask: Option<&'a mut Ask<'a>>,
     pub(super) json: bool,
     pub(super) quiet: bool,
     pub(super) colour: bool,

@@ -29,7 +29,12 @@ pub(super) fn completions(
 ) -> io::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, program, &mut script);
-    out.write_all(&script)?;
+    let mut script = String::from_utf8(script).map_err(io::Error::other)?;
+    if shell == clap_complete::Shell::Bash {
+        // clap spells a program with a hyphen in two ways, so that nothing completes after a verb (clap #6421).
+        script = script.replace(&program.replace('-', "__subcmd__"), &program.replace('-', "__"));
+    }
+    out.write_all(script.as_bytes())?;
     Ok(0)
 }
 

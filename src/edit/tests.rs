@@ -43,7 +43,7 @@ fn json() {
     check(Format::Json, "{\"m\":{\"a\":1}}", &[set("m.a", Value::Boolean(true))], "{\"m\":{\"a\":true}}");
     let push = Edit::Push { path: path("l"), value: Value::String("us".into()) };
     check(Format::Json, "{\"l\": [\"a\"]}", &[push], "{\"l\": [\"a\", \"us\"]}");
-    check(Format::Json, "{\"l\": [\"a\", 1]}", &[Edit::Pull { path: path("l"), index: 0 }], "{\"l\": [1]}");
+    check(Format::Json, "{\"l\": [\"a\", 1]}", &[Edit::Pull { path: path("l"), index: 0 }], "{\"l\": [ 1]}");
 }
 
 #[test]

@@ -20,3 +20,4 @@ mod process;
 mod real;
 mod relay;
 mod untrusted;
+mod verbs;
