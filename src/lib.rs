@@ -7,4 +7,5 @@ pub mod core;
 pub mod edit;
 pub mod faces;
 pub mod serve;
+pub mod store;
 pub mod wire;

@@ -83,16 +83,16 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue
         }
     };
     match call.name.as_str() {
-        "slow" | "started" | "ask" | "received" => {
-            let (server, id) = (Arc::clone(server), id.to_owned());
-            std::thread::spawn(move || wait(&server, &id, &call.name, arguments));
+        "slow" | "started" | "ask" | "received" | "progress" => {
+            let (server, id, token) = (Arc::clone(server), id.to_owned(), call.meta.progress_token);
+            std::thread::spawn(move || wait(&server, &id, &call.name, arguments, token.as_deref()));
         }
-        name => act(server, id, name, arguments, call.meta.progress_token.as_deref()),
+        name => act(server, id, name, arguments),
     }
 }
 
-/// The behaviours that answer when something has happened.
-fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
+/// The behaviours that take their time.
+fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
     let peer = &server.peer;
     match name {
         "slow" => {
@@ -109,6 +109,16 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             if cancelled != Some(true) {
                 text(server, id, r#""slow""#);
             }
+        }
+        "progress" => {
+            let token = progress_token.map_or("null", RawValue::get);
+            for n in 1..=arguments.n {
+                std::thread::sleep(Duration::from_millis(arguments.ms.unwrap_or(0)));
+                let (total, extra) = (arguments.n, &arguments.extra);
+                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
+                peer.notify("notifications/progress", Some(&params));
+            }
+            text(server, id, r#""progress""#);
         }
         "started" => {
             peer.wait(|heard| heard.started.contains(&arguments.key).then_some(()));
@@ -131,7 +141,7 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
 }
 
 /// The behaviours that need not wait.
-fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
+fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
     let peer = &server.peer;
     match name {
         "result" => return peer.result(id, &arguments.json),
@@ -139,14 +149,6 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progres
         "never" => return,
         "release" => {
             peer.update(|heard| heard.released.insert(arguments.key));
-        }
-        "progress" => {
-            let token = progress_token.map_or("null", RawValue::get);
-            for n in 1..=arguments.n {
-                let (total, extra) = (arguments.n, &arguments.extra);
-                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
-                peer.notify("notifications/progress", Some(&params));
-            }
         }
         "crash" => {
             for line in arguments.stderr {

@@ -56,7 +56,7 @@
 //! | `slow` | `key`?, `ms`?, `late`? | answers after `ms`, or when `release` names its key; not when cancelled, unless `late` |
 //! | `release` | `key`? | lets the `slow` calls with this key answer |
 //! | `started` | `key`? | answers as soon as a `slow` call with this key has begun |
-//! | `progress` | `n`, `extra`? | sends n progress notifications (`extra`: raw members to add), then answers |
+//! | `progress` | `n`, `ms`?, `extra`? | sends n progress notifications (one every `ms`; `extra`: raw members to add), then answers |
 //! | `never` | | never answers |
 //! | `crash` | `code`?, `stderr`?, `answer`? | writes the lines, answers if asked to, and ends with the code |
 //! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |

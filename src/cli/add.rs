@@ -1,7 +1,7 @@
 //! `add` and `remove`: one server of our own file.
 
 use super::World;
-use super::change::{Console, Failure, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Failure, Outcome, Proposal, format, open, refused, validate};
 use super::import::literals;
 use crate::clients::{
     Group, ImportedServer, Launch, Origin, Template, read_config, toolman_value, workbench_value,
@@ -32,8 +32,6 @@ pub(super) struct Target<'a> {
     pub(super) toolbox: Option<&'a str>,
     pub(super) world: &'a World,
 }
-
-type Answer = Map<String, serde_json::Value>;
 
 /// Adds a server.
 pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {

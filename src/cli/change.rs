@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// What `--json` prints; empty for verbs that have printed all.
+pub(super) type Answer = Map<String, Value>;
+
 /// Why a verb ends without having done its work.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -90,10 +93,10 @@ impl From<io::Error> for Failure {
 
 impl Console<'_> {
     /// Ends a verb: prints its JSON answer or its failure, and answers the exit status.
-    pub(super) fn finish(&mut self, result: Result<Map<String, Value>, Failure>) -> io::Result<u8> {
+    pub(super) fn finish(&mut self, result: Result<Answer, Failure>) -> io::Result<u8> {
         match result {
             Ok(answer) => {
-                if self.json {
+                if self.json && !answer.is_empty() {
                     writeln!(self.out, "{}", Value::Object(answer))?;
                 }
                 Ok(0)
@@ -128,7 +131,7 @@ impl Console<'_> {
     pub(super) fn settle(
         &mut self,
         proposal: &Proposal<'_>,
-        answer: &mut Map<String, Value>,
+        answer: &mut Answer,
         first: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Outcome, Failure> {
         let snapshot = proposal.snapshot;

@@ -1,8 +1,8 @@
 //! `connect` and `disconnect`: ourselves in a client's own file.
 
 use super::World;
-use super::change::{Console, Failure, Outcome, Proposal, open, refused};
-use super::import::{is_gateway, literals, unknown_client};
+use super::change::{Answer, Console, Failure, Outcome, Proposal, open, refused};
+use super::import::{home_variable, is_gateway, literals, unknown_client};
 use crate::clients::{self, Client, ImportedServer, Ourselves, Scope, held, places, read, read_config};
 use crate::config::locate::Face;
 use crate::config::{Redactor, ToolMode};
@@ -22,10 +22,10 @@ pub(super) struct Request<'a> {
     pub(super) tool_mode: Option<ToolMode>,
     /// Whether the client's servers stay.
     pub(super) keep: bool,
+    /// What the client is to start, absolute.
+    pub(super) program: &'a Path,
     pub(super) world: &'a World,
 }
-
-type Answer = Map<String, serde_json::Value>;
 
 /// Puts us into a client's user-wide file and takes out what our configuration holds.
 pub(super) fn connect(
@@ -45,7 +45,7 @@ pub(super) fn connect(
         None => Base::of(&snapshot)?,
     };
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
-    let there = read(client, &path, Scope::User, &value, &world.directory, world.home_variable()).servers;
+    let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
     let taken: Vec<&ImportedServer> = match request.keep {
         true => Vec::new(),
         false => there.iter().filter(|server| !is_gateway(server) && held(server, &groups)).collect(),
@@ -103,9 +103,13 @@ pub(super) fn connect(
 }
 
 /// Takes us out again and gives back what connecting took.
-pub(super) fn disconnect(request: &Request<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
-    let (client, world) = (named(request.client)?, request.world);
-    let name = entry_name(request.face);
+pub(super) fn disconnect(
+    client: &str,
+    face: Face,
+    world: &World,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let (client, name) = (named(client)?, entry_name(face));
     let mut answer = Map::new();
     answer.insert("client".to_owned(), json!(client.id));
     answer.insert("entry".to_owned(), json!(name));
@@ -134,7 +138,7 @@ pub(super) fn disconnect(request: &Request<'_>, console: &mut Console<'_>) -> Re
         let before = edit::parse(client.format, &base.text).map(|parsed| parsed.value);
         let mut hidden = Vec::new();
         for value in [value, before].into_iter().flatten() {
-            let imported = read(client, &path, Scope::User, &value, &world.directory, world.home_variable());
+            let imported = read(client, &path, Scope::User, &value, &world.directory, home_variable());
             hidden.extend(literals(&imported.servers));
         }
         let proposal =
@@ -147,11 +151,7 @@ pub(super) fn disconnect(request: &Request<'_>, console: &mut Console<'_>) -> Re
                 let _ = std::fs::remove_dir(directory);
             }
             backup.discard();
-            console.say(&format!(
-                "{} no longer starts {}; restart it",
-                client.title,
-                request.face.program()
-            ))?;
+            console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
         } else if outcome == Outcome::Same && !console.dry_run {
             backup.discard();
         }
@@ -259,7 +259,7 @@ fn ourselves(request: &Request<'_>, client: &Client, config: &Path) -> Ourselves
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
-    let program = request.world.program.to_string_lossy().into_owned();
+    let program = request.program.to_string_lossy().into_owned();
     Ourselves { name: entry_name(request.face).to_owned(), program, args }
 }
 

@@ -1,14 +1,14 @@
 //! `init` and `import`: servers of clients into our own file.
 
-use super::change::{Config, Console, Failure, Outcome, Proposal, format, open, refused, validate};
+use super::World;
+use super::change::{Answer, Config, Console, Failure, Outcome, Proposal, format, open, refused, validate};
 use super::schema::SCHEMA_URLS;
-use super::{World, counted};
 use crate::clients::{
     Addition, CLIENTS, Client, Group, ImportedServer, Launch, Note, Plan, Scope, Template, Vault, places,
     plan, read, read_config, toolman_value, workbench_value,
 };
 use crate::config::Redactor;
-use crate::config::locate::{Face, user_file};
+use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
 use crate::edit::file::Snapshot;
 use crate::edit::{self, Edit, Value};
@@ -21,8 +21,6 @@ pub(super) struct Request<'a> {
     pub(super) toolbox: Option<&'a str>,
     pub(super) world: &'a World,
 }
-
-type Answer = Map<String, serde_json::Value>;
 
 /// Brings the servers of all clients into a file, which is created if need be.
 pub(super) fn init(
@@ -46,7 +44,7 @@ pub(super) fn init(
             let wanted = !user || place.scope == Scope::User;
             if wanted && (around.exists)(&place.path) && place.path != file {
                 let project = if user { Path::new("") } else { world.directory.as_path() };
-                if let Err(failure) = sources.add(client, &place.path, place.scope, project, world) {
+                if let Err(failure) = sources.add(client, &place.path, place.scope, project) {
                     console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
                     sources.warnings.push(failure.message);
                 }
@@ -93,7 +91,7 @@ pub(super) fn import(
             let around = world.surroundings(&environment);
             let places = places(client, &around);
             for place in places.iter().filter(|place| (around.exists)(&place.path)) {
-                sources.add(client, &place.path, place.scope, &world.directory, world)?;
+                sources.add(client, &place.path, place.scope, &world.directory)?;
             }
             if sources.files == 0 {
                 let looked: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
@@ -113,7 +111,7 @@ pub(super) fn import(
                     format!("known clients are {}", clients()),
                 )
             })?;
-            sources.add(client, &path, Scope::Project, path.parent().unwrap_or(Path::new("")), world)?;
+            sources.add(client, &path, Scope::Project, path.parent().unwrap_or(Path::new("")))?;
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
@@ -176,12 +174,11 @@ impl Sources {
         path: &Path,
         scope: Scope,
         project: &Path,
-        world: &World,
     ) -> Result<(), Failure> {
         let (text, _) = text_of(path)?;
         let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
         let value = edit::parse(format, &text).map_err(|refusal| refused(path, &refusal))?.value;
-        let imported = read(client, path, scope, &value, project, world.home_variable());
+        let imported = read(client, path, scope, &value, project, home_variable());
         let (servers, ourselves): (Vec<_>, Vec<_>) =
             imported.servers.into_iter().partition(|server| !is_gateway(server));
         self.files += 1;
@@ -389,4 +386,14 @@ pub(super) fn literals(servers: &[ImportedServer]) -> Vec<(String, String)> {
         }
     }
     values
+}
+
+/// The variable that holds the user's home.
+pub(super) fn home_variable() -> &'static str {
+    if Platform::current() == Platform::Windows { "USERPROFILE" } else { "HOME" }
+}
+
+/// A number and what it counts, which takes an `s`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

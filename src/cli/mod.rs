@@ -4,6 +4,7 @@ mod add;
 mod change;
 pub mod check;
 mod connect;
+mod files;
 mod import;
 mod schema;
 mod serve;
@@ -13,7 +14,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate};
 use crate::config::{Environment, ToolMode};
@@ -57,104 +58,8 @@ enum Verb {
     Serve,
     /// Say what is wrong with the configuration; starts nothing
     Check,
-    /// Bring the servers of all clients on this machine into a configuration
-    Init {
-        /// Write the user's own file, not one in the current directory
-        #[arg(long)]
-        user: bool,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Bring the servers of one client or file into the configuration
-    Import {
-        /// A client, such as cursor, or the path of a file
-        #[arg(value_name = "CLIENT|FILE")]
-        source: String,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Add a server to the configuration
-    #[command(override_usage = "mcp-workbench add [OPTIONS] <NAME> -- <COMMAND>...\n       \
-        mcp-workbench add [OPTIONS] <NAME> --url <URL>")]
-    Add {
-        /// What the server is called
-        name: String,
-        /// Where a server that runs already is
-        #[arg(long, conflicts_with_all = ["command", "env"])]
-        url: Option<String>,
-        /// It speaks the deprecated HTTP+SSE transport
-        #[arg(long, requires = "url")]
-        sse: bool,
-        /// A header to send, such as "Authorization: Bearer ${TOKEN}"
-        #[arg(long, short = 'H', value_name = "NAME: VALUE", requires = "url")]
-        header: Vec<String>,
-        /// A variable for the program, such as API_KEY='${API_KEY}'
-        #[arg(long, short, value_name = "NAME=VALUE")]
-        env: Vec<String>,
-        /// The program to start and its arguments
-        #[arg(last = true)]
-        command: Vec<String>,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Take a server out of the configuration
-    Remove {
-        /// What the server is called
-        name: String,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Register this gateway in a client's own file
-    Connect {
-        /// Such as claude-code
-        client: String,
-        /// Leave the client's other servers where they are
-        #[arg(long)]
-        keep: bool,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Undo connect
-    Disconnect {
-        /// Such as claude-code
-        client: String,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Print the JSON Schema of the configuration file
-    Schema,
-    /// Print what a shell needs to complete our words
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Print the manual page
-    Man,
-}
-
-#[derive(Args, Clone, Copy, Default)]
-struct Change {
-    /// Write without asking
-    #[arg(long, short)]
-    yes: bool,
-    /// Show the change and write nothing
-    #[arg(long, conflicts_with = "yes")]
-    dry_run: bool,
-}
-
-#[derive(Args)]
-struct InToolbox {
-    /// The toolbox (default: the only one there is)
-    #[arg(long, value_name = "NAME")]
-    toolbox: Option<String>,
+    #[command(flatten)]
+    Files(files::FileVerb),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -175,8 +80,6 @@ struct World {
     vars: Vec<(OsString, OsString)>,
     directory: PathBuf,
     home: Option<PathBuf>,
-    /// This program, absolute, as a client can start it.
-    program: PathBuf,
 }
 
 /// Runs the program; `face` is the one that its name stands for.
@@ -196,9 +99,7 @@ pub fn main(face: Face) -> ExitCode {
             return ExitCode::from(FAILURE);
         }
     };
-    let vars: Vec<_> = std::env::vars_os().collect();
-    let program = program(&vars, &directory);
-    let world = World { vars, directory, home: std::env::home_dir(), program };
+    let world = World { vars: std::env::vars_os().collect(), directory, home: std::env::home_dir() };
     ExitCode::from(run(face, &arguments, world).unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "error: {error}");
         FAILURE
@@ -218,14 +119,6 @@ fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
         ToolModeName::Auto => ToolMode::Auto,
     });
     match &arguments.verb {
-        Some(Verb::Schema) => schema::schema(face, &mut io::stdout()),
-        Some(Verb::Man) => schema::man(command(face), &mut io::stdout()),
-        Some(Verb::Completions { shell }) => {
-            schema::completions(*shell, command(face), face.program(), &mut io::stdout())
-        }
-        Some(verb) if verb.change().is_some() => {
-            change_files(verb, face, own_face, file, tool_mode, arguments, &world)
-        }
         Some(Verb::Check) => {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
             check::check(
@@ -237,116 +130,34 @@ fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 &mut io::stderr(),
             )
         }
-        _ => serve::serve(face, file, tool_mode, world),
+        Some(Verb::Files(verb)) => {
+            let setting = files::Setting {
+                face,
+                own_face,
+                named: arguments.config.as_deref(),
+                file,
+                tool_mode,
+                json: arguments.json,
+                quiet: arguments.quiet,
+                world: &world,
+                command: Arguments::command().name(face.program()).bin_name(face.program()),
+            };
+            files::run(verb, setting)
+        }
+        None | Some(Verb::Serve) => serve::run(face, file, tool_mode, world),
     }
-}
-
-/// Runs a verb that changes a file.
-fn change_files(
-    verb: &Verb,
-    face: Face,
-    own_face: Face,
-    file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
-    arguments: &Arguments,
-    world: &World,
-) -> io::Result<u8> {
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut ask = |question: &str| -> io::Result<bool> {
-        write!(io::stderr(), "{question} [y/N] ")?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-    };
-    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let Change { yes, dry_run } = verb.change().unwrap_or_default();
-    let colour =
-        io::stdout().is_terminal() && world.variable("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut console = change::Console {
-        out: &mut out,
-        err: &mut err,
-        ask: if terminal { Some(&mut ask) } else { None },
-        json: arguments.json,
-        quiet: arguments.quiet,
-        colour,
-        yes,
-        dry_run,
-    };
-    let result = (|| match verb {
-        Verb::Init { user, toolbox, .. } => {
-            let request = import::Request { face, toolbox: toolbox.toolbox.as_deref(), world };
-            import::init(&request, arguments.config.as_deref(), *user, &mut console)
-        }
-        Verb::Import { source, toolbox, .. } => {
-            let request = import::Request { face, toolbox: toolbox.toolbox.as_deref(), world };
-            import::import(&request, source, &file?, &mut console)
-        }
-        Verb::Add { name, url, sse, header, env, command, toolbox, .. } => {
-            let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
-            let target = add::Target { face, file: &file?, toolbox: toolbox.toolbox.as_deref(), world };
-            add::add(&target, &new, &mut console)
-        }
-        Verb::Remove { name, toolbox, .. } => {
-            let target = add::Target { face, file: &file?, toolbox: toolbox.toolbox.as_deref(), world };
-            add::remove(&target, name, &mut console)
-        }
-        Verb::Connect { client, keep, .. } => {
-            let request = connect::Request { client, face, own_face, tool_mode, keep: *keep, world };
-            connect::connect(&request, &file?, &mut console)
-        }
-        Verb::Disconnect { client, .. } => {
-            let request = connect::Request { client, face, own_face, tool_mode, keep: false, world };
-            connect::disconnect(&request, &mut console)
-        }
-        _ => Ok(serde_json::Map::new()),
-    })();
-    console.finish(result)
-}
-
-impl Verb {
-    /// How to go about a change; `None` for verbs that change nothing.
-    fn change(&self) -> Option<Change> {
-        match self {
-            Self::Init { change, .. }
-            | Self::Import { change, .. }
-            | Self::Add { change, .. }
-            | Self::Remove { change, .. }
-            | Self::Connect { change, .. }
-            | Self::Disconnect { change, .. } => Some(*change),
-            _ => None,
-        }
-    }
-}
-
-fn command(face: Face) -> clap::Command {
-    Arguments::command().name(face.program()).bin_name(face.program())
-}
-
-/// The path that a client can start us by: as we were found, since the real file may have a version in its path.
-fn program(vars: &[(OsString, OsString)], directory: &Path) -> PathBuf {
-    let real = std::env::current_exe().unwrap_or_default();
-    let called = PathBuf::from(std::env::args_os().next().unwrap_or_default());
-    let mut candidates = Vec::new();
-    if called.components().count() > 1 {
-        candidates.push(directory.join(&called));
-    } else if let Some((_, path)) = vars.iter().find(|(name, _)| name == "PATH") {
-        let entries = std::env::split_paths(path).filter(|entry| entry.is_absolute());
-        candidates.extend(entries.map(|entry| entry.join(&called)));
-    }
-    let same =
-        |path: &PathBuf| path.canonicalize().ok().is_some_and(|path| real.canonicalize().ok() == Some(path));
-    candidates.into_iter().find(same).unwrap_or(real)
-}
-
-/// A number and what it counts, which takes an `s`.
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 impl World {
     fn variable(&self, name: &str) -> Option<String> {
         let found = self.vars.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
+    /// Where programs keep what they remember of a user.
+    fn state_directory(&self) -> Option<PathBuf> {
+        let named = self.variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        named.or_else(|| self.home.as_ref().map(|home| home.join(".local/state")))
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
@@ -362,22 +173,6 @@ impl World {
             platform: Platform::current(),
             exists: &Path::exists,
         }
-    }
-
-    /// The variable that holds the user's home.
-    fn home_variable(&self) -> &'static str {
-        if Platform::current() == Platform::Windows { "USERPROFILE" } else { "HOME" }
-    }
-
-    /// Where programs keep what they remember.
-    fn state_directory(&self) -> Option<PathBuf> {
-        let variable = |name| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = |rest: &str| self.home.as_ref().map(|home| home.join(rest));
-        variable("XDG_STATE_HOME").or_else(|| match Platform::current() {
-            Platform::Unix => home(".local/state"),
-            Platform::MacOs => home("Library/Application Support"),
-            Platform::Windows => variable("LOCALAPPDATA").or_else(|| home("AppData/Local")),
-        })
     }
 }
 

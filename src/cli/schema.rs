@@ -1,5 +1,6 @@
 //! `schema`, `completions` and `man`: what other programs want to know about us.
 
+use super::change::Answer;
 use crate::config::locate::Face;
 use clap::Command;
 use std::io::{self, Write};
@@ -11,13 +12,13 @@ pub(super) const SCHEMA_URLS: (&str, &str) = (
 );
 
 /// Prints the JSON Schema of a face's file.
-pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<u8> {
+pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<Answer> {
     let text = match face {
         Face::Workbench => crate::config::schema::WORKBENCH,
         Face::Toolman => crate::config::schema::TOOLMAN,
     };
     out.write_all(text.as_bytes())?;
-    Ok(0)
+    Ok(Answer::new())
 }
 
 /// Prints what a shell needs to complete our words.
@@ -26,7 +27,7 @@ pub(super) fn completions(
     mut command: Command,
     program: &str,
     out: &mut dyn Write,
-) -> io::Result<u8> {
+) -> io::Result<Answer> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, program, &mut script);
     let mut script = String::from_utf8(script).map_err(io::Error::other)?;
@@ -35,11 +36,11 @@ pub(super) fn completions(
         script = script.replace(&program.replace('-', "__subcmd__"), &program.replace('-', "__"));
     }
     out.write_all(script.as_bytes())?;
-    Ok(0)
+    Ok(Answer::new())
 }
 
 /// Prints the manual page.
-pub(super) fn man(command: Command, out: &mut dyn Write) -> io::Result<u8> {
+pub(super) fn man(command: Command, out: &mut dyn Write) -> io::Result<Answer> {
     clap_mangen::Man::new(command).render(out)?;
-    Ok(0)
+    Ok(Answer::new())
 }

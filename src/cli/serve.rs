@@ -2,17 +2,21 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::{FAILURE, USAGE, World, check, colour};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, ToolMode};
 use crate::core::engine::Surroundings;
 use crate::core::process::Launcher;
+use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
-use crate::serve::{Gateway, stdio};
+use crate::serve::toolman::{Bench, Memory};
+use crate::serve::{self, Gateway, stdio};
+use crate::store::Switched;
 
 /// Serves one client on stdin and stdout.
-pub(super) fn serve(
+pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
     tool_mode: Option<ToolMode>,
@@ -40,12 +44,26 @@ pub(super) fn serve(
             return Ok(USAGE);
         }
     };
-    let loaded = config::load(&file, &bytes, &|name| world.variable(name));
-    let config = match loaded {
-        Ok((mut config, warnings)) => {
+    let loaded = match face {
+        Face::Workbench => {
+            config::load(&file, &bytes, &|name| world.variable(name)).map(|(mut config, warnings)| {
+                config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
+                (serve::Face::Workbench(Arc::new(Workbench { config })), warnings)
+            })
+        }
+        Face::Toolman => {
+            config::load_toolman(&file, &bytes, &|name| world.variable(name)).map(|(config, warnings)| {
+                let state = config.remember.then(|| world.state_directory()).flatten();
+                let memory =
+                    state.map(|state| Memory { path: Switched::path(&state, &file), config: file.clone() });
+                (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
+            })
+        }
+    };
+    let face = match loaded {
+        Ok((face, warnings)) => {
             check::report(&warnings, colour(&world), &mut err)?;
-            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
-            config
+            face
         }
         Err(problems) => {
             check::report(&problems, colour(&world), &mut err)?;
@@ -68,7 +86,7 @@ pub(super) fn serve(
     let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
     runtime.block_on(async {
         let shutdown = signal()?;
-        let gateway = Gateway::new(Workbench { config }, around);
+        let gateway = Gateway::new(face, around);
         stdio::run(gateway, crate::wire::stdio::stdin(), crate::wire::stdio::stdout(), shutdown).await;
         Ok::<_, io::Error>(())
     })?;

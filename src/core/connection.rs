@@ -34,7 +34,7 @@ pub struct Link {
     pub peer: Arc<Peer<Caller>>,
     hello: OnceLock<ServerHello>,
     /// Its questions that wait for a client: its id, ours towards the client, and the client.
-    pub(super) questions: Mutex<HashMap<Box<str>, (u64, Arc<Session>)>>,
+    pub(super) questions: Mutex<HashMap<Box<str>, Asked>>,
     /// How many questions are open; calls do not time out meanwhile.
     pub(super) asking: Arc<AtomicUsize>,
     changed_kinds: AtomicU8,
@@ -42,6 +42,9 @@ pub struct Link {
     noise: AtomicU64,
     redactor: Redactor,
 }
+
+/// A question's id towards the client, and the client.
+pub(super) type Asked = (u64, Arc<Session>);
 
 /// Whose request it was, and under which token it wants progress.
 #[derive(Default)]
@@ -147,8 +150,7 @@ async fn spawn(engine: &Engine, upstream: &Upstream) -> Result<Child, String> {
             let launch = launch.map_err(|error| error.to_string())?;
             engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))
         }
-        #[allow(unreachable_patterns, reason = "until HTTP upstreams arrive")]
-        _ => Err("HTTP upstreams are not supported yet".into()),
+        Transport::Http(_) => Err("HTTP upstreams are not supported yet".into()),
     }
 }
 
@@ -294,7 +296,7 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             // A panic costs the message that caused it, not the connection.
             if catch_unwind(AssertUnwindSafe(|| link.take(&engine, &mut scanner, line))).is_err() {
                 log::error!("[{}] a message of this server made us panic; please report it", link.upstream);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use super::connection::{Caller, Link};
 use super::level;
 use super::process::Launcher;
 use super::session::{Reply, Session};
-use super::upstream::Upstream;
+use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Server, Toolbox};
+use crate::config::Common;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::write_number;
@@ -31,11 +32,16 @@ pub struct Engine {
     pub(super) directory: PathBuf,
     settings: Common,
     exposure: Arc<dyn Exposure + Send + Sync>,
-    upstreams: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Upstream>>>,
+    /// By group and server.
+    upstreams: Mutex<Upstreams>,
     session: Mutex<Weak<Session>>,
+    /// While the first lists wait for upstreams, nobody need be told that they change.
+    starting: AtomicBool,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
+
+type Upstreams = HashMap<(Arc<str>, Arc<str>), Arc<Upstream>>;
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -65,6 +71,7 @@ impl Engine {
             exposure,
             upstreams: Mutex::default(),
             session: Mutex::default(),
+            starting: AtomicBool::new(false),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
@@ -84,27 +91,32 @@ impl Engine {
         &*self.exposure
     }
 
-    /// The upstream for a server of a toolbox; the same one each time.
-    pub fn upstream(self: &Arc<Self>, group: &str, server: &Arc<Server>) -> Arc<Upstream> {
+    /// The upstream for a server of a group; the same one each time.
+    pub fn upstream(
+        self: &Arc<Self>,
+        group: &str,
+        server: &str,
+        label: &str,
+        spec: impl FnOnce() -> Spec,
+    ) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
-        let key = (group.into(), server.name.as_str().into());
+        let key = (group.into(), server.into());
         upstreams
             .entry(key)
-            .or_insert_with(|| Upstream::new(group, server.clone(), Arc::downgrade(self)))
+            .or_insert_with(|| Upstream::new(group, server, label, spec(), Arc::downgrade(self)))
             .clone()
     }
 
-    /// Connects to all servers of a toolbox at once and waits until each is up or failed; those that run are left
-    /// alone. Its things stand in the client's lists afterwards, unless every server failed. Returns the reasons of
+    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// alone. Their things stand in the client's lists afterwards, unless every one failed. Returns the reasons of
     /// those that failed.
     pub async fn open(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        toolbox: &Toolbox,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
     ) -> Vec<(Arc<str>, Arc<str>)> {
-        let group = toolbox.name.as_str();
-        let upstreams: Vec<_> = toolbox.servers.iter().map(|server| self.upstream(group, server)).collect();
-        session.view.lock().add(&*self.exposure, &upstreams);
+        session.view.lock().add(&*self.exposure, upstreams);
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
         for (upstream, start) in upstreams.iter().zip(starts) {
@@ -127,6 +139,34 @@ impl Engine {
         };
         self.tell(session, changed);
         failed
+    }
+
+    /// Starts upstreams that stand in the client's lists as soon as each is up, and waits until every one is up or
+    /// failed, but no longer than `patience`. The client hears of changes only afterwards.
+    pub async fn start_all(
+        self: &Arc<Self>,
+        session: &Session,
+        upstreams: &[Arc<Upstream>],
+        patience: Duration,
+    ) {
+        self.starting.store(true, Ordering::Relaxed);
+        {
+            let mut view = session.view.lock();
+            view.add(&*self.exposure, upstreams);
+            for upstream in upstreams {
+                view.open(&upstream.group);
+            }
+        }
+        let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
+        let settled = async {
+            for (upstream, start) in upstreams.iter().zip(starts) {
+                if let Ok(phase) = start {
+                    let _ = upstream.settled(phase).await;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, settled).await;
+        self.starting.store(false, Ordering::Relaxed);
     }
 
     /// Takes a toolbox out of the client's view and ends its servers. Returns how many ran.
@@ -237,10 +277,20 @@ impl Engine {
             let changed = session.view.lock().refresh(&*self.exposure, upstream);
             self.tell(&session, changed);
         }
+        if upstream.spec.restart && upstream.has_failed() {
+            let upstream = upstream.clone();
+            self.spawn(async move {
+                tokio::time::sleep(upstream.wait()).await;
+                let _ = upstream.start();
+            });
+        }
     }
 
     /// Tells the client of changed lists, those that it sees.
-    fn tell(&self, session: &Session, mut changed: Vec<Kind>) {
+    pub fn tell(&self, session: &Session, mut changed: Vec<Kind>) {
+        if self.starting.load(Ordering::Relaxed) {
+            return;
+        }
         changed.retain(|kind| self.exposure.lists(session.hello(), *kind));
         session.lists_changed(&changed);
     }

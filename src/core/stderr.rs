@@ -30,7 +30,7 @@ impl Tail {
     ) {
         let mut lines = Lines::new(LONGEST);
         while stream.read_buf(lines.space()).await.is_ok_and(|read| read > 0) {
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 let (Line::Whole(text) | Line::TooLong(text, _)) = line;
                 self.push(text, &label, &redactor);
             }

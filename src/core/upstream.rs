@@ -10,20 +10,35 @@ use super::backoff::Backoff;
 use super::catalog::Items;
 use super::connection::{self, Link};
 use super::engine::Engine;
-use crate::config::Server;
+use crate::config::{Timeouts, ToolFilter, Transport};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
 pub struct Upstream {
-    /// The toolbox it stands in.
+    /// What it stands in: its toolbox, or its namespace.
     pub group: Arc<str>,
     /// Its name there.
     pub server: Arc<str>,
     /// What the file says of it.
-    pub spec: Arc<Server>,
+    pub spec: Spec,
+    /// What people know it by.
+    label: Arc<str>,
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
     state: Mutex<State>,
+}
+
+/// What the file says of an upstream, whatever the face.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// How to reach it.
+    pub transport: Transport,
+    /// Which of its tools exist for clients.
+    pub filter: ToolFilter,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+    /// Whether it is started again by itself when it ends.
+    pub restart: bool,
 }
 
 #[derive(Default)]
@@ -61,10 +76,11 @@ pub enum End {
 
 impl Upstream {
     /// An upstream that does not run yet.
-    pub fn new(group: &str, spec: Arc<Server>, engine: Weak<Engine>) -> Arc<Self> {
+    pub fn new(group: &str, server: &str, label: &str, spec: Spec, engine: Weak<Engine>) -> Arc<Self> {
         Arc::new(Self {
             group: group.into(),
-            server: spec.name.as_str().into(),
+            server: server.into(),
+            label: label.into(),
             spec,
             engine,
             phase: watch::Sender::new(Phase::Idle),
@@ -80,6 +96,11 @@ impl Upstream {
     /// What it offered when last asked.
     pub fn items(&self) -> Arc<Items> {
         self.state.lock().items.clone()
+    }
+
+    /// Whether it ended, or did not come up.
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Failed(_))
     }
 
     /// Whether it is connected.
@@ -122,6 +143,11 @@ impl Upstream {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
             _ => self.link().ok_or_else(|| "it was closed".into()),
         }
+    }
+
+    /// How long it may not be started again.
+    pub fn wait(&self) -> Duration {
+        self.state.lock().backoff.wait(Instant::now())
     }
 
     /// Ends it: calls in flight fail at once, the process ends in the background.
@@ -208,11 +234,7 @@ impl Upstream {
 
 impl std::fmt::Display for Upstream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.group.is_empty() {
-            write!(out, "{}", self.server)
-        } else {
-            write!(out, "{}/{}", self.group, self.server)
-        }
+        out.write_str(&self.label)
     }
 }
 

@@ -7,7 +7,7 @@ use super::fit::{Listing, one_line};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::catalog::{Item, Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Entry, Exposure, View};
+use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner, quote};
 
@@ -434,7 +434,10 @@ impl Workbench {
 
     /// No tool of that name at all.
     pub fn unknown_tool(&self, view: &View, name: &str) -> String {
-        let names = Meta::ALL.iter().map(|meta| meta.name()).chain(view.names(Kind::Tool));
+        let names = Meta::ALL
+            .iter()
+            .map(|meta| meta.name())
+            .chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
         let near = nearest(name, names, 5);
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
@@ -512,8 +515,16 @@ impl Exposure for Workbench {
         kind != Kind::Tool || upstream.spec.filter.allows(key)
     }
 
-    fn renames_tools(&self) -> bool {
+    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
         true
+    }
+
+    fn clash(&self) -> Clash {
+        Clash::Rename
+    }
+
+    fn tools_tell_all(&self) -> bool {
+        false
     }
 
     fn limits(&self) -> NameLimits {
@@ -549,10 +560,11 @@ pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<
     Ok((address, inner_arguments(outer)?))
 }
 
-/// Toolbox, concatenated name and arguments, from the arguments of `workbench_use_tool`.
-pub fn classic_use_tool<'a>(
-    arguments: Option<Node<'a>>,
-) -> Result<(Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>), String> {
+/// Toolbox, concatenated name and arguments of a call.
+pub type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
+
+/// The parts of a call, from the arguments of `workbench_use_tool`.
+pub fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
     let outer = object_argument(arguments, "toolbox_name")?;
     only_keys(outer, &["toolbox_name", "tool_name", "arguments"])?;
     Ok((text_argument(outer, "toolbox_name")?, text_argument(outer, "tool_name")?, inner_arguments(outer)?))
@@ -609,7 +621,7 @@ fn invalid(what: &str) -> String {
 }
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
-fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
+pub(super) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
     let usable =
         tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
     if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }

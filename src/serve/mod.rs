@@ -2,13 +2,17 @@
 
 mod items;
 pub mod stdio;
-mod tools;
+pub mod toolman;
+mod workbench;
 
 use std::sync::Arc;
+
+use self::toolman::Bench;
 
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::session::{Reply, Session};
+use crate::core::view::Exposure;
 use crate::faces::workbench::Workbench;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner};
@@ -17,7 +21,15 @@ use crate::wire::message::{Id, code};
 /// The face and the engine under it.
 pub struct Gateway {
     engine: Arc<Engine>,
-    face: Arc<Workbench>,
+    face: Face,
+}
+
+/// A product surface at work.
+pub enum Face {
+    /// Toolboxes.
+    Workbench(Arc<Workbench>),
+    /// One catalog.
+    Toolman(Arc<Bench>),
 }
 
 const LOG_LEVELS: [&str; 8] =
@@ -25,10 +37,20 @@ const LOG_LEVELS: [&str; 8] =
 
 impl Gateway {
     /// A gateway that has started nothing yet.
-    pub fn new(face: Workbench, around: Surroundings) -> Arc<Self> {
-        let face = Arc::new(face);
-        let engine = Engine::new(face.config.common.clone(), face.clone(), around);
-        Arc::new(Self { engine, face })
+    pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
+        let (settings, exposure): (_, Arc<dyn Exposure + Send + Sync>) = match &face {
+            Face::Workbench(workbench) => (workbench.config.common.clone(), workbench.clone()),
+            Face::Toolman(bench) => (bench.face.config.common.clone(), bench.face.clone()),
+        };
+        Arc::new(Self { engine: Engine::new(settings, exposure, around), face })
+    }
+
+    /// Takes the client in.
+    fn attach(self: &Arc<Self>, session: &Arc<Session>) {
+        self.engine.attach(session);
+        if let Face::Toolman(bench) = &self.face {
+            self.start_bench(bench, session);
+        }
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
@@ -62,7 +84,10 @@ impl Gateway {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let (version, mode) = (hello.version, self.face.mode(Some(&hello)));
+        let (version, instructions) = match &self.face {
+            Face::Workbench(face) => (hello.version, face.instructions(face.mode(Some(&hello)))),
+            Face::Toolman(bench) => (hello.version, bench.face.instructions()),
+        };
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
@@ -73,11 +98,34 @@ impl Gateway {
              \"serverInfo\":{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}},\"instructions\":{}}}",
             version.as_str(),
             env!("CARGO_PKG_VERSION"),
-            crate::wire::json::quote(&self.face.instructions(mode)),
+            crate::wire::json::quote(&instructions),
         ));
     }
 
-    fn list(&self, kind: Kind, params: Node<'_>, reply: Reply) {
+    fn call_tool(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+        let (name, arguments) =
+            match (params.unique("name"), params.unique("arguments"), params.unique("_meta")) {
+                (Ok(Some(name)), Ok(arguments), Ok(_)) => (name, arguments),
+                (Ok(None), Ok(_), Ok(_)) => {
+                    return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
+                }
+                _ => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
+            };
+        let Some(name) = name.as_str() else {
+            return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
+        };
+        match &self.face {
+            Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
+            Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
+        }
+    }
+
+    fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
+        if let Face::Toolman(bench) = &self.face
+            && !bench.is_ready()
+        {
+            return self.later(bench, kind.list_method(), params, reply);
+        }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
             return reply.error(
                 code::INVALID_PARAMS,
@@ -89,8 +137,9 @@ impl Gateway {
         let view = session.view.lock();
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            let meta = match kind {
-                Kind::Tool => self.face.meta_tools(self.face.mode(session.hello())),
+            let meta = match (kind, &self.face) {
+                (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(session.hello())),
+                (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(&view),
                 _ => String::new(),
             };
             out.extend_from_slice(meta.as_bytes());

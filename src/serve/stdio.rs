@@ -31,7 +31,7 @@ pub async fn run(
 ) {
     let out = Outbox::new();
     let session = Session::new(out.clone());
-    gateway.engine.attach(&session);
+    gateway.attach(&session);
     let writer = tokio::spawn({
         let out = out.clone();
         async move { out.run(stdout).await }
@@ -75,7 +75,7 @@ impl Client {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 self.take(&mut scanner, line);
             }
             // A client that does not read its answers is not read from.

@@ -300,6 +300,8 @@ impl Scanner {
         let doc = Doc { text, members: &self.members, broken_lines: false };
         let outer =
             doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        // What ends with the text may have been longer.
+        let outer = outer.filter(|member| (member.value.end as usize) < doc.text.len());
         let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
         let id = ids.next()?;
         doc.text[id.value.range()].parse().ok()

@@ -54,7 +54,7 @@ impl Lines {
     }
 
     /// The next whole line, if there is one. Blank lines are passed over.
-    pub fn next(&mut self) -> Option<Line<'_>> {
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
                 self.seen = self.buffer.len();
@@ -120,7 +120,7 @@ mod tests {
         let mut shown = Vec::new();
         for chunk in chunks {
             lines.space().extend_from_slice(chunk);
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 shown.push(match line {
                     Line::Whole(text) => String::from_utf8_lossy(text).into_owned(),
                     Line::TooLong(prefix, length) => {
@@ -157,14 +157,14 @@ mod tests {
             let room = space.capacity() - space.len();
             assert!(room > 0);
             space.resize(space.len() + room, b'x');
-            assert_eq!(lines.next(), None);
+            assert_eq!(lines.next_line(), None);
             assert!(lines.buffer.capacity() <= 1024 * 1024, "{}", lines.buffer.capacity());
         }
         lines.space().extend_from_slice(b"\n{}\n");
         assert!(
-            matches!(lines.next(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
+            matches!(lines.next_line(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
         );
-        assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
+        assert_eq!(lines.next_line(), Some(Line::Whole(b"{}")));
     }
 
     proptest! {

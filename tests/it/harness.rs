@@ -4,6 +4,8 @@
 //! the path of the fake upstream, `@dir` by the test's own directory and `@marker` by a text that no other test
 //! has. Every wait has a deadline that only a hang can reach; nothing sleeps to let things settle. When a
 //! gateway goes out of scope it must end by itself, with status 0, and leave no process behind.
+//!
+//! `cargo test` builds the fake upstream; before `cargo test --test it` alone run `cargo build --examples`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
 
@@ -162,6 +164,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A test that fails leaves nothing behind either.
+            for (pid, _) in self.processes() {
+                signal_if_there(pid, "KILL");
+            }
+        }
         // What cannot be removed is the temporary directory's business.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
@@ -427,6 +435,11 @@ impl Peer {
         self.take("message", |_| true)
     }
 
+    /// The next message of a program that has ended, if there is one.
+    pub(crate) fn rest(&mut self) -> Option<Message> {
+        self.queue.pop_front().or_else(|| self.stdout.recv_timeout(DEADLINE).ok())
+    }
+
     /// Makes sure that all that was said before has been read: what it caused at once is in the queue now.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
@@ -678,8 +691,13 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
 /// Sends a signal, by its name, to a process.
 #[track_caller]
 pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.expect("there is a kill").success(), "the process is there");
+    assert!(signal_if_there(pid, name), "the process is there");
+}
+
+/// Whether there was a process to send the signal to.
+fn signal_if_there(pid: u32, name: &str) -> bool {
+    let output = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// The ids and command lines of all living processes.

@@ -2,6 +2,7 @@
 
 mod classic;
 mod clients;
+mod commands;
 mod config;
 mod crash;
 mod ending;

@@ -5,10 +5,8 @@
 //! members detached themselves, ends with [`Control::stop`], with the drop of the [`Control`], with the
 //! exit of the program itself, and with the death of the gateway, `kill -9` included.
 //!
-//! On Linux each upstream has a small supervisor, the [shim], which is this very executable started again:
+//! On Linux each upstream has a small supervisor, the shim, which is this very executable started again:
 //! `main` calls [`run_shim_if_asked`] before anything else. Elsewhere a process group does what it can.
-//!
-//! [shim]: self::shim
 
 use std::ffi::OsString;
 use std::fmt;
