@@ -209,10 +209,20 @@ impl Console<'_> {
             true => format!("--- {old}\n+++ {new}\n (what changes is not shown)\n"),
             false => {
                 let body = diff.match_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
-                format!("{}{}", &diff[..body], proposal.secrets.redact(&diff[body..]))
+                format!("{}{}", &diff[..body], shortened(&proposal.secrets.redact(&diff[body..])))
             }
         }
     }
+}
+
+/// The text with very long lines cut: some clients keep a whole file on one.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 400;
+    let line = |line: &str| match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…\n", &line[..end]),
+        None => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// A configuration of ours that can be changed: its snapshot, its text, and what the text means.
@@ -271,4 +281,63 @@ pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
         format!("{} was left as it is: {refusal}", file.display()),
         "correct it, or make the change by hand",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// What becomes of a change of a file that holds `{}`, where a person answers as given.
+    fn settled(
+        name: &str,
+        answer: bool,
+        first: Result<(), Failure>,
+    ) -> (Result<Outcome, Failure>, String, String) {
+        let path: PathBuf =
+            std::env::temp_dir().join(format!("mcp-workbench-change-{}-{name}", std::process::id()));
+        std::fs::write(&path, "{}").expect("the temporary directory is writable");
+        let snapshot = Snapshot::read(&path).expect("readable");
+        let (mut out, mut err, mut asked) = (Vec::new(), Vec::new(), String::new());
+        let mut ask = |question: &str| {
+            asked = question.replace(&path.display().to_string(), "FILE");
+            Ok(answer)
+        };
+        let mut console = Console {
+            out: &mut out,
+            err: &mut err,
+            ask: Some(&mut ask),
+            json: false,
+            quiet: false,
+            colour: false,
+            yes: false,
+            dry_run: false,
+        };
+        let after = Some("{\"a\": 1}");
+        let proposal =
+            Proposal { snapshot: &snapshot, format: Format::Json, after, secrets: Redactor::default() };
+        let outcome = console.settle(&proposal, &mut Answer::new(), || first);
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::remove_file(&path).expect("it is there");
+        (outcome, asked, text)
+    }
+
+    #[test]
+    fn a_person_decides() {
+        let (outcome, asked, text) = settled("yes", true, Ok(()));
+        assert_eq!(
+            (outcome.expect("done"), asked.as_str(), text.as_str()),
+            (Outcome::Written, "Change FILE?", "{\"a\": 1}")
+        );
+        let (outcome, _, text) = settled("no", false, Ok(()));
+        assert_eq!((outcome.expect_err("declined").status, text.as_str()), (1, "{}"));
+        let (outcome, _, text) = settled("backup", true, Err(Failure::failed("no backup", "")));
+        assert_eq!((outcome.expect_err("failed").message.as_str(), text.as_str()), ("no backup", "{}"));
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let text = format!("+{}\n-b\n", "ü".repeat(500));
+        assert_eq!(shortened(&text), format!("+{}…\n-b\n", "ü".repeat(399)));
+    }
 }

@@ -111,12 +111,23 @@ pub(super) fn import(
                     format!("known clients are {}", clients()),
                 )
             })?;
-            sources.add(client, &path, Scope::Project, path.parent().unwrap_or(Path::new("")))?;
+            let environment = |name: &str| world.variable(name);
+            let known = places(client, &world.surroundings(&environment));
+            let scope =
+                known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
+            sources.add(client, &path, scope, project_of(&path))?;
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
     let config = open(request.face, config, world, None)?;
     bring(request, sources, config, console).map(|(answer, _)| answer)
+}
+
+/// The project that a file belongs to: clients keep theirs in a directory of their own there.
+fn project_of(path: &Path) -> &Path {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let hidden = parent.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    if hidden { parent.parent().unwrap_or(parent) } else { parent }
 }
 
 /// All names of clients.

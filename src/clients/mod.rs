@@ -3,7 +3,9 @@
 //! One row of [`CLIENTS`] describes a client; what is special about one is a field, not a branch elsewhere.
 //! Nothing here reads the environment or writes a file by itself.
 
+mod detect;
 mod entry;
+mod fields;
 mod ours;
 mod places;
 mod plan;

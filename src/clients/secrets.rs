@@ -1,5 +1,8 @@
-//! Which texts of a file are secrets, and the variables that take their place.
+//! Variables in place of secrets, and what may be shown of a file.
 
+use super::detect::{
+    Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
+};
 use super::read::{ImportedServer, Launch};
 use super::template::{Piece, Template, is_name};
 use super::variables::variable_name;
@@ -170,7 +173,7 @@ pub fn shown(keys: &[&str], previous: Option<&str>, text: &str) -> Option<String
     parts_hidden(text, if parts.is_empty() { secrets_of_argument(previous, text) } else { parts })
 }
 
-fn parts_hidden(text: &str, parts: Vec<(usize, usize, String)>) -> Option<String> {
+fn parts_hidden(text: &str, parts: Vec<Part>) -> Option<String> {
     let (mut shown, mut at) = (String::new(), 0);
     // A variable is no secret.
     let only_a_name =
@@ -186,204 +189,9 @@ fn parts_hidden(text: &str, parts: Vec<(usize, usize, String)>) -> Option<String
     (!parts.is_empty()).then_some(shown)
 }
 
-/// Words of a name that say: this is a secret.
-const SECRET_WORDS: [&str; 15] = [
-    "KEY",
-    "APIKEY",
-    "TOKEN",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "PASS",
-    "PWD",
-    "PAT",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "AUTH",
-    "AUTHORIZATION",
-    "COOKIE",
-];
-
-/// Words that make another meaning of it.
-const HARMLESS_WORDS: [&str; 13] =
-    ["VAR", "PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
-
-/// Authentication schemes of headers.
-const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
-
-/// How well-known tokens begin.
-const PREFIXES: [&str; 24] = [
-    "sk-",
-    "sk_",
-    "pk_live_",
-    "rk_live_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xoxa-",
-    "xapp-",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "eyJ",
-    "hf_",
-    "npm_",
-    "lin_api_",
-    "ntn_",
-    "secret_",
-];
-
-/// Whether a value under this name is a secret.
-fn is_secret_value(name: &str, value: &str) -> bool {
-    is_secret_word(name, value) || !value.is_empty() && !secrets_of_url(value).is_empty()
-}
-
-/// Whether a value is a secret as a whole, by its name or its look.
-fn is_secret_word(name: &str, value: &str) -> bool {
-    if value.is_empty() || ["true", "false", "0", "1"].contains(&value.to_ascii_lowercase().as_str()) {
-        return false;
-    }
-    let words = variable_name(name);
-    let words: Vec<&str> = words.split('_').collect();
-    let named = words.iter().any(|word| SECRET_WORDS.contains(word))
-        && !words.last().is_some_and(|last| HARMLESS_WORDS.contains(last));
-    named || looks_secret(value)
-}
-
-/// Whether a text looks like a token whatever it is called.
-fn looks_secret(text: &str) -> bool {
-    let known = PREFIXES.iter().any(|prefix| text.starts_with(prefix) && text.len() >= prefix.len() + 8);
-    let word = |c: char| c.is_ascii_alphanumeric() || "_-+=".contains(c);
-    let random = text.len() >= 32
-        && text.chars().all(word)
-        && text.chars().filter(char::is_ascii_digit).count() >= 4
-        && text.chars().filter(char::is_ascii_alphabetic).count() >= 4
-        && !is_uuid(text);
-    known && !text.contains([' ', '/']) || random
-}
-
-/// Ids are long and random, and no secret.
-fn is_uuid(text: &str) -> bool {
-    text.len() == 36 && text.split('-').map(str::len).eq([8, 4, 4, 4, 12])
-}
-
-/// Parts of an argument that are secret, with what they are called.
-fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<(usize, usize, String)> {
-    if let Some(option) = previous.filter(|option| option.starts_with('-') && !option.contains('='))
-        && !text.starts_with('-')
-        && is_secret_name(option)
-        && !text.is_empty()
-    {
-        return vec![(0, text.len(), label(option))];
-    }
-    if let Some((name, value)) = text.split_once('=')
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-        && !value.is_empty()
-        && is_secret_word(name, value)
-    {
-        return vec![(text.len() - value.len(), text.len(), label(name))];
-    }
-    // `--header "Authorization: Bearer …"`
-    if let Some((name, value)) = text.split_once(':')
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        && !value.starts_with("//")
-        && let Some(start) = secret_of_header(name, value)
-        && !value[start..].trim().is_empty()
-    {
-        let start = text.len() - value[start..].trim_start().len();
-        return vec![(start, text.len(), label(name))];
-    }
-    if looks_secret(text) {
-        return vec![(0, text.len(), "SECRET".to_owned())];
-    }
-    secrets_of_url(text)
-}
-
-fn is_secret_name(name: &str) -> bool {
-    is_secret_value(name, "x")
-}
-
-fn label(name: &str) -> String {
-    variable_name(name)
-}
-
-/// Where the secret of a header begins, past its scheme.
-fn secret_of_header(name: &str, value: &str) -> Option<usize> {
-    let start = match value.trim_start().split_once(' ') {
-        Some((scheme, _)) if SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
-            value.len() - value.trim_start().len() + scheme.len() + 1
-        }
-        _ => 0,
-    };
-    let secret = &value[start..];
-    (!secret.trim().is_empty() && (start > 0 || is_secret_value(name, secret.trim()))).then_some(start)
-}
-
-/// The password of a URL, and those values of its query that are secrets.
-fn secrets_of_url(text: &str) -> Vec<(usize, usize, String)> {
-    let mut found = Vec::new();
-    let Some(start) = text.find("://").map(|scheme| scheme + 3) else { return found };
-    let authority = text[start..].find(['/', '?', '#']).map_or(text.len(), |end| start + end);
-    if let Some(end) = text[start..authority].rfind('@').map(|at| start + at) {
-        match text[start..end].find(':').map(|colon| start + colon + 1) {
-            Some(password) if password < end => found.push((password, end, "PASSWORD".to_owned())),
-            None if looks_secret(&text[start..end]) => found.push((start, end, "TOKEN".to_owned())),
-            _ => {}
-        }
-    }
-    if let Some(mut at) = text[authority..].find('?').map(|mark| authority + mark + 1) {
-        let end = text[at..].find('#').map_or(text.len(), |end| at + end);
-        for pair in text[at..end].split('&') {
-            if let Some((name, value)) = pair.split_once('=')
-                && is_secret_value(name, value)
-            {
-                found.push((at + name.len() + 1, at + pair.len(), label(name)));
-            }
-            at += pair.len() + 1;
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_a_secret() {
-        for (name, value) in [
-            ("GITHUB_TOKEN", "abc"),
-            ("apiKey", "abc"),
-            ("DB_PASSWORD", "x"),
-            ("ANY", "ghp_0123456789abcdef"),
-            ("ANY", "0123456789abcdef0123456789abcdef"),
-            ("DATABASE_URL", "postgres://u:pw@host/db"),
-        ] {
-            assert!(is_secret_value(name, value), "{name}={value}");
-        }
-        for (name, value) in [
-            ("LOG_LEVEL", "info"),
-            ("KEY_FILE", "/etc/key.pem"),
-            ("TOKEN_LIMIT", "5000"),
-            ("AUTH", "true"),
-            ("GITHUB_TOKEN", ""),
-            ("PROJECT_ID", "123e4567-e89b-12d3-a456-426614174000"),
-            ("URL", "https://host/path?page=2"),
-            ("KEYBOARD", "us"),
-            ("PACKAGE", "@modelcontextprotocol/server-filesystem"),
-        ] {
-            assert!(!is_secret_value(name, value), "{name}={value}");
-        }
-    }
 
     #[test]
     fn what_is_shown() {
@@ -396,6 +204,9 @@ mod tests {
             (&["a", "args"], Some("--api-key"), "x", "…"),
             (&["a", "args"], Some("--verbose"), "x", "x"),
             (&["a", "args"], None, "--token=x", "--token=…"),
+            (&["a", "args"], None, "--env=API_KEY=x", "--env=API_KEY=…"),
+            (&["a", "args"], Some("-e"), "API_KEY=x", "API_KEY=…"),
+            (&["a", "args"], None, "--db=postgres://u:p@h/d", "--db=postgres://u:…@h/d"),
             (&["a", "args"], Some("--header"), "Authorization: Bearer x", "Authorization: Bearer …"),
             (&["a", "args"], None, "postgres://u:p@h/d", "postgres://u:…@h/d"),
             (&["a", "url"], None, "https://u:p@h/?token=t&page=2", "https://u:…@h/?token=…&page=2"),

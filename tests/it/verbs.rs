@@ -1,5 +1,8 @@
 //! Verbs that change files: what they say, what they write, and what they refuse.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::clients::{Home, read, text};
@@ -308,7 +311,7 @@ fn import_adds_to_a_file_with_comments() {
 fn the_whole_way() {
     let home = Home::new();
     let fake = crate::harness::fake_path();
-    let client = json!({"mcpServers": {"fake": {"command": fake, "args": ["--tools", "echo"]}}});
+    let client = json!({"mcpServers": {"fake": {"command": fake, "args": ["--tools", "1"]}}});
     home.put("claude-code", client.to_string().as_bytes());
     assert_eq!(home.run(&["init", "--yes"]).code, Some(0));
     assert_eq!(home.run(&["connect", "claude-code", "--yes"]).code, Some(0));
@@ -319,8 +322,31 @@ fn the_whole_way() {
     assert!(std::path::Path::new(entry["command"].as_str().expect("a path")).is_absolute());
     let args: Vec<_> =
         entry["args"].as_array().expect("a list").iter().map(|arg| arg.as_str().expect("text")).collect();
-    let finished = home.run(&[&args[..], &["check"]].concat());
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let program = entry["command"].as_str().expect("a path");
+    let name = std::path::Path::new(program).file_name().expect("a file").to_str().expect("UTF-8");
+    let mut client = home.command(name, &args);
+    client.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+    let mut child = client.spawn().expect("it starts");
+    let requests = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "claude-code", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}}),
+    ];
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    for request in requests {
+        writeln!(stdin, "{request}").expect("it listens");
+    }
+    let answer = lines.find_map(|line| {
+        let message: Value = serde_json::from_str(&line.expect("UTF-8")).expect("JSON");
+        (message["id"] == 2).then_some(message)
+    });
+    let answer = answer.expect("an answer");
+    assert_eq!(answer["result"]["structuredContent"]["servers_connected"], 1, "{answer}");
+    drop(stdin);
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]
