@@ -7,9 +7,9 @@ use crate::clients::{
     Addition, CLIENTS, Client, Group, ImportedServer, Launch, Note, Plan, Scope, Template, Vault, places,
     plan, read, read_config, toolman_value, workbench_value,
 };
-use crate::config::Redactor;
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
+use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::Snapshot;
 use crate::edit::{self, Edit, Value};
 use serde_json::{Map, json};
@@ -42,7 +42,8 @@ pub(super) fn init(
     for client in &CLIENTS {
         for place in places(client, &around) {
             let wanted = !user || place.scope == Scope::User;
-            if wanted && (around.exists)(&place.path) && place.path != file {
+            let known = sources.files.contains(&place.path);
+            if wanted && !known && (around.exists)(&place.path) && place.path != file {
                 let project = if user { Path::new("") } else { world.directory.as_path() };
                 if let Err(failure) = sources.add(client, &place.path, place.scope, project) {
                     console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
@@ -93,7 +94,7 @@ pub(super) fn import(
             for place in places.iter().filter(|place| (around.exists)(&place.path)) {
                 sources.add(client, &place.path, place.scope, &world.directory)?;
             }
-            if sources.files == 0 {
+            if sources.files.is_empty() {
                 let looked: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
                 return Err(Failure::configuration(
                     format!("{} has no file here; looked for {}", client.title, looked.join(" and ")),
@@ -169,7 +170,8 @@ struct Sources {
     notes: Vec<Note>,
     warnings: Vec<String>,
     found: Vec<Source>,
-    files: usize,
+    /// All that were read.
+    files: Vec<PathBuf>,
 }
 
 struct Source {
@@ -186,13 +188,16 @@ impl Sources {
         scope: Scope,
         project: &Path,
     ) -> Result<(), Failure> {
+        // One file for several clients, written as the first of them does.
+        let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
+        let client = Client::named("claude-code").filter(|_| portable).unwrap_or(client);
         let (text, _) = text_of(path)?;
         let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
         let value = edit::parse(format, &text).map_err(|refusal| refused(path, &refusal))?.value;
         let imported = read(client, path, scope, &value, project, home_variable());
         let (servers, ourselves): (Vec<_>, Vec<_>) =
             imported.servers.into_iter().partition(|server| !is_gateway(server));
-        self.files += 1;
+        self.files.push(path.to_owned());
         if !servers.is_empty() {
             self.found.push(Source { client: client.title, file: path.to_owned(), servers: servers.len() });
         }
@@ -232,7 +237,7 @@ fn bring(
 ) -> Result<(Answer, Outcome), Failure> {
     let face = request.face;
     let groups = read_config(face, &config.value);
-    let toolbox = toolbox(request, &groups);
+    let toolbox = toolbox(request, &groups)?;
     let environment = |name: &str| request.world.variable(name);
     let mut vault = Vault::new(&environment, variables(&config.text));
     let mut hidden = literals(&sources.servers);
@@ -313,12 +318,18 @@ fn bring(
     Ok((answer, outcome))
 }
 
-fn toolbox(request: &Request<'_>, groups: &[Group]) -> String {
+fn toolbox(request: &Request<'_>, groups: &[Group]) -> Result<String, Failure> {
     match (request.toolbox, groups) {
-        (Some(name), _) => name.to_owned(),
-        (None, []) => "dev".to_owned(),
-        (None, [only]) => only.name.clone(),
-        (None, _) => "imported".to_owned(),
+        (Some(_), _) if request.face == Face::Toolman => {
+            Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"))
+        }
+        (Some(name), _) => match ToolboxName::new(name) {
+            Ok(_) => Ok(name.to_owned()),
+            Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
+        },
+        (None, []) => Ok("dev".to_owned()),
+        (None, [only]) => Ok(only.name.clone()),
+        (None, _) => Ok("imported".to_owned()),
     }
 }
 

@@ -25,7 +25,11 @@ pub fn connect(
     let path = entry_path(client, &value, &ourselves.name);
     let entry = entry(client, ourselves);
     let mut edits = Vec::new();
-    if value.at(&path) != Some(&entry) {
+    let root = &path[..path.len() - 1];
+    if value.at(root) == Some(&Value::Null) {
+        let servers = Value::Object(vec![(ourselves.name.clone(), entry)]);
+        edits.push(Edit::Set { path: root.to_vec(), value: servers });
+    } else if value.at(&path) != Some(&entry) {
         edits.push(Edit::Set { path: path.clone(), value: entry });
     }
     edits

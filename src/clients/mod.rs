@@ -138,7 +138,7 @@ pub static CLIENTS: [Client; 12] = [
             &["linux:~/.config/Code/User/mcp.json"],
             &["~/.copilot/mcp-config.json"],
         ],
-        project: &[".vscode/mcp.json"],
+        project: &[".vscode/mcp.json", ".mcp.json"],
         roots: &["servers", "mcpServers"],
         syntax: Syntax::Editor,
         style: Style::Typed,

@@ -123,7 +123,11 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn servers(&mut self, value: &Value, root: &[String]) {
         let Some(Value::Object(entries)) = value.at(root) else {
-            return self.note("", &root.join("."), "is no object of servers");
+            let nothing = value.at(root) == Some(&Value::Null);
+            if !nothing {
+                self.note("", &root.join("."), "is no object of servers");
+            }
+            return;
         };
         for (name, entry) in entries {
             let mut path = root.to_vec();

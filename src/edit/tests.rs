@@ -82,6 +82,7 @@ fn toml() {
         &[push("x"), push("y")],
         "a = 1\n\n[[servers]]\nnamespace = \"x\"\nenv = { A = \"${A}\" }\n\n[[servers]]\nnamespace = \"y\"\nenv = { A = \"${A}\" }\n",
     );
+    check(Format::Toml, "# top", &[set("m.us", Value::object([]))], "# top\n\n[m.us]\n");
     let pull = |index| Edit::Pull { path: path("servers"), index };
     check(
         Format::Toml,

@@ -6,6 +6,11 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 /// Makes one edit; `None` where something stands in its way.
 pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
+    if document.is_empty() && text.contains('#') {
+        // Comments alone would stand behind whatever is added.
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        return apply("", edit).map(|added| format!("{text}{newline}{added}"));
+    }
     match edit {
         Edit::Set { path, value } => {
             let (key, parents) = path.split_last()?;

@@ -316,6 +316,68 @@ fn a_file_that_connect_made_goes_again() {
     }
 }
 
+/// Files as they happen to be: empty, on one line, in older or newer ways to write them.
+#[test]
+fn odd_files() {
+    let config = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x", "args": ["1"]}}}}}"#;
+    for (client, text_before) in [
+        ("cursor", ""),
+        ("cursor", "{}"),
+        ("cursor", "{\"mcpServers\": null}"),
+        ("cursor", r#"{"mcpServers":{"a":{"command":"x","args":["1"]},"b":{"command":"y"}}}"#),
+        ("goose", "A: b\nextensions:\nB: c\n"),
+        ("goose", "extensions: {} # none\n"),
+        ("goose", "extensions:\n    a:\n        type: stdio\n        cmd: x\n        args: [\"1\"]"),
+        ("codex", "# only a comment"),
+        ("codex", "mcp_servers = { a = { command = \"x\", args = [\"1\"] } }\n"),
+        ("codex", "mcp_servers.a.command = \"x\"\nmcp_servers.a.args = [\"1\"]\nz = 1\n"),
+        ("opencode", r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["x", "1"]}}}}"#),
+        ("gemini", r#"{"mcp": {"excluded": ["workbench"]}}"#),
+        (
+            "zed",
+            "// Zed\n{\"context_servers\": {\"a\": {\"command\": {\"path\": \"x\", \"args\": [\"1\"]}},}}",
+        ),
+        (
+            "claude-code",
+            r#"{"projects": {"@project": {"mcpServers": {"a": {"command": "x", "args": ["1"]}}}}}"#,
+        ),
+    ] {
+        let home = Home::new();
+        let before = text_before.replace("@project", home.path("project").to_str().expect("UTF-8"));
+        home.write(&home.config(), config.as_bytes());
+        home.put(client, before.as_bytes());
+        let said = home.json(&["connect", client, "--yes"]);
+        let taken = if before.contains("\"1\"") { json!(["a"]) } else { json!([]) };
+        assert_eq!(said["removed"], taken, "{before}");
+        let connected = text(&home.file_of(client));
+        let again = home.json(&["connect", client, "--yes"]);
+        assert_eq!(again["changed"], json!(false), "{connected}");
+        assert!(!connected.contains("\"1\""), "{connected}");
+        let comment = before.split_inclusive('\n').find(|line| line.contains("only a comment"));
+        assert!(comment.is_none_or(|comment| connected.starts_with(comment)), "{connected}");
+        home.json(&["disconnect", client, "--yes"]);
+        assert_eq!(text(&home.file_of(client)), before);
+    }
+}
+
+/// Both faces in one file, in any order.
+#[test]
+fn two_faces_in_one_client() {
+    for [first, second] in [["mcp-workbench", "toolman"], ["toolman", "mcp-workbench"]] {
+        let home = Home::with(&["cursor"]);
+        for face in ["mcp-workbench", "toolman"] {
+            assert_eq!(home.run_with(face, &["init", "--yes"]).code, Some(0));
+            assert_eq!(home.run_with(face, &["connect", "cursor", "--yes"]).code, Some(0));
+        }
+        let connected = text(&home.file_of("cursor"));
+        assert!(connected.contains("\"workbench\"") && connected.contains("\"toolman\""), "{connected}");
+        for face in [first, second] {
+            assert_eq!(home.run_with(face, &["disconnect", "cursor", "--yes"]).code, Some(0));
+        }
+        assert!(read(&home.file_of("cursor")) == read(&fixtures().join("cursor.json")), "{first} goes first");
+    }
+}
+
 #[test]
 fn servers_that_are_not_ours_stay() {
     let home = Home::with(&["cursor"]);

@@ -155,6 +155,7 @@ fn usage_errors() {
             &["import", "cursor"],
             "has no file here; looked for HOME/.cursor/mcp.json and HOME/project/.cursor/mcp.json",
         ),
+        (&["init", "--toolbox", "a__b"], "may not contain `__`"),
         (&["conect", "cursor"], "connect"),
         (&["add", "x", "--yes", "--dry-run", "--", "y"], "cannot be used with"),
         (&["completions", "csh"], "possible values"),
