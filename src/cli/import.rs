@@ -214,11 +214,17 @@ impl Sources {
     }
 }
 
-/// Whether an entry of a client starts us.
+/// Whether an entry of a client starts us, by itself or by way of a package runner.
 pub(super) fn is_gateway(server: &ImportedServer) -> bool {
-    let Launch::Command { program, .. } = &server.launch else { return false };
-    let name = program.text().and_then(|text| text.rsplit(['/', '\\']).next()).unwrap_or_default();
-    matches!(name.trim_end_matches(".exe"), "mcp-workbench" | "toolman")
+    let Launch::Command { program, args } = &server.launch else { return false };
+    let name = |template: &Template| {
+        let name = template.text().and_then(|text| text.rsplit(['/', '\\']).next()).unwrap_or_default();
+        name.trim_end_matches(".exe").to_owned()
+    };
+    let ours = |name: &str| matches!(name, "mcp-workbench" | "toolman");
+    let runner = matches!(name(program).trim_end_matches(".cmd"), "npx" | "bunx" | "uvx" | "pnpm" | "pipx");
+    let package = |arg: &Template| ours(name(arg).split('@').next().unwrap_or_default());
+    ours(&name(program)) || runner && args.iter().take(3).any(package)
 }
 
 fn fresh(face: Face) -> String {

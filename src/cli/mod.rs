@@ -87,6 +87,14 @@ pub fn main(face: Face) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+                let text = error.to_string();
+                let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
+                let message = message.strip_prefix("error: ").unwrap_or(message);
+                let error = serde_json::json!({"kind": "usage", "message": message, "hint": hint.trim()});
+                let _ = writeln!(io::stdout(), "{}", serde_json::json!({"error": error}));
+                return ExitCode::from(USAGE);
+            }
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }

@@ -75,7 +75,8 @@ pub(super) fn is_secret_word(name: &str, value: &str) -> bool {
     }
     let words = variable_name(name);
     let words: Vec<&str> = words.split('_').collect();
-    let named = words.iter().any(|word| SECRET_WORDS.contains(word))
+    let named = name.contains(|c: char| c.is_ascii_alphanumeric())
+        && words.iter().any(|word| SECRET_WORDS.contains(word))
         && !words.last().is_some_and(|last| HARMLESS_WORDS.contains(last));
     named || looks_secret(value)
 }

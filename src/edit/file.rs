@@ -66,6 +66,19 @@ impl Snapshot {
         missing(self.target.parent().unwrap_or(Path::new(".")))
     }
 
+    /// Gives a new file to whoever owns the old one, where we may: somebody may run us as root.
+    fn keep_owner(&self, file: &File) {
+        #[cfg(unix)]
+        if let (Ok(old), Ok(new)) = (fs::metadata(&self.target), file.metadata()) {
+            use std::os::unix::fs::{MetadataExt, fchown};
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = file;
+    }
+
     fn unchanged(&self) -> io::Result<()> {
         match Self::read(&self.path)?.bytes == self.bytes {
             true => Ok(()),
@@ -88,6 +101,7 @@ impl Snapshot {
             let mut file = create(&temporary, permissions.is_some() || audience == Audience::Owner)?;
             file.write_all(bytes)?;
             if let Some(permissions) = permissions {
+                self.keep_owner(&file);
                 file.set_permissions(permissions)?;
             }
             file.sync_all()?;

@@ -20,7 +20,7 @@ pub fn mask(format: Format, text: &str, secrecy: &Secrecy<'_>) -> String {
         if span.start < at {
             continue;
         }
-        shown.push_str(&without_comments(format, &text[at..span.start]));
+        shown.push_str(&without_comments(format, &text[at..span.start], secrecy));
         match replacement {
             Some(replacement) => shown.push_str(&replacement),
             None => shown.push_str(&text[span.clone()]),
@@ -70,7 +70,7 @@ impl<'a> Masker<'a> {
 }
 
 /// Text between values, in which only comments can hold something.
-fn without_comments(format: Format, gap: &str) -> String {
+fn without_comments(format: Format, gap: &str, secrecy: &Secrecy<'_>) -> String {
     let start = match format {
         Format::Json => [gap.find("//"), gap.find("/*")].into_iter().flatten().min(),
         Format::Toml | Format::Yaml => gap.find('#'),
@@ -83,15 +83,17 @@ fn without_comments(format: Format, gap: &str) -> String {
     };
     let (comment, rest) = comment.split_at(end);
     let sign = if format == Format::Json { 2 } else { 1 };
-    let shown = match comment[sign..].contains([':', '=', '"', '\'']) {
+    let words = &comment[sign..];
+    let telling = words.split_whitespace().any(|word| secrecy(&[], None, word).is_some());
+    let shown = match telling || words.contains([':', '=', '"', '\'']) {
         true => {
-            let lines = comment[sign..].matches('\n').count();
+            let lines = words.matches('\n').count();
             let close = if comment.starts_with("/*") { "*/" } else { "" };
             format!("{} …{}{close}", &comment[..sign], "\n".repeat(lines))
         }
         false => comment.to_owned(),
     };
-    format!("{before}{shown}{}", without_comments(format, rest))
+    format!("{before}{shown}{}", without_comments(format, rest, secrecy))
 }
 
 #[cfg(test)]
@@ -101,7 +103,8 @@ mod tests {
     #[test]
     fn values_and_commented_out_settings_are_hidden() {
         let secrecy = |keys: &[&str], previous: Option<&str>, text: &str| {
-            (keys.contains(&"env") || previous == Some("--key")).then(|| format!("<{}>", text.len()))
+            (keys.contains(&"env") || previous == Some("--key") || text == "hunter2")
+                .then(|| format!("<{}>", text.len()))
         };
         for (format, text, expected) in [
             (
@@ -111,8 +114,8 @@ mod tests {
             ),
             (
                 Format::Toml,
-                "# plain words\na = \"b\" # A=1\n[[s]]\nenv = { K = 'v' }\n[[s]]\nx = 1\n",
-                "# plain words\na = \"b\" # …\n[[s]]\nenv = { K = '<1>' }\n[[s]]\nx = 1\n",
+                "# plain words\n# hunter2 it was\na = \"b\" # A=1\n[[s]]\nenv = { K = 'v' }\n[[s]]\nx = 1\n",
+                "# plain words\n# …\na = \"b\" # …\n[[s]]\nenv = { K = '<1>' }\n[[s]]\nx = 1\n",
             ),
             (
                 Format::Yaml,

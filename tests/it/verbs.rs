@@ -165,6 +165,26 @@ fn usage_errors() {
         assert!(stderr.contains(part), "{args:?}: {stderr}");
     }
     assert_eq!(text(&home.config()), CONFIG);
+    let finished = home.run(&["conect", "--json"]);
+    let answer: Value = serde_json::from_str(&finished.stdout).expect("one JSON value");
+    assert_eq!((finished.code, &answer["error"]["kind"]), (Some(2), &json!("usage")));
+    assert_eq!(answer["error"]["message"], "unrecognized subcommand 'conect'");
+}
+
+/// The gateway must never become a server of its own.
+#[test]
+fn we_are_not_imported() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"a": {"command": "/opt/bin/mcp-workbench"}, "b": {"command": "npx", "args":
+        ["-y", "mcp-workbench@latest"]}, "c": {"command": "toolman"}, "d": {"command": "npx", "args": ["toolmaker"]}}}"#;
+    home.put("cursor", servers.as_bytes());
+    let answer = home.json(&["init", "--yes"]);
+    assert_eq!(answer["added"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(answer["notes"].as_array().map(Vec::len), Some(3), "{answer}");
+    // Another face says so in the entry.
+    home.write(&home.path("project/tools.toml"), b"");
+    let answer = home.json(&["--face", "toolman", "connect", "cursor", "--yes"]);
+    assert_eq!(answer["args"], json!(["--face", "toolman", "--config", home.path("project/tools.toml")]));
 }
 
 #[test]
