@@ -1,4 +1,19 @@
 //! Verbs that change files, and those that print something about us.
+//!
+//! What `--json` prints; further keys may follow:
+//!
+//! ```jsonc
+//! // all that change a file; values of env and headers are never in the diff
+//! {"file", "changed": bool, "written": bool, "diff": string}
+//! // init, import
+//! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
+//!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
+//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
+//! // add, remove; toolman: {…, "namespace"}
+//! {…, "toolbox", "server"}
+//! // connect, disconnect; the keys after `entry` are those of connect
+//! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
+//! ```
 
 use super::{World, add, change, connect, import, schema};
 use crate::config::ToolMode;

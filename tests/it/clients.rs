@@ -7,12 +7,28 @@ use serde_json::{Value, json};
 
 use crate::harness::{Finished, Lab};
 
+/// A path where the platform keeps settings.
+#[cfg(target_os = "macos")]
+macro_rules! settings {
+    ($path:literal) => {
+        concat!("Library/Application Support/", $path)
+    };
+}
+
+/// A path where the platform keeps settings.
+#[cfg(not(target_os = "macos"))]
+macro_rules! settings {
+    ($path:literal) => {
+        concat!("xdg-config/", $path)
+    };
+}
+
 /// Clients with their fixture and their user-wide file below the home directory.
 pub(crate) const CLIENTS: [(&str, &str, &str); 12] = [
-    ("claude-desktop", "claude-desktop.json", "xdg-config/Claude/claude_desktop_config.json"),
+    ("claude-desktop", "claude-desktop.json", settings!("Claude/claude_desktop_config.json")),
     ("claude-code", "claude-code.json", ".claude.json"),
     ("cursor", "cursor.json", ".cursor/mcp.json"),
-    ("vscode", "vscode.json", "xdg-config/Code/User/mcp.json"),
+    ("vscode", "vscode.json", settings!("Code/User/mcp.json")),
     ("windsurf", "windsurf.json", ".codeium/windsurf/mcp_config.json"),
     ("zed", "zed.json", "xdg-config/zed/settings.json"),
     ("codex", "codex.toml", ".codex/config.toml"),

@@ -1,6 +1,7 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod classic;
+#[cfg(unix)]
 mod clients;
 mod commands;
 mod config;
@@ -21,4 +22,5 @@ mod process;
 mod real;
 mod relay;
 mod untrusted;
+#[cfg(unix)]
 mod verbs;

@@ -256,7 +256,7 @@ url = \"https://h/mcp\"
 fn init_merges_and_lists_secrets() {
     let home = Home::with(&["claude-desktop", "cursor"]);
     let (status, _, stderr) = said(&home, "mcp-workbench", &["init", "--yes"]);
-    let expected = "Claude Desktop: 2 servers in HOME/xdg-config/Claude/claude_desktop_config.json
+    let expected = "Claude Desktop: 2 servers in DESKTOP
 Cursor: 4 servers in HOME/.cursor/mcp.json
 + filesystem (Claude Desktop)
 + github (Claude Desktop)
@@ -273,7 +273,9 @@ wrote HOME/project/workbench-config.json
 next: `mcp-workbench connect CLIENT`, with one of `claude-desktop`, `claude-code`, `cursor`, `vscode`, `windsurf`, \
 `zed`, `codex`, `gemini`, `goose`, `cline`, `lmstudio` or `opencode`
 ";
-    assert_eq!((status, stderr.as_str()), (0, expected));
+    let desktop = home.file_of("claude-desktop").display().to_string();
+    let desktop = desktop.replace(home.path("").display().to_string().trim_end_matches('/'), "HOME");
+    assert_eq!((status, stderr.replace(&desktop, "DESKTOP").as_str()), (0, expected));
     assert!(!text(&home.config()).contains("fixture"), "no secret is written");
     let written = read(&home.config());
     let again = home.json(&["init", "--yes"]);
