@@ -135,3 +135,51 @@ fn what_cannot_be_kept_is_refused() {
     let refusal = parse(Format::Yaml, "a: b\nc: [").expect_err("broken");
     assert!(refusal.to_string().starts_with("line 2, column 5: "), "{refusal}");
 }
+
+mod any {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::Boolean),
+            any::<i32>().prop_map(|number| Value::Number(number.to_string())),
+            "\\PC{0,8}|[a-z:#'\"{}\\[\\]&*!|>%@,?\\\\ \n\t-]{0,8}".prop_map(Value::String),
+        ];
+        leaf.prop_recursive(2, 12, 4, |inner| {
+            let keys = "[a-zA-Z_-]{1,6}|[ -~]{1,5}";
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::List),
+                prop::collection::btree_map(keys, inner, 0..4)
+                    .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+
+        /// Whatever an entry holds, it can be written into each format beside others, and taken out again.
+        #[test]
+        fn entries(name in "[a-z]{1,6}|[ -~]{1,6}", value in values()) {
+            let value = Value::object([("command", Value::String("x".into())), ("more", value)]);
+            for (format, text) in [
+                (Format::Json, "{\n  // c\n  \"m\": {\n    \"0\": {}\n  },\n  \"z\": 1\n}\n"),
+                (Format::Toml, "# c\n[m.0]\nx = 1\n\n[z]\ny = 1\n"),
+                (Format::Yaml, "# c\nm:\n  '0': {}\nz: 1\n"),
+            ] {
+                prop_assume!(name != "0");
+                let path = vec!["m".to_owned(), name.clone()];
+                let with = apply(format, text, &[Edit::Set { path: path.clone(), value: value.clone() }]);
+                let with = with.map_err(|refusal| TestCaseError::fail(format!("{format:?}: {refusal}")))?;
+                let without = apply(format, &with, &[Edit::Remove { path: path.clone() }]);
+                let without = without.map_err(|refusal| TestCaseError::fail(format!("{format:?} {with}: {refusal}")))?;
+                prop_assert_eq!(&without, text);
+                let back = Edit::Restore { path, from: &with, format, index: 9 };
+                let again = apply(format, &without, &[back]);
+                let again = again.map_err(|refusal| TestCaseError::fail(format!("{format:?} {with}: {refusal}")))?;
+                prop_assert_eq!(again, with);
+            }
+        }
+    }
+}

@@ -86,8 +86,14 @@ impl<'t> Reader<'t> {
             Kind::List(items) => items.last().map(|item| item.span.end),
             _ => None,
         };
-        // The parser ends a block where the next thing begins.
-        let flow = self.text[span.start..].starts_with(['{', '[']);
+        let first = match &kind {
+            Kind::Object(entries) => entries.first().map(|entry| entry.key_span.start),
+            Kind::List(items) => items.first().map(|item| item.span.start),
+            _ => None,
+        };
+        // The parser ends a block where the next thing begins, and begins one where its first item does.
+        let collection = matches!(kind, Kind::Object(_) | Kind::List(_));
+        let flow = collection && first != Some(span.start) && self.text[span.start..].starts_with(['{', '[']);
         let end = match (end, flow) {
             (Some(end), false) => end,
             (_, true) => self.text[end.unwrap_or(span.start)..]
