@@ -1,7 +1,13 @@
 //! One file a verb; all terminal text and exit codes.
 
+mod add;
+mod change;
 pub mod check;
+mod connect;
 mod demo;
+mod files;
+mod import;
+mod schema;
 mod serve;
 mod serve_http;
 
@@ -10,10 +16,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
+use crate::config::{Environment, ToolMode};
 
 /// Something went wrong.
 const FAILURE: u8 = 1;
@@ -63,6 +69,8 @@ enum Verb {
         #[arg(value_enum)]
         name: demo::server::Name,
     },
+    #[command(flatten)]
+    Files(files::FileVerb),
 }
 
 /// How to serve over HTTP.
@@ -110,6 +118,14 @@ pub fn main(face: Face) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+                let text = error.to_string();
+                let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
+                let message = message.strip_prefix("error: ").unwrap_or(message);
+                let error = serde_json::json!({"kind": "usage", "message": message, "hint": hint.trim()});
+                let _ = writeln!(io::stdout(), "{}", serde_json::json!({"error": error}));
+                return ExitCode::from(USAGE);
+            }
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
@@ -129,11 +145,11 @@ pub fn main(face: Face) -> ExitCode {
     }))
 }
 
-fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
+fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
     let face = match arguments.face {
         Some(FaceName::Workbench) => Face::Workbench,
         Some(FaceName::Toolman) => Face::Toolman,
-        None => face,
+        None => own_face,
     };
     let file = world.locate(face, arguments.config.as_deref());
     match &arguments.verb {
@@ -151,6 +167,20 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 &mut io::stdout(),
                 &mut io::stderr(),
             )
+        }
+        Some(Verb::Files(verb)) => {
+            let setting = files::Setting {
+                face,
+                own_face,
+                named: arguments.config.as_deref(),
+                file,
+                tool_mode: arguments.tool_mode(),
+                json: arguments.json,
+                quiet: arguments.quiet,
+                world: &world,
+                command: Arguments::command().name(face.program()).bin_name(face.program()),
+            };
+            files::run(verb, setting)
         }
         None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
         Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
@@ -180,22 +210,24 @@ impl World {
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
-        self.surroundings(|around| locate(face, named, around))
+        let environment = |name: &str| self.variable(name);
+        locate(face, named, &self.surroundings(&environment))
     }
 
     /// The user's own file, whether it exists or not.
     fn user_file(&self, face: Face) -> Option<PathBuf> {
-        self.surroundings(|around| user_file(face, around))
+        let environment = |name: &str| self.variable(name);
+        user_file(face, &self.surroundings(&environment))
     }
 
-    fn surroundings<T>(&self, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-        ask(&Surroundings {
-            environment: &|name| self.variable(name),
+    fn surroundings<'a>(&'a self, environment: &'a Environment<'a>) -> Surroundings<'a> {
+        Surroundings {
+            environment,
             directory: &self.directory,
             home: self.home.as_deref(),
             platform: Platform::current(),
             exists: &Path::exists,
-        })
+        }
     }
 }
 

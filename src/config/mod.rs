@@ -9,20 +9,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod command_line;
+pub(crate) mod command_line;
 mod diagnostic;
-mod expand;
-mod json;
+pub(crate) mod expand;
+pub(crate) mod json;
 pub mod locate;
 pub mod names;
-mod node;
-mod read;
+pub(crate) mod node;
+pub(crate) mod read;
 mod report;
+pub mod schema;
 mod secrets;
 mod server;
 mod settings;
 mod source;
-mod toml;
+pub(crate) mod toml;
 mod toolman;
 mod workbench;
 

@@ -1,6 +1,8 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod classic;
+#[cfg(unix)]
+mod clients;
 mod commands;
 mod config;
 mod crash;
@@ -29,3 +31,5 @@ mod toolman_life;
 mod toolman_proxy;
 mod toolman_real;
 mod untrusted;
+#[cfg(unix)]
+mod verbs;
