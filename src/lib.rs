@@ -1,8 +1,10 @@
 //! An MCP gateway: one server towards the client, one client towards all of its servers.
 
 pub mod cli;
+pub mod clients;
 pub mod config;
 pub mod core;
+pub mod edit;
 pub mod faces;
 pub mod serve;
 pub mod store;

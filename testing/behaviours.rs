@@ -48,6 +48,7 @@ struct Arguments {
     params: Option<String>,
     add: Vec<String>,
     remove: Vec<String>,
+    list: Option<String>,
     times: Option<usize>,
     text: String,
     bytes: Option<Bytes>,
@@ -162,9 +163,15 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
         "notify" => peer.notify(&arguments.method.unwrap_or_default(), arguments.params.as_deref()),
         "change" => {
             let add = arguments.add.into_iter().map(|tool| RawValue::from_string(tool).expect("JSON"));
-            server.tools.change(add.collect(), &arguments.remove);
+            let (catalog, changed) = match arguments.list.as_deref().unwrap_or("tools") {
+                "resources" => (&server.resources, "resources"),
+                "templates" => (&server.templates, "resources"),
+                "prompts" => (&server.prompts, "prompts"),
+                _ => (&server.tools, "tools"),
+            };
+            catalog.change(add.collect(), &arguments.remove);
             for _ in 0..arguments.times.unwrap_or(1) {
-                peer.notify("notifications/tools/list_changed", None);
+                peer.notify(&format!("notifications/{changed}/list_changed"), None);
             }
         }
         "raw" => {

@@ -61,7 +61,7 @@
 //! | `crash` | `code`?, `stderr`?, `answer`? | writes the lines, answers if asked to, and ends with the code |
 //! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |
 //! | `ask` | `method`, `params`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text |
-//! | `change` | `add`?, `remove`?, `times`? | adds tools (texts of JSON), removes tools by name, sends `list_changed` so many times (1) |
+//! | `change` | `list`?, `add`?, `remove`?, `times`? | adds to `tools` (or `resources`, `templates`, `prompts`) texts of JSON, removes by name, sends `list_changed` so many times (1) |
 //! | `raw` | `text`?, `bytes`? | writes these bytes to stdout before it answers |
 //! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions` |
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |

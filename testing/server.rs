@@ -30,9 +30,9 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) peer: Peer,
     pub(crate) tools: Catalog,
-    resources: Catalog,
-    templates: Catalog,
-    prompts: Catalog,
+    pub(crate) resources: Catalog,
+    pub(crate) templates: Catalog,
+    pub(crate) prompts: Catalog,
 }
 
 /// Serves until the end of stdin.

@@ -34,8 +34,12 @@ fn upstream(tools: usize) {
         if let Some(id) = number_after(line, b"\"id\":") {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
             out.extend_from_slice(id);
-            out.extend_from_slice(b",\"result\":");
             let head = &line[..line.len().min(400)];
+            if memmem::find(head, b"\"server/discover\"").is_some() {
+                out.extend_from_slice(b",\"error\":{\"code\":-32601,\"message\":\"Method not found\"}}\n");
+                return write(&mut out, more);
+            }
+            out.extend_from_slice(b",\"result\":");
             if memmem::find(head, b"\"tools/call\"").is_some() {
                 out.extend_from_slice(b"{\"content\":[{\"type\":\"text\",\"text\":\"");
                 match number_after(head, b"\"size\":") {
@@ -59,13 +63,18 @@ fn upstream(tools: usize) {
             }
             out.extend_from_slice(b"}\n");
         }
-        if !more || out.len() > 1 << 20 {
-            let written = std::io::stdout().lock().write_all(&out);
-            out.clear();
-            return written.is_ok();
-        }
-        true
+        write(&mut out, more)
     });
+}
+
+/// Writes what has gathered unless more is about to join it. `false`: nobody reads.
+fn write(out: &mut Vec<u8>, more: bool) -> bool {
+    if more && out.len() < 1 << 20 {
+        return true;
+    }
+    let written = std::io::stdout().lock().write_all(out);
+    out.clear();
+    written.is_ok()
 }
 
 /// The name of a tool of the bench's upstream.

@@ -1,17 +1,25 @@
 //! One file a verb; all terminal text and exit codes.
 
+mod add;
+mod change;
 pub mod check;
+mod connect;
+mod demo;
+mod files;
+mod import;
+mod schema;
 mod serve;
+mod serve_http;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::config::ToolMode;
-use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate};
+use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
+use crate::config::{Environment, ToolMode};
 
 /// Something went wrong.
 const FAILURE: u8 = 1;
@@ -48,10 +56,41 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Be an MCP server on stdin and stdout (the default)
-    Serve,
+    /// Be an MCP server on stdin and stdout (the default), or over HTTP
+    Serve(Http),
     /// Say what is wrong with the configuration; starts nothing
     Check,
+    /// Show the gateway at work with nothing configured, and how to register it
+    Demo,
+    /// Be one of the servers that the demo uses
+    #[command(hide = true)]
+    DemoServer {
+        /// Which
+        #[arg(value_enum)]
+        name: demo::server::Name,
+    },
+    #[command(flatten)]
+    Files(files::FileVerb),
+}
+
+/// How to serve over HTTP.
+#[derive(Args, Default)]
+struct Http {
+    /// Serve HTTP at this address, for example 127.0.0.1:8850; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// Let in only who has the token that this file holds
+    #[arg(long, value_name = "FILE", requires = "http")]
+    auth_token_file: Option<PathBuf>,
+    /// Another name that clients may call this host by
+    #[arg(long, value_name = "HOST", requires = "http")]
+    allow_host: Vec<String>,
+    /// Another origin of web pages that may call, for example https://app.example
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+    /// What calls in flight may take to finish when the server is told to end
+    #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
+    drain: f64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -79,6 +118,14 @@ pub fn main(face: Face) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+                let text = error.to_string();
+                let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
+                let message = message.strip_prefix("error: ").unwrap_or(message);
+                let error = serde_json::json!({"kind": "usage", "message": message, "hint": hint.trim()});
+                let _ = writeln!(io::stdout(), "{}", serde_json::json!({"error": error}));
+                return ExitCode::from(USAGE);
+            }
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
@@ -98,14 +145,18 @@ pub fn main(face: Face) -> ExitCode {
     }))
 }
 
-fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
+fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
     let face = match arguments.face {
         Some(FaceName::Workbench) => Face::Workbench,
         Some(FaceName::Toolman) => Face::Toolman,
-        None => face,
+        None => own_face,
     };
     let file = world.locate(face, arguments.config.as_deref());
-    match arguments.verb {
+    match &arguments.verb {
+        Some(Verb::Demo) => demo::demo(face, &world),
+        Some(Verb::DemoServer { name }) => {
+            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock()).map(|()| 0)
+        }
         Some(Verb::Check) => {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
             check::check(
@@ -117,14 +168,32 @@ fn run(face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 &mut io::stderr(),
             )
         }
-        None | Some(Verb::Serve) => {
-            let tool_mode = arguments.tool_mode.map(|mode| match mode {
-                ToolModeName::Dynamic => ToolMode::Dynamic,
-                ToolModeName::Proxy => ToolMode::Proxy,
-                ToolModeName::Auto => ToolMode::Auto,
-            });
-            serve::run(face, file, tool_mode, world)
+        Some(Verb::Files(verb)) => {
+            let setting = files::Setting {
+                face,
+                own_face,
+                named: arguments.config.as_deref(),
+                file,
+                tool_mode: arguments.tool_mode(),
+                json: arguments.json,
+                quiet: arguments.quiet,
+                world: &world,
+                command: Arguments::command().name(face.program()).bin_name(face.program()),
+            };
+            files::run(verb, setting)
         }
+        None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
+    }
+}
+
+impl Arguments {
+    fn tool_mode(&self) -> Option<ToolMode> {
+        self.tool_mode.map(|mode| match mode {
+            ToolModeName::Dynamic => ToolMode::Dynamic,
+            ToolModeName::Proxy => ToolMode::Proxy,
+            ToolModeName::Auto => ToolMode::Auto,
+        })
     }
 }
 
@@ -141,14 +210,24 @@ impl World {
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
-        let around = Surroundings {
-            environment: &|name| self.variable(name),
+        let environment = |name: &str| self.variable(name);
+        locate(face, named, &self.surroundings(&environment))
+    }
+
+    /// The user's own file, whether it exists or not.
+    fn user_file(&self, face: Face) -> Option<PathBuf> {
+        let environment = |name: &str| self.variable(name);
+        user_file(face, &self.surroundings(&environment))
+    }
+
+    fn surroundings<'a>(&'a self, environment: &'a Environment<'a>) -> Surroundings<'a> {
+        Surroundings {
+            environment,
             directory: &self.directory,
             home: self.home.as_deref(),
             platform: Platform::current(),
             exists: &Path::exists,
-        };
-        locate(face, named, &around)
+        }
     }
 }
 

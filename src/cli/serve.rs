@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{FAILURE, USAGE, World, check, colour};
+use super::{FAILURE, Http, USAGE, World, check, colour, serve_http};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, ToolMode};
 use crate::core::engine::Surroundings;
@@ -15,11 +15,12 @@ use crate::serve::toolman::{Bench, Memory};
 use crate::serve::{self, Gateway, stdio};
 use crate::store::Switched;
 
-/// Serves one client on stdin and stdout.
+/// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
     tool_mode: Option<ToolMode>,
+    http: &Http,
     world: World,
 ) -> io::Result<u8> {
     let mut err = io::stderr();
@@ -70,7 +71,7 @@ pub(super) fn run(
             return Ok(USAGE);
         }
     };
-    if io::stdin().is_terminal() {
+    if http.http.is_none() && io::stdin().is_terminal() {
         writeln!(
             err,
             "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
@@ -84,19 +85,33 @@ pub(super) fn run(
         }
     };
     let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
-    runtime.block_on(async {
+    let status = runtime.block_on(async {
         let shutdown = signal()?;
+        if let Some(address) = &http.http {
+            let ready = match serve_http::prepare(address, http, face.serving()) {
+                Ok(ready) => ready,
+                Err(refusal) => {
+                    writeln!(err, "error: {}", refusal.message)?;
+                    return Ok(refusal.status);
+                }
+            };
+            let gateway = Gateway::new(face, around);
+            gateway.begin_http();
+            serve_http::run(Arc::new(gateway.clone()), ready, &mut io::stdout(), shutdown).await?;
+            gateway.end().await;
+            return Ok(0);
+        }
         let gateway = Gateway::new(face, around);
         stdio::run(gateway, crate::wire::stdio::stdin(), crate::wire::stdio::stdout(), shutdown).await;
-        Ok::<_, io::Error>(())
+        Ok::<_, io::Error>(0)
     })?;
     // A thread may still be blocked on a stdin that is no pipe; it must not hold us up.
     runtime.shutdown_background();
-    Ok(0)
+    Ok(status)
 }
 
 /// Resolves when the system asks us to end.
-fn signal() -> io::Result<impl Future<Output = ()>> {
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -95,6 +95,17 @@ impl Items {
         &self.0[kind as usize]
     }
 
+    /// Things with these names or URIs and nothing else to them.
+    #[cfg(test)]
+    pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
+        let item = |name: &&str| {
+            let raw_key = crate::wire::json::quote(name);
+            let raw = format!("{{\"{}\":{raw_key}}}", kind.key());
+            Item { key: (*name).into(), raw_key: raw_key.into(), raw: raw.into() }
+        };
+        names.iter().map(item).collect()
+    }
+
     /// The same with one kind replaced.
     pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
         let mut next = self.clone();

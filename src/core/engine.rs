@@ -10,16 +10,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+use super::bridge::{Call, Parked};
 use super::catalog::Kind;
-use super::connection::{Caller, Link};
 use super::level;
+use super::link::{Caller, Link};
+use super::modern::Listener;
 use super::process::Launcher;
-use super::session::{Reply, Session};
+use super::seal::{Seal, params_digest};
+use super::session::{Reply, Session, Window};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::Common;
-use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner};
+use crate::config::{Common, Isolation};
+use crate::wire::era::{ALL_CAPABILITIES, Version};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
 use crate::wire::peer::{Answer, Lost};
 
@@ -30,18 +33,22 @@ pub struct Engine {
     pub(super) vars: Vec<(OsString, OsString)>,
     /// Our working directory.
     pub(super) directory: PathBuf,
+    pub(super) seal: Seal,
+    /// Calls whose client is to answer questions.
+    pub(super) parked: Parked,
     settings: Common,
-    exposure: Arc<dyn Exposure + Send + Sync>,
-    /// By group and server.
+    /// By group, server, and the window that has it for itself.
     upstreams: Mutex<Upstreams>,
-    session: Mutex<Weak<Session>>,
+    windows: Mutex<Vec<Weak<Window>>>,
+    /// The client on our stdin, where there is one.
+    stdio: Mutex<Weak<Session>>,
     /// While the first lists wait for upstreams, nobody need be told that they change.
     starting: AtomicBool,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
-type Upstreams = HashMap<(Arc<str>, Arc<str>), Arc<Upstream>>;
+type Upstreams = HashMap<(Arc<str>, Arc<str>, Option<u64>), Arc<Upstream>>;
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -58,27 +65,39 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 
 impl Engine {
     /// An engine without upstreams.
-    pub fn new(
-        settings: Common,
-        exposure: Arc<dyn Exposure + Send + Sync>,
-        around: Surroundings,
-    ) -> Arc<Self> {
+    pub fn new(settings: Common, around: Surroundings) -> Arc<Self> {
         Arc::new(Self {
             launcher: around.launcher,
             vars: around.vars,
             directory: around.directory,
+            seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
+            parked: Parked::default(),
             settings,
-            exposure,
             upstreams: Mutex::default(),
-            session: Mutex::default(),
+            windows: Mutex::default(),
+            stdio: Mutex::default(),
             starting: AtomicBool::new(false),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
 
-    /// Makes the client known to upstreams.
-    pub fn attach(&self, session: &Arc<Session>) {
-        *self.session.lock() = Arc::downgrade(session);
+    /// A window for a client, or for all callers with the same credentials.
+    pub fn window(
+        &self,
+        principal: &str,
+        face: usize,
+        exposure: Arc<dyn Exposure + Send + Sync>,
+    ) -> Arc<Window> {
+        let window = Window::new(principal, face, exposure);
+        let mut windows = self.windows.lock();
+        windows.retain(|window| window.strong_count() > 0);
+        windows.push(Arc::downgrade(&window));
+        window
+    }
+
+    /// Makes the client on our stdin known: what belongs to no call goes there.
+    pub fn attach_stdio(&self, session: &Arc<Session>) {
+        *self.stdio.lock() = Arc::downgrade(session);
     }
 
     /// Top-level settings of the file.
@@ -86,37 +105,41 @@ impl Engine {
         &self.settings
     }
 
-    /// How the face names things.
-    pub fn exposure(&self) -> &dyn Exposure {
-        &*self.exposure
-    }
-
-    /// The upstream for a server of a group; the same one each time.
+    /// The upstream for a server of a group, as this window reaches it; the same one each time.
     pub fn upstream(
         self: &Arc<Self>,
+        window: &Window,
         group: &str,
         server: &str,
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
-        let key = (group.into(), server.into());
-        upstreams
-            .entry(key)
-            .or_insert_with(|| Upstream::new(group, server, label, spec(), Arc::downgrade(self)))
-            .clone()
+        let key = (group.into(), server.into(), None);
+        if let Some(upstream) = upstreams.get(&key) {
+            return upstream.clone();
+        }
+        let own = (key.0.clone(), key.1.clone(), Some(window.id));
+        if let Some(upstream) = upstreams.get(&own) {
+            return upstream.clone();
+        }
+        let spec = spec();
+        let key = if spec.isolation == Isolation::Session { own } else { key };
+        let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
+        upstreams.insert(key, upstream.clone());
+        upstream
     }
 
     /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Their things stand in the client's lists afterwards, unless every one failed. Returns the reasons of
+    /// alone. Their things stand in the window's lists afterwards, unless every one failed. Returns the reasons of
     /// those that failed.
     pub async fn open(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        window: &Arc<Window>,
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> Vec<(Arc<str>, Arc<str>)> {
-        session.view.lock().add(&*self.exposure, upstreams);
+        window.view().add(&*window.exposure, upstreams);
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
         for (upstream, start) in upstreams.iter().zip(starts) {
@@ -129,7 +152,7 @@ impl Engine {
             }
         }
         let changed = {
-            let mut view = session.view.lock();
+            let mut view = window.view();
             if !failed.is_empty() && failed.len() == upstreams.len() && !view.is_open(group) {
                 view.remove(group);
                 Vec::new()
@@ -137,26 +160,14 @@ impl Engine {
                 view.open(group)
             }
         };
-        self.tell(session, changed);
+        self.tell(window, &changed);
         failed
     }
 
-    /// Starts upstreams that stand in the client's lists as soon as each is up, and waits until every one is up or
-    /// failed, but no longer than `patience`. The client hears of changes only afterwards.
-    pub async fn start_all(
-        self: &Arc<Self>,
-        session: &Session,
-        upstreams: &[Arc<Upstream>],
-        patience: Duration,
-    ) {
+    /// Starts upstreams that stand in the window's lists as soon as each is up, and waits until every one is up or
+    /// failed, but no longer than `patience`. Clients hear of changes only afterwards.
+    pub async fn start_all(self: &Arc<Self>, upstreams: &[Arc<Upstream>], patience: Duration) {
         self.starting.store(true, Ordering::Relaxed);
-        {
-            let mut view = session.view.lock();
-            view.add(&*self.exposure, upstreams);
-            for upstream in upstreams {
-                view.open(&upstream.group);
-            }
-        }
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let settled = async {
             for (upstream, start) in upstreams.iter().zip(starts) {
@@ -169,19 +180,40 @@ impl Engine {
         self.starting.store(false, Ordering::Relaxed);
     }
 
-    /// Takes a toolbox out of the client's view and ends its servers. Returns how many ran.
-    pub fn close(&self, session: &Arc<Session>, group: &str) -> usize {
+    /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
+    pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
         let (changed, upstreams) = {
-            let mut view = session.view.lock();
+            let mut view = window.view();
             let upstreams: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
             (view.remove(group), upstreams)
         };
         let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
-        for upstream in &upstreams {
-            upstream.stop();
-        }
-        self.tell(session, changed);
+        self.release(upstreams);
+        self.tell(window, &changed);
         running
+    }
+
+    /// Ends everything of a window that is no longer looked through.
+    pub fn discard(&self, window: &Arc<Window>) {
+        let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
+        self.windows
+            .lock()
+            .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
+        self.release(upstreams);
+    }
+
+    /// Ends the upstreams that nobody has open any more.
+    fn release(&self, upstreams: Vec<Arc<Upstream>>) {
+        let windows = self.windows();
+        for upstream in upstreams {
+            let is_seen = |window: &Arc<Window>| {
+                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
+            };
+            if !upstream.spec.lives_on && !windows.iter().any(is_seen) {
+                upstream.stop();
+                self.upstreams.lock().retain(|_, other| !Arc::ptr_eq(other, &upstream));
+            }
+        }
     }
 
     /// Sends a client's request to an upstream, starting it first if need be. `changes` are members of `params` to
@@ -196,53 +228,128 @@ impl Engine {
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         if let Some(link) = upstream.link() {
-            return send(&link, method, params, changes, reply, finish);
+            return self.send(&link, method, params, changes, reply, finish);
         }
         let mut changed = Vec::new();
         params.write_with(&mut changed, changes);
         let (upstream, text) =
             (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
+        let engine = self.clone();
         tokio::spawn(async move {
             match upstream.up().await {
                 Ok(link) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    send(&link, method, params, &[], reply, finish);
+                    engine.send(&link, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
                 Err(reason) => {
-                    let server = &upstream.server;
                     let reason =
-                        format!("the server '{server}' is not running and could not be started: {reason}");
+                        format!("the server '{upstream}' is not running and could not be started: {reason}");
                     finish(Answer::Lost(&Lost::new(reason)), reply);
                 }
             }
         });
     }
 
-    /// Sends a client's notification to every running upstream of its view.
-    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
-        for entry in session.view.lock().entries() {
-            if let Some(link) = entry.upstream.link() {
-                link.peer.notify(method, |out| {
-                    if let Some(params) = params {
-                        params.write(out);
-                    }
+    fn send(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[(&str, Option<&str>)],
+        reply: Reply,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
+        if !link.takes_calls() {
+            let lost = Lost::new("the server does not read its input; too much waits for it already");
+            return finish(Answer::Lost(&lost), reply);
+        }
+        if reply.modern().is_some() || link.version().is_modern() {
+            let mut text = Vec::new();
+            params.write_with(&mut text, changes);
+            let text = String::from_utf8(text).expect("written from UTF-8 texts");
+            let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
+            let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
+            return Call::launch(self, link, method, text, digest, reply, Box::new(finish));
+        }
+        let session = reply.session().clone();
+        let key = reply.key().clone();
+        let meta = params.get("_meta").filter(|meta| meta.is_object());
+        let token = meta.and_then(|meta| meta.get("progressToken"));
+        let caller = Caller {
+            session: Some(session.clone()),
+            key: Some(key.clone()),
+            progress: token.map(|token| token.raw().into()),
+            call: None,
+        };
+        let (upstream, version) = (link.upstream.clone(), link.version());
+        let on_answer = Box::new(move |answer: Answer<'_>| match answer {
+            Answer::Result(result) => {
+                level::note_links(reply.session(), &upstream, result);
+                level::results(version, reply.version(), result, |result| {
+                    finish(Answer::Result(result), reply)
                 });
             }
+            other => finish(other, reply),
+        });
+        let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
+            (Some(meta), Some(_)) => {
+                let mut number = Vec::new();
+                write_number(&mut number, id);
+                let mut meta_text = Vec::new();
+                let number = std::str::from_utf8(&number).expect("digits");
+                meta.write_with(&mut meta_text, &[("progressToken", Some(number))]);
+                let meta_text = String::from_utf8(meta_text).expect("written from UTF-8 texts");
+                let mut changes = changes.to_vec();
+                changes.push(("_meta", Some(&meta_text)));
+                params.write_with(out, &changes);
+            }
+            _ => params.write_with(out, changes),
+        };
+        if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
+            session.sent(&key, link, id);
+        }
+    }
+
+    /// Sends a client's notification to every running upstream of its view.
+    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
+        for link in self.links(session) {
+            link.peer.notify(method, |out| {
+                if let Some(params) = params {
+                    params.write(out);
+                }
+            });
         }
     }
 
     /// Sets the level of log messages, for running upstreams and for those to come.
     pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
         session.set_log_level(params.raw());
-        for entry in session.view.lock().entries() {
-            if let Some(link) = entry.upstream.link()
-                && link.can("logging")
-            {
+        for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
+            if link.can("logging") {
                 send_quietly(&link, "logging/setLevel", params.raw());
             }
         }
+    }
+
+    /// Subscribes to a resource of an upstream, or no longer, on behalf of one more client.
+    pub fn subscribe(&self, upstream: &Arc<Upstream>, uri: &str, more: bool) {
+        if upstream.count_subscription(uri, more)
+            && let Some(link) = upstream.link()
+        {
+            if link.version().is_modern() {
+                link.listen();
+            } else {
+                let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
+                send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+            }
+        }
+    }
+
+    /// Lets a modern client hear of changes.
+    pub fn listen(&self, window: &Window, listener: Listener) {
+        window.listeners.lock().push(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
@@ -256,6 +363,21 @@ impl Engine {
             // A task that is cut off drops its process's control, which kills the tree.
             let _ =
                 tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
+        }
+    }
+
+    /// Tells a window's clients of changed lists, those that each sees.
+    pub fn tell(&self, window: &Window, changed: &[Kind]) {
+        if changed.is_empty() || self.starting.load(Ordering::Relaxed) {
+            return;
+        }
+        for session in window.sessions() {
+            let seen: Vec<_> = changed
+                .iter()
+                .copied()
+                .filter(|kind| window.exposure.lists(session.hello(), *kind))
+                .collect();
+            session.lists_changed(&seen);
         }
     }
 
@@ -273,9 +395,14 @@ impl Engine {
 
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        if let Some(session) = self.session() {
-            let changed = session.view.lock().refresh(&*self.exposure, upstream);
-            self.tell(&session, changed);
+        for window in self.windows() {
+            let changed = window.view().refresh(&*window.exposure, upstream);
+            self.tell(&window, &changed);
+            if window.exposure.lists_to_modern() && !changed.is_empty() {
+                for listener in window.listeners.lock().iter() {
+                    listener.lists_changed(&changed);
+                }
+            }
         }
         if upstream.spec.restart && upstream.has_failed() {
             let upstream = upstream.clone();
@@ -286,43 +413,45 @@ impl Engine {
         }
     }
 
-    /// Tells the client of changed lists, those that it sees.
-    pub fn tell(&self, session: &Session, mut changed: Vec<Kind>) {
-        if self.starting.load(Ordering::Relaxed) {
-            return;
-        }
-        changed.retain(|kind| self.exposure.lists(session.hello(), *kind));
-        session.lists_changed(&changed);
+    /// Every window that somebody looks through.
+    pub(super) fn windows(&self) -> Vec<Arc<Window>> {
+        self.windows.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The client, while there is one.
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
-        self.session.lock().upgrade()
+    /// The client on our stdin, while there is one.
+    pub(super) fn stdio(&self) -> Option<Arc<Session>> {
+        self.stdio.lock().upgrade()
     }
 
-    /// Which version we offer upstreams and which capabilities we tell them: those of the client.
+    /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
+    /// none is known or there may be several, all.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        match self.session().as_ref().and_then(|session| session.hello()) {
+        match self.stdio().as_ref().and_then(|session| session.hello()) {
             Some(hello) => (hello.version, hello.capabilities.clone()),
-            None => (Version::LATEST, "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}".to_owned()),
+            None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
     }
 
     /// Tells a fresh upstream what the client has set before.
     pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if let Some(session) = self.session()
+        if let Some(session) = self.stdio()
             && let Some(level) = session.log_level()
             && link.can("logging")
+            && !link.version().is_modern()
         {
             send_quietly(link, "logging/setLevel", &level);
         }
     }
 
-    /// Waits until the client has taken most of what it was sent.
+    /// Waits until the client on stdin has taken most of what it was sent.
     pub(super) async fn client_room(&self) {
-        if let Some(session) = self.session() {
-            session.out().room().await;
+        if let Some(session) = self.stdio() {
+            session.room().await;
         }
+    }
+
+    fn links(&self, session: &Session) -> Vec<Arc<Link>> {
+        session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
     }
 }
 
@@ -330,50 +459,4 @@ impl Engine {
 pub(super) fn send_quietly(link: &Arc<Link>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
     link.peer.request(method, write, Caller::default(), None, Box::new(|_| ()));
-}
-
-fn send(
-    link: &Arc<Link>,
-    method: &'static str,
-    params: Node<'_>,
-    changes: &[(&str, Option<&str>)],
-    reply: Reply,
-    finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
-) {
-    if !link.takes_calls() {
-        let lost = Lost::new("the server does not read its input; too much waits for it already");
-        return finish(Answer::Lost(&lost), reply);
-    }
-    let session = reply.session().clone();
-    let key = reply.key().clone();
-    let meta = params.get("_meta").filter(|meta| meta.is_object());
-    let token = meta.and_then(|meta| meta.get("progressToken"));
-    let caller = Caller { session: Some(session.clone()), progress: token.map(|token| token.raw().into()) };
-    let (upstream, version) = (link.upstream.clone(), link.version());
-    let on_answer = Box::new(move |answer: Answer<'_>| match answer {
-        Answer::Result(result) => {
-            level::note_links(reply.session(), &upstream, result);
-            level::results(version, reply.session().version(), result, |result| {
-                finish(Answer::Result(result), reply)
-            });
-        }
-        other => finish(other, reply),
-    });
-    let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
-        (Some(meta), Some(_)) => {
-            let mut number = Vec::new();
-            write_number(&mut number, id);
-            let mut meta_text = Vec::new();
-            let number = std::str::from_utf8(&number).expect("digits");
-            meta.write_with(&mut meta_text, &[("progressToken", Some(number))]);
-            let meta_text = String::from_utf8(meta_text).expect("written from UTF-8 texts");
-            let mut changes = changes.to_vec();
-            changes.push(("_meta", Some(&meta_text)));
-            params.write_with(out, &changes);
-        }
-        _ => params.write_with(out, changes),
-    };
-    if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
-        session.sent(&key, link, id);
-    }
 }

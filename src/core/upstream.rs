@@ -1,5 +1,6 @@
 //! One upstream: whether it runs, what it offers, and the way to it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,10 @@ use tokio::sync::{oneshot, watch};
 
 use super::backoff::Backoff;
 use super::catalog::Items;
-use super::connection::{self, Link};
+use super::connection;
 use super::engine::Engine;
-use crate::config::{Timeouts, ToolFilter, Transport};
+use super::link::Link;
+use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -39,6 +41,10 @@ pub struct Spec {
     pub timeouts: Timeouts,
     /// Whether it is started again by itself when it ends.
     pub restart: bool,
+    /// Whether it runs on when nobody has it open.
+    pub lives_on: bool,
+    /// Who shares a connection to it.
+    pub isolation: Isolation,
 }
 
 #[derive(Default)]
@@ -48,7 +54,19 @@ struct State {
     link: Option<Arc<Link>>,
     items: Arc<Items>,
     last_failure: Option<Arc<str>>,
+    era: Option<Era>,
+    /// Resources that clients subscribed to, by its own URIs, and how many did.
+    subscriptions: BTreeMap<String, usize>,
     stop: Option<oneshot::Sender<()>>,
+}
+
+/// Which era an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// With `initialize`.
+    Legacy,
+    /// With `server/discover`.
+    Modern,
 }
 
 /// Where an upstream is in its life.
@@ -145,6 +163,33 @@ impl Upstream {
         }
     }
 
+    /// The era that it spoke when last asked.
+    pub(super) fn era(&self) -> Option<Era> {
+        self.state.lock().era
+    }
+
+    /// Remembers its era, so that the next start needs no probe; `None` asks again.
+    pub(super) fn remember_era(&self, era: Option<Era>) {
+        self.state.lock().era = era;
+    }
+
+    /// The URIs of its own that clients are subscribed to.
+    pub(super) fn subscriptions(&self) -> Vec<String> {
+        self.state.lock().subscriptions.keys().cloned().collect()
+    }
+
+    /// Counts a subscription more or less. `true`: the upstream must be told.
+    pub(super) fn count_subscription(&self, uri: &str, more: bool) -> bool {
+        let mut state = self.state.lock();
+        let count = state.subscriptions.entry(uri.to_owned()).or_insert(0);
+        let told = if more { *count == 0 } else { *count == 1 };
+        *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            state.subscriptions.remove(uri);
+        }
+        told
+    }
+
     /// How long it may not be started again.
     pub fn wait(&self) -> Duration {
         self.state.lock().backoff.wait(Instant::now())
@@ -228,6 +273,34 @@ impl Upstream {
     fn tell_engine(self: &Arc<Self>) {
         if let Some(engine) = self.engine.upgrade() {
             engine.upstream_changed(self);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// An upstream without a process; [`Self::pretend`] gives it a life.
+    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
+        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
+        let spec = Spec {
+            transport: Transport::Stdio(command),
+            filter: ToolFilter::All,
+            timeouts: Timeouts::default(),
+            restart: false,
+            lives_on: false,
+            isolation: Isolation::Shared,
+        };
+        Self::new(group, server, group, spec, Weak::new())
+    }
+
+    /// Is up and offers this, or is down.
+    pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
+        match items {
+            Some(items) => {
+                self.came_up(0, Link::new(self.clone(), Default::default()), items);
+            }
+            None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }
     }
 }

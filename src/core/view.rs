@@ -11,6 +11,10 @@ use crate::wire::era::ClientHello;
 pub trait Exposure {
     /// The name in full, before it is made fit for clients.
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
+    /// Another name for a thing whose name is taken, where the face has such.
+    fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
     /// The definition as clients see it.
     fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String;
     /// Whether this thing exists for clients at all.
@@ -23,8 +27,10 @@ pub trait Exposure {
     fn limits(&self) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
-    /// Whether the list of tools tells of everything in the catalog, so that it changes with it.
-    fn tools_tell_all(&self) -> bool;
+    /// Whether the lists of modern clients follow the catalog; else they never change.
+    fn lists_to_modern(&self) -> bool;
+    /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
+    fn tells(&self, kind: Kind, definition: &str) -> Option<String>;
 }
 
 /// What becomes of two tools that would share a name, and of the names of an upstream that is down.
@@ -72,6 +78,14 @@ impl Entry {
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
     }
+}
+
+/// What entries add to each list, and what the list of tools tells of their things.
+#[derive(Default)]
+struct Listing {
+    lists: [Vec<u8>; 4],
+    /// Kind, group, name, text.
+    told: Vec<(Kind, Arc<str>, Arc<str>, String)>,
 }
 
 #[derive(Clone, Copy)]
@@ -198,7 +212,10 @@ impl View {
             // Whatever this one takes or leaves, those that wanted it get another chance.
             (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
         };
-        let before: Vec<_> = renewed.iter().map(|seq| self.listing(*seq)).collect();
+        // A name that goes from one entry to another may leave the whole as it was.
+        let watched =
+            if renewed.len() > 1 { self.entries.keys().copied().collect() } else { renewed.clone() };
+        let before = self.listing(face, &watched);
         let entry = self.entries.get_mut(&seq).expect("found above");
         entry.up = up;
         if up {
@@ -211,19 +228,27 @@ impl View {
         for seq in renewed.iter().filter(|_| !kept) {
             self.expose(face, *seq);
         }
-        let mut changed = BTreeSet::new();
-        let mut catalog = false;
-        for (seq, (lists, whole)) in renewed.iter().zip(before) {
-            let (lists_now, whole_now) = self.listing(*seq);
-            changed.extend(
-                Kind::ALL.into_iter().filter(|kind| lists[*kind as usize] != lists_now[*kind as usize]),
-            );
-            catalog |= whole != whole_now;
+        let now = self.listing(face, &watched);
+        let differs = |kind: Kind| {
+            let told = kind == Kind::Tool && before.told != now.told;
+            told || before.lists[kind as usize] != now.lists[kind as usize]
+        };
+        Kind::ALL.into_iter().filter(|kind| differs(*kind)).collect()
+    }
+
+    /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
+    pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) -> Vec<Kind> {
+        let before = Kind::ALL.map(|kind| self.states(kind));
+        for (classes, active) in [(on, true), (off, false)] {
+            for (switched, names) in self.switched.iter_mut().zip(classes) {
+                switched.extend(names.iter().map(|name| (name.clone(), active)));
+            }
         }
-        if catalog && face.tools_tell_all() {
-            changed.insert(Kind::Tool);
-        }
-        changed.into_iter().collect()
+        Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != self.states(*kind)).collect()
+    }
+
+    fn states(&self, kind: Kind) -> Vec<bool> {
+        self.items(kind).map(|(_, item)| self.is_active(kind, item)).collect()
     }
 
     /// Where the name of a thing leads.
@@ -258,14 +283,14 @@ impl View {
     }
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them.
-    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool) {
+    /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
+    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool, from_start: bool) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            self.write_entry(entry, kind, out, &mut first);
+            self.write_entry(entry, kind, out, &mut first, from_start);
         }
     }
 
-    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool) {
+    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool, from_start: bool) {
         let mut write = |text: &str| {
             if !text.is_empty() {
                 if !std::mem::take(first) {
@@ -275,25 +300,31 @@ impl View {
             }
         };
         let shelf = entry.exposed.of(kind);
-        if shelf.all_active() && self.switched.iter().all(HashMap::is_empty) {
+        if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(shelf.text());
         }
-        for item in shelf.items().iter().filter(|item| self.is_active(kind, item)) {
+        let active =
+            |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
+        for item in shelf.items().iter().filter(|item| active(item)) {
             write(shelf.definition(item));
         }
     }
 
-    /// What an entry adds to each list, and to the catalog.
-    fn listing(&self, seq: u64) -> ([Vec<u8>; 4], Option<Arc<Exposed>>) {
-        let mut lists: [Vec<u8>; 4] = Default::default();
-        let entry = &self.entries[&seq];
-        if !entry.is_listed() {
-            return (lists, None);
+    fn listing(&self, face: &dyn Exposure, watched: &BTreeSet<u64>) -> Listing {
+        let Listing { mut lists, mut told } = Listing::default();
+        let entries = watched.iter().map(|seq| &self.entries[seq]).filter(|entry| entry.is_listed());
+        for entry in entries {
+            for kind in Kind::ALL {
+                let list = &mut lists[kind as usize];
+                self.write_entry(entry, kind, list, &mut list.is_empty(), false);
+                let shelf = entry.exposed.of(kind);
+                told.extend(shelf.items().iter().filter_map(|item| {
+                    let text = face.tells(kind, shelf.definition(item))?;
+                    Some((kind, entry.upstream.group.clone(), item.name.clone(), text))
+                }));
+            }
         }
-        for kind in Kind::ALL {
-            self.write_entry(entry, kind, &mut lists[kind as usize], &mut true);
-        }
-        (lists, Some(entry.exposed.clone()))
+        Listing { lists, told }
     }
 
     /// The entry, and those that hold or miss a name that it has now or is about to have.
@@ -398,6 +429,11 @@ fn choose(
 ) -> Option<Arc<str>> {
     let names = &names[kind as usize];
     let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
+    if !free(full)
+        && let Some(second) = face.second_name(upstream, key)
+    {
+        return free(&second).then(|| second.into());
+    }
     if kind != Kind::Tool {
         return free(full).then(|| full.into());
     }
@@ -409,10 +445,16 @@ fn choose(
     if face.clash() == Clash::FirstInFile && names.contains_key(full) {
         return None;
     }
-    let origin = [&*upstream.group, &*upstream.server, key];
+    // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
+    let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
+    let origin = [&*upstream.group, server, key];
     (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt)).find(|name| free(name)).map(Arc::from)
 }
 
 fn kinds_in(exposed: &Exposed) -> Vec<Kind> {
     Kind::ALL.into_iter().filter(|kind| !exposed.of(*kind).items().is_empty()).collect()
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

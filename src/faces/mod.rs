@@ -2,6 +2,7 @@
 
 pub mod fit;
 pub mod glob;
+pub mod plain;
 pub mod toolman;
 pub mod uri_template;
 pub mod workbench;

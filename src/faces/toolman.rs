@@ -1,5 +1,6 @@
 //! Toolman: one catalog of everything, and one tool that switches its parts on and off.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl Toolman {
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    pub fn activate_tool(&self, view: &View) -> String {
+    pub fn activate_tool(&self, view: &View, from_start: bool) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -75,11 +76,10 @@ impl Toolman {
             )
         };
         let description = format!(
-            "Switches tools and resources on and off; only active ones (marked *) can be used. If this text is cut off: \
-             four empty lists show the whole catalog.\n\
-             A name may be a pattern: \"files_*\" is everything of files. Example: {{\"tools_on\": [\"files_read\"], \
-             \"tools_off\": [], \"resources_on\": [], \"resources_off\": []}}\n\n{}",
-            self.catalog(view),
+            "Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below \
+             is cut off, call this with four empty lists to see all of it.\n{}\n\n{}",
+            self.example(view),
+            self.catalog(view, from_start),
         );
         format!(
             "{{\"name\":\"{ACTIVATE}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
@@ -93,8 +93,52 @@ impl Toolman {
         )
     }
 
+    /// The definition of `toolman_call`.
+    pub fn call_tool(&self) -> String {
+        let description = format!(
+            "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
+             {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
+        );
+        format!(
+            "{{\"name\":\"{CALL}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+             \"name\":{{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"}},\
+             \"arguments\":{{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}}}},\
+             \"required\":[\"name\"],\"additionalProperties\":false}}}}",
+            quote(&description),
+        )
+    }
+
+    /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
+    pub fn activated(&self, view: &View, message: &str, change: &Change) -> String {
+        let definitions = |kind: Kind| {
+            let names = &change.on[usize::from(kind != Kind::Tool)];
+            let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
+            let texts: Vec<_> = items.map(|(entry, item)| entry.exposed.of(kind).definition(item)).collect();
+            texts.join(",")
+        };
+        format!(
+            "{{\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]}}",
+            quote(message),
+            definitions(Kind::Tool),
+            definitions(Kind::Resource),
+            definitions(Kind::Template),
+        )
+    }
+
+    /// A call that works in this catalog.
+    fn example(&self, view: &View) -> String {
+        let first = view.items(Kind::Tool).next();
+        let name = first.map_or("files_read", |(_, item)| &*item.name);
+        let call = activation(&[name], &[]);
+        let namespace = first.map_or("files", |(entry, _)| &*entry.upstream.group);
+        match namespace {
+            "" => format!("A name may be a pattern (*, ?, [ab]). Example: {call}"),
+            _ => format!("A name may be a pattern: \"{namespace}_*\" is all of {namespace}. Example: {call}"),
+        }
+    }
+
     /// Everything there is: a line for the servers, then one for each thing, tools first.
-    pub fn catalog(&self, view: &View) -> String {
+    pub fn catalog(&self, view: &View, from_start: bool) -> String {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
         for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
@@ -108,21 +152,27 @@ impl Toolman {
             }
         }
         if servers.is_empty() {
-            return "The catalog is empty: no server is running.".to_owned();
+            return "The catalog is empty: no running server offers tools or resources.".to_owned();
         }
-        let counted = |(namespace, [tools, resources]): &(&str, [usize; 2])| {
-            let name =
-                if namespace.is_empty() { "without prefix".to_owned() } else { format!("{namespace}_*") };
-            let count = |count: &usize, what| match count {
-                0 => None,
-                1 => Some(format!("1 {what}")),
-                count => Some(format!("{count} {what}s")),
+        let mut parts = Vec::new();
+        for (namespace, [tools, resources]) in servers.values() {
+            let pattern = |separator: &str| match *namespace {
+                "" => "without prefix".to_owned(),
+                namespace => format!("{namespace}{separator}*"),
             };
-            let counts: Vec<_> =
-                [count(tools, "tool"), count(resources, "resource")].into_iter().flatten().collect();
-            format!("{name} ({})", counts.join(", "))
-        };
-        let mut text = format!("Servers: {}\n", servers.values().map(counted).collect::<Vec<_>>().join(", "));
+            let (tools, resources) = (counted(*tools, "tool"), counted(*resources, "resource"));
+            let separator = &self.config.resource_separator;
+            match (tools, resources) {
+                (Some(tools), Some(resources)) if separator == "_" || namespace.is_empty() => {
+                    parts.push(format!("{} ({tools}, {resources})", pattern("_")));
+                }
+                (tools, resources) => {
+                    parts.extend(tools.map(|tools| format!("{} ({tools})", pattern("_"))));
+                    parts.extend(resources.map(|resources| format!("{} ({resources})", pattern(separator))));
+                }
+            }
+        }
+        let mut text = format!("Servers: {}\n", parts.join(", "));
         for (title, kinds) in [("Tools", &[Kind::Tool][..]), ("Resources", &[Kind::Resource, Kind::Template])]
         {
             let mut first = true;
@@ -131,7 +181,7 @@ impl Toolman {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(view, *kind, entry, item));
+                    text.push_str(&row(view, *kind, entry, item, from_start));
                     text.push('\n');
                 }
             }
@@ -150,29 +200,28 @@ impl Toolman {
         if lists.iter().all(|(names, ..)| names.is_empty()) {
             return Err(format!(
                 "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
-                self.catalog(view)
+                self.catalog(view, false)
             ));
         }
         let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];
-        let (mut change, mut unknown) = (Change::default(), Vec::new());
+        let (mut change, mut unknown, mut seen) = (Change::default(), Vec::new(), HashSet::new());
         for (names, on, class) in lists {
             let side = if on { &mut change.on } else { &mut change.off };
             for name in names {
                 let found = matching(&known[class], name);
                 if found.is_empty() {
-                    let what = if class == 0 { "tool" } else { "resource" };
+                    let side = if on { "on" } else { "off" };
                     let near = nearest(name, known[class].iter().map(|item| &*item.name), SIMILAR);
-                    let near = match near.is_empty() {
-                        true => String::new(),
-                        false => format!(" (did you mean {}?)", near.join(", ")),
+                    let hint = match (class, matching(&known[1 - class], name).is_empty()) {
+                        (0, false) => format!(" (a resource: name it in resources_{side})"),
+                        (_, false) => format!(" (a tool: name it in tools_{side})"),
+                        (..) if near.is_empty() => String::new(),
+                        (..) => format!(" (did you mean {}?)", near.join(", ")),
                     };
-                    unknown.push(format!("unknown {what} '{name}'{near}"));
+                    let what = if class == 0 { "tool" } else { "resource" };
+                    unknown.push(format!("unknown {what} '{name}'{hint}"));
                 }
-                for full in found {
-                    if !side[class].contains(&full) {
-                        side[class].push(full);
-                    }
-                }
+                side[class].extend(found.into_iter().filter(|full| seen.insert((class, on, full.clone()))));
             }
         }
         if !unknown.is_empty() {
@@ -202,8 +251,15 @@ impl Toolman {
             let items = || kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
             (items().filter(|(kind, item)| view.is_active(*kind, item)).count(), items().count())
         };
+        let listed = |class: usize, full: &Arc<str>| {
+            let kinds = if class == 0 { &[Kind::Tool][..] } else { &[Kind::Resource, Kind::Template] };
+            let found = kinds.iter().find_map(|kind| view.find(*kind, full));
+            found.map_or_else(|| full.clone(), |target| target.name)
+        };
         let named = |what: &str, names: &[Vec<Arc<str>>; 2]| {
-            let all: Vec<_> = names.iter().flatten().map(|name| &**name).collect();
+            let names = names.iter().enumerate();
+            let all: Vec<_> =
+                names.flat_map(|(class, names)| names.iter().map(move |full| listed(class, full))).collect();
             match all.len() {
                 0 => None,
                 1..=10 => Some(format!("{what}: {}.", all.join(", "))),
@@ -237,15 +293,22 @@ impl Toolman {
 
     /// A thing that is not switched on.
     pub fn inactive(&self, kind: Kind, name: &str) -> String {
-        let (what, tools, resources) = match kind {
-            Kind::Tool => ("tool", quote(name), String::new()),
-            _ => ("resource", String::new(), quote(name)),
+        let (what, call) = match kind {
+            Kind::Tool => ("tool", activation(&[name], &[])),
+            _ => ("resource", activation(&[], &[name])),
         };
-        format!(
-            "The {what} '{name}' is not active. Switch it on first: {ACTIVATE} {{\"tools_on\": [{tools}], \"tools_off\": [], \
-             \"resources_on\": [{resources}], \"resources_off\": []}}"
-        )
+        format!("The {what} '{name}' is not active. Switch it on first: {ACTIVATE} {call}")
     }
+}
+
+/// Arguments of `toolman_activate` that switch these on.
+fn activation(tools: &[&str], resources: &[&str]) -> String {
+    let list = |names: &[&str]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    format!(
+        "{{\"tools_on\": [{}], \"tools_off\": [], \"resources_on\": [{}], \"resources_off\": []}}",
+        list(tools),
+        list(resources)
+    )
 }
 
 fn unknown(what: &str, name: &str, near: &[&str]) -> String {
@@ -253,23 +316,34 @@ fn unknown(what: &str, name: &str, near: &[&str]) -> String {
     format!("There is no {what} '{name}'.{near} {ACTIVATE} with four empty lists shows the whole catalog.")
 }
 
-/// One line of the catalog. No description can forge another.
-fn row(view: &View, kind: Kind, entry: &Entry, item: &ExposedItem) -> String {
-    let marker = if view.is_active(kind, item) { "* " } else { "" };
-    let items = entry.upstream.items();
-    let mut scanner = Scanner::default();
-    let own = items.of(kind).iter().find(|own| own.key == item.key);
-    let description = own.and_then(|own| {
-        let node = scanner.scan_str(&own.raw).expect("definitions are valid JSON").root();
-        let text = |key| node.get(key).and_then(Node::as_str).filter(|text| !text.trim().is_empty());
-        let more = if kind == Kind::Tool { None } else { text("title").or_else(|| text("name")) };
-        text("description").or(more).map(|text| one_line(&text).chars().take(DESCRIPTION).collect::<String>())
-    });
-    let name = one_line(&item.name);
-    match description {
-        Some(description) => format!("{marker}{name}: {description}"),
-        None => format!("{marker}{name}"),
+/// `3 tools`; `None` where there are none.
+fn counted(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
     }
+}
+
+/// One line of the catalog. No description can forge another.
+fn row(view: &View, kind: Kind, entry: &Entry, item: &ExposedItem, from_start: bool) -> String {
+    let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
+    let marker = if active { "* " } else { "" };
+    let name = one_line(&item.name);
+    match &*about(kind, entry.exposed.of(kind).definition(item)) {
+        "" => format!("{marker}{name}"),
+        about => format!("{marker}{name}: {about}"),
+    }
+}
+
+/// What the catalog says of a thing: its description, or for want of one what a resource is called.
+fn about(kind: Kind, definition: &str) -> String {
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let text = |key| node.get(key).and_then(Node::as_str).map(|text| one_line(&text));
+    let text = |key| text(key).filter(|text| !text.is_empty());
+    let more = if kind == Kind::Tool { None } else { text("title").or_else(|| text("name")) };
+    text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
 }
 
 fn names_of<'a>(view: &'a View, kinds: &[Kind]) -> Vec<&'a ExposedItem> {
@@ -325,6 +399,26 @@ impl Switches {
     }
 }
 
+/// Reads the arguments of `toolman_call`: which tool, and its own arguments.
+pub fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
+    let expected = "name must be a string, arguments an object if there are any";
+    let arguments = arguments.filter(|arguments| arguments.is_object());
+    let members = arguments.iter().flat_map(|arguments| arguments.members());
+    let extra: Vec<_> = members
+        .filter(|(key, _)| !["name", "arguments"].contains(&&**key))
+        .map(|(key, _)| format!("'{key}'"))
+        .collect();
+    if !extra.is_empty() {
+        return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
+    }
+    let name = arguments.and_then(|arguments| arguments.get("name")).and_then(Node::as_str);
+    let given = arguments.and_then(|arguments| arguments.get("arguments"));
+    match (name, given) {
+        (Some(name), given) if given.is_none_or(Node::is_object) => Ok((name, given)),
+        _ => Err(format!("Invalid parameters: {expected}")),
+    }
+}
+
 impl Exposure for Toolman {
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
         let separator = match kind {
@@ -355,9 +449,14 @@ impl Exposure for Toolman {
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
-        let own = kind == Kind::Tool && [ACTIVATE, CALL].contains(&&*self.full_name(upstream, kind, key));
+        let own = match kind {
+            Kind::Tool => &[ACTIVATE, CALL][..],
+            Kind::Resource | Kind::Template => &[CATALOG],
+            Kind::Prompt => &[],
+        };
+        let own = own.contains(&&*self.full_name(upstream, kind, key));
         if own {
-            log::warn!("[{upstream}] its tool {key} would hide one of toolman's own and is left out");
+            log::warn!("[{upstream}] {key} would hide what is toolman's own and is left out");
         }
         !own
     }
@@ -378,8 +477,12 @@ impl Exposure for Toolman {
         true
     }
 
-    fn tools_tell_all(&self) -> bool {
+    fn lists_to_modern(&self) -> bool {
         true
+    }
+
+    fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
+        (kind != Kind::Prompt).then(|| about(kind, definition))
     }
 }
 
@@ -400,3 +503,7 @@ pub fn tool_result(outcome: Result<&str, &str>) -> String {
         quote(&value)
     )
 }
+
+#[cfg(test)]
+#[path = "toolman_tests.rs"]
+mod tests;

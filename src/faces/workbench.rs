@@ -1,6 +1,7 @@
 //! The workbench: toolboxes that a model opens.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::fit::{Listing, one_line};
@@ -260,6 +261,7 @@ impl Workbench {
         &self,
         meta: Meta,
         mode: Mode,
+        modern: bool,
         toolbox: &Toolbox,
         view: &View,
         failed: &[(Arc<str>, Arc<str>)],
@@ -285,6 +287,17 @@ impl Workbench {
                 format!("\"tools\":[{}]", tools.join(","))
             }
         };
+        // The lists of modern clients do not grow, so they find the rest of the toolbox here.
+        let mut rest = String::new();
+        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| modern) {
+            let texts: Vec<_> = entries()
+                .map(|entry| entry.exposed.of(kind).text().to_owned())
+                .filter(|text| !text.is_empty())
+                .collect();
+            if !texts.is_empty() {
+                rest.push_str(&format!(",\"{}\":[{}]", kind.list_key(), texts.join(",")));
+            }
+        }
         let errors = match errors.is_empty() {
             true => String::new(),
             false => format!(
@@ -293,7 +306,7 @@ impl Workbench {
             ),
         };
         value_result(&format!(
-            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{errors}}}",
+            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{rest}{errors}}}",
             quote(group),
             quote(&toolbox.description),
             entries().count(),
@@ -304,6 +317,8 @@ impl Workbench {
     fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
         let upstream = &entry.upstream;
         let items = upstream.items();
+        let by_key: HashMap<&str, &Item> =
+            items.of(Kind::Tool).iter().rev().map(|item| (&*item.key, item)).collect();
         let mut scanner = Scanner::default();
         let shelf = entry.exposed.of(Kind::Tool);
         let exposed = shelf.items().iter();
@@ -320,7 +335,7 @@ impl Workbench {
                     shelf.definition(exposed).to_owned()
                 } else {
                     first.push(("name", Some(exposed.raw_key.to_string())));
-                    items.of(Kind::Tool).iter().find(|item| item.key == exposed.key)?.raw.to_string()
+                    by_key.get(&*exposed.key)?.raw.to_string()
                 };
                 first.extend(place);
                 let node = scanner.scan_str(&raw).expect("definitions are valid JSON").root();
@@ -523,8 +538,12 @@ impl Exposure for Workbench {
         Clash::Rename
     }
 
-    fn tools_tell_all(&self) -> bool {
+    fn lists_to_modern(&self) -> bool {
         false
+    }
+
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
     }
 
     fn limits(&self) -> NameLimits {

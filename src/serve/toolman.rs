@@ -1,17 +1,19 @@
 //! The toolman face at work: start of all servers, activation, calls, resources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use super::Gateway;
-use crate::config::ToolFilter;
+use crate::config::{Isolation, ToolFilter, Transport};
 use crate::core::catalog::Kind;
-use crate::core::session::{Reply, Session};
+use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target};
-use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Change, Switches, Toolman};
+use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Switches, Toolman};
 use crate::faces::uri_template;
 use crate::store::Switched;
 use crate::wire::json::{Node, Scanner, quote};
@@ -22,7 +24,15 @@ pub struct Bench {
     pub(super) face: Arc<Toolman>,
     /// Where switches are remembered, if they are.
     memory: Option<Memory>,
-    ready: watch::Sender<bool>,
+    /// Requests that wait for servers; `None` once each of them is up, failed or late.
+    waiting: Arc<Mutex<Option<Vec<Waiting>>>>,
+}
+
+/// A request that may be answered better when more servers are up.
+struct Waiting {
+    method: &'static str,
+    params: String,
+    reply: Reply,
 }
 
 /// Where switches are remembered.
@@ -46,21 +56,43 @@ pub(super) enum Found {
 impl Bench {
     /// A bench whose servers are still to be started.
     pub fn new(face: Toolman, memory: Option<Memory>) -> Self {
-        Self { face: Arc::new(face), memory, ready: watch::Sender::new(false) }
+        Self { face: Arc::new(face), memory, waiting: Arc::new(Mutex::new(Some(Vec::new()))) }
     }
 
+    /// The same bench for those who may see only some of its servers.
+    pub(super) fn part(&self, admits: &dyn Fn(&str) -> bool) -> Self {
+        let mut config = self.face.config.clone();
+        config.servers.retain(|server| admits(&server.namespace));
+        Self { face: Arc::new(Toolman::new(config)), memory: None, waiting: self.waiting.clone() }
+    }
+
+    /// Whether every server is up, failed or late.
     pub(super) fn is_ready(&self) -> bool {
-        *self.ready.borrow()
+        self.waiting.lock().is_none()
+    }
+
+    /// Says so where a client may stumble over the names of resources.
+    fn warn_of_schemes(&self, window: &Window) {
+        let view = window.view();
+        let mut resources = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| view.items(kind));
+        let prefixed = resources.any(|(entry, _)| !entry.upstream.group.is_empty());
+        if prefixed && self.face.config.resource_separator.contains('_') {
+            log::warn!(
+                "clients with a strict URI parser reject the `_` in the schemes of resources; \
+                 if yours does, write resource_separator = \"+\""
+            );
+        }
     }
 
     fn save(&self, session: &Session) {
         let Some(memory) = &self.memory else { return };
-        let view = session.view.lock();
-        let saved =
-            |class: usize| view.switched[class].iter().map(|(name, on)| (name.to_string(), *on)).collect();
-        let file = memory.config.display().to_string();
-        let switched = Switched { file, tools: saved(0), resources: saved(1) };
-        drop(view);
+        let switched = {
+            let view = session.view();
+            let saved = |class: usize| {
+                view.switched[class].iter().map(|(name, on)| (name.to_string(), *on)).collect()
+            };
+            Switched { file: memory.config.display().to_string(), tools: saved(0), resources: saved(1) }
+        };
         if let Err(error) = switched.save(&memory.path) {
             log::warn!("what was switched cannot be remembered in {}: {error}", memory.path.display());
         }
@@ -68,49 +100,76 @@ impl Bench {
 }
 
 impl Gateway {
-    /// Starts every server at once; lists wait until each is up or failed, for a while.
-    pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, session: &Arc<Session>) {
+    /// Puts every server into a window, and what was switched before.
+    pub(super) fn furnish(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
         if let Some(memory) = &bench.memory {
             let Switched { tools, resources, .. } = Switched::load(&memory.path);
-            let known = |names: std::collections::BTreeMap<String, bool>| {
+            let known = |names: BTreeMap<String, bool>| {
                 names.into_iter().map(|(name, on)| (name.into(), on)).collect()
             };
-            session.view.lock().switched = [known(tools), known(resources)];
+            window.view().switched = [known(tools), known(resources)];
         }
+        let upstreams = self.bench_upstreams(bench, window);
+        {
+            let mut view = window.view();
+            view.add(&*window.exposure, &upstreams);
+            for upstream in &upstreams {
+                view.open(&upstream.group);
+            }
+        }
+        for upstream in upstreams.iter().filter(|upstream| upstream.spec.isolation == Isolation::Session) {
+            let _ = upstream.start();
+        }
+    }
+
+    fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
         let servers = bench.face.config.servers.iter().enumerate();
-        let upstreams: Vec<_> = servers
+        servers
             .map(|(index, server)| {
                 let label = match &*server.namespace {
                     "" => format!("server {}", index + 1),
                     namespace => namespace.to_owned(),
                 };
-                self.engine.upstream(&server.namespace, &index.to_string(), &label, || Spec {
+                // The same server has the same key, whichever part of the file a caller may see.
+                let key = format!("{:p}", Arc::as_ptr(server));
+                self.engine.upstream(window, &server.namespace, &key, &label, || Spec {
                     transport: server.transport.clone(),
                     filter: ToolFilter::All,
                     timeouts: server.timeouts,
-                    restart: server.restart,
+                    // What is behind a URL is always reconnected to.
+                    restart: server.restart || matches!(server.transport, Transport::Http(_)),
+                    lives_on: server.isolation == Isolation::Shared,
+                    isolation: server.isolation,
                 })
             })
-            .collect();
-        let (gateway, bench, session) = (self.clone(), bench.clone(), session.clone());
+            .collect()
+    }
+
+    /// Starts every server at once; lists wait until each is up or failed, for a while.
+    pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
+        let upstreams = self.bench_upstreams(bench, window);
+        let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
-            gateway.engine.start_all(&session, &upstreams, bench.face.config.startup_wait).await;
-            let strict = bench.face.config.resource_separator == "_"
-                && session
-                    .view
-                    .lock()
-                    .items(Kind::Resource)
-                    .any(|(entry, _)| !entry.upstream.group.is_empty());
-            if strict {
-                log::info!(
-                    "clients with a strict URI parser reject the `_` in exposed URIs; resource_separator = \"+\" helps"
-                );
+            let mut starts = JoinSet::new();
+            for upstream in upstreams.clone() {
+                let (gateway, bench) = (gateway.clone(), bench.clone());
+                starts.spawn(async move {
+                    if upstream.up().await.is_ok() {
+                        let waiting = bench.waiting.lock().as_mut().map(std::mem::take);
+                        gateway.resume(waiting);
+                    }
+                });
             }
-            bench.ready.send_replace(true);
+            gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
+            bench.warn_of_schemes(&window);
+            let waiting = bench.waiting.lock().take();
+            gateway.resume(waiting);
+            // Whoever is late is announced, and nobody waits for it any more.
+            starts.shutdown().await;
         });
     }
 
-    /// Handles the request once the servers have had their time.
+    /// Handles the request again when another server is up, and at last when all have had their time.
     pub(super) fn later(
         self: &Arc<Self>,
         bench: &Arc<Bench>,
@@ -118,13 +177,25 @@ impl Gateway {
         params: Node<'_>,
         reply: Reply,
     ) {
-        let (gateway, bench, params) = (self.clone(), bench.clone(), params.raw().to_owned());
-        tokio::spawn(async move {
-            let _ = bench.ready.subscribe().wait_for(|ready| *ready).await;
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
-            gateway.request(method, Some(params), reply);
-        });
+        let mut waiting = bench.waiting.lock();
+        match &mut *waiting {
+            Some(requests) => requests.push(Waiting { method, params: params.raw().to_owned(), reply }),
+            None => {
+                drop(waiting);
+                self.request(method, Some(params), reply);
+            }
+        }
+    }
+
+    /// Handles requests that waited, in their order; those that must wait on do so.
+    fn resume(self: &Arc<Self>, waiting: Option<Vec<Waiting>>) {
+        for Waiting { method, params, reply } in waiting.into_iter().flatten() {
+            if reply.is_wanted() {
+                let mut scanner = Scanner::default();
+                let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+                self.request(method, Some(params), reply);
+            }
+        }
     }
 
     pub(super) fn call_toolman(
@@ -139,29 +210,21 @@ impl Gateway {
             ACTIVATE => {
                 let refused = match Switches::read(arguments) {
                     Ok(_) if !bench.is_ready() => return self.later(bench, "tools/call", params, reply),
-                    Ok(switches) => match self.activate(bench, reply.session(), &switches) {
-                        Ok(message) => return reply.result(&face::tool_result(Ok(&quote(&message)))),
+                    Ok(switches) => match self.activate(bench, &reply, &switches) {
+                        Ok(result) => return reply.result(&face::tool_result(Ok(&result))),
                         Err(error) => error,
                     },
                     Err(error) => error,
                 };
                 reply.result(&face::tool_result(Err(&refused)));
             }
-            CALL => {
-                let inner = arguments.and_then(|arguments| arguments.get("name")).and_then(Node::as_str);
-                let given = arguments.and_then(|arguments| arguments.get("arguments"));
-                match (inner, given) {
-                    (Some(inner), given) if given.is_none_or(Node::is_object) => {
-                        let changes = [("arguments", given.map(Node::raw))];
-                        self.call_exposed(bench, &inner, params, &changes, reply);
-                    }
-                    _ => {
-                        let expected =
-                            "Invalid parameters: name must be a string, arguments an object if there are any";
-                        reply.result(&face::tool_result(Err(expected)));
-                    }
+            CALL => match face::called(arguments) {
+                Ok((inner, given)) => {
+                    let changes = [("arguments", given.map(Node::raw))];
+                    self.call_exposed(bench, &inner, params, &changes, reply);
                 }
-            }
+                Err(error) => reply.result(&face::tool_result(Err(&error))),
+            },
             name => self.call_exposed(bench, name, params, &[], reply),
         }
     }
@@ -175,7 +238,7 @@ impl Gateway {
         reply: Reply,
     ) {
         let session = reply.session().clone();
-        let found = session.view.lock().find(Kind::Tool, name);
+        let found = session.view().find(Kind::Tool, name);
         match found {
             Some(target) if target.active => self.forward_exposed(target, params, changes, reply),
             Some(target) => {
@@ -183,7 +246,7 @@ impl Gateway {
             }
             None if !bench.is_ready() => self.later(bench, "tools/call", params, reply),
             None => {
-                let error = bench.face.unknown_tool(&session.view.lock(), name);
+                let error = bench.face.unknown_tool(&session.view(), name);
                 reply.result(&face::tool_result(Err(&error)));
             }
         }
@@ -212,43 +275,47 @@ impl Gateway {
     }
 
     /// Switches what the call names, all or nothing, and tells the client of the lists that changed.
-    fn activate(&self, bench: &Bench, session: &Arc<Session>, switches: &Switches) -> Result<String, String> {
-        let (message, changed) = {
-            let mut view = session.view.lock();
+    fn activate(&self, bench: &Bench, reply: &Reply, switches: &Switches) -> Result<String, String> {
+        let session = reply.session();
+        let (result, changed) = {
+            let mut view = session.view();
             let change = bench.face.resolve(&view, switches)?;
-            let states = |view: &crate::core::view::View, kind| {
-                view.items(kind).map(|(_, item)| view.is_active(kind, item)).collect::<Vec<_>>()
-            };
-            let before = Kind::ALL.map(|kind| states(&view, kind));
-            let Change { on, off } = &change;
-            for (names, active) in [(on, true), (off, false)] {
-                for (class, names) in names.iter().enumerate() {
-                    view.switched[class].extend(names.iter().map(|name| (name.clone(), active)));
-                }
-            }
-            let mut changed: Vec<Kind> =
-                Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != states(&view, *kind)).collect();
+            let mut changed = view.switch(&change.on, &change.off);
             // The catalog stands in the list of tools, so that list changes with every switch.
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {
                 changed.push(Kind::Tool);
             }
-            (bench.face.confirmation(&view, &change), changed)
+            let message = bench.face.confirmation(&view, &change);
+            let result = match reply.modern() {
+                Some(_) => bench.face.activated(&view, &message, &change),
+                None => quote(&message),
+            };
+            (result, changed)
         };
-        self.engine.tell(session, changed);
+        self.engine.tell(&session.window, &changed);
         bench.save(session);
-        Ok(message)
+        Ok(result)
     }
 
     /// Where a URI leads: a listed resource's own state decides before that of a template that fits; what a result
-    /// linked to can be read whatever its state.
-    pub(super) fn find_resource(&self, bench: &Bench, session: &Session, uri: &str) -> Option<Found> {
+    /// linked to can be read whatever its state, as long as its server runs. With `left`, the state does not matter.
+    pub(super) fn find_resource(
+        &self,
+        bench: &Bench,
+        session: &Session,
+        uri: &str,
+        left: bool,
+    ) -> Option<Found> {
         if uri == CATALOG {
             return Some(Found::Catalog);
         }
-        let linked = || session.link_sender(uri).map(|upstream| Found::Resource(upstream, quote(uri)));
-        let view = session.view.lock();
+        let linked = || {
+            let sender = session.link_sender(uri).filter(|upstream| upstream.link().is_some());
+            sender.map(|upstream| Found::Resource(upstream, quote(uri)))
+        };
+        let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
-            return match target.active {
+            return match target.active || left {
                 true => Some(Found::Resource(target.upstream, target.raw_key.to_string())),
                 false => linked().or_else(|| Some(Found::Inactive(target.name.to_string()))),
             };
@@ -259,7 +326,7 @@ impl Gateway {
                 if !uri_template::fits(&item.name, uri, strict) {
                     continue;
                 }
-                if view.is_active(Kind::Template, item) {
+                if left || view.is_active(Kind::Template, item) {
                     let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
                     let own = uri.strip_prefix(&prefix).unwrap_or(uri);
                     return Some(Found::Resource(entry.upstream.clone(), quote(own)));
@@ -271,7 +338,7 @@ impl Gateway {
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {
-        let catalog = bench.face.catalog(&reply.session().view.lock());
+        let catalog = bench.face.catalog(&reply.session().view(), reply.modern().is_some());
         reply.result(&format!(
             "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
             quote(&catalog)

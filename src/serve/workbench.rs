@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::Gateway;
 use crate::config::{Server, Toolbox};
 use crate::core::catalog::Kind;
-use crate::core::session::Reply;
+use crate::core::session::{Reply, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
-use crate::faces::workbench::{self as shape, Address, Meta, Workbench};
+use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
 use crate::wire::json::Node;
 use crate::wire::message::error_object;
 use crate::wire::peer::Answer;
@@ -26,11 +26,11 @@ impl Gateway {
             return self.call_meta(face, meta, params, arguments, reply);
         }
         let session = reply.session().clone();
-        let target = session.view.lock().find(Kind::Tool, name);
+        let target = session.view().find(Kind::Tool, name);
         match target {
             Some(target) => self.forward_tool(target, params, None, reply),
             None => {
-                let answer = face.unknown_tool(&session.view.lock(), name);
+                let answer = face.unknown_tool(&session.view(), name);
                 reply.result(&answer);
             }
         }
@@ -71,7 +71,7 @@ impl Gateway {
                 Err(refused) => refused,
             },
             Meta::ClassicList => match shape::no_arguments(arguments) {
-                Ok(()) => face.toolboxes(&reply.session().view.lock()),
+                Ok(()) => face.toolboxes(&reply.session().view()),
                 Err(refused) => refused,
             },
             Meta::ClassicClose => match shape::toolbox_name(arguments) {
@@ -88,21 +88,30 @@ impl Gateway {
             let session = reply.session().clone();
             let toolbox: &Toolbox = face.toolbox(&name).expect("looked up before");
             let servers = toolbox.servers.iter();
-            let upstreams: Vec<_> = servers.map(|server| gateway.workbench_upstream(&name, server)).collect();
-            let failed = gateway.engine.open(&session, &name, &upstreams).await;
-            let mode = face.mode(session.hello());
-            let answer = face.opened(meta, mode, toolbox, &session.view.lock(), &failed);
+            let upstreams: Vec<_> =
+                servers.map(|server| gateway.workbench_upstream(&session.window, &name, server)).collect();
+            let failed = gateway.engine.open(&session.window, &name, &upstreams).await;
+            let modern = reply.modern().is_some();
+            let mode = if modern { Mode::Proxy } else { face.mode(session.hello()) };
+            let answer = face.opened(meta, mode, modern, toolbox, &session.view(), &failed);
             reply.result(&answer);
         });
     }
 
-    fn workbench_upstream(self: &Arc<Self>, toolbox: &str, server: &Arc<Server>) -> Arc<Upstream> {
+    pub(super) fn workbench_upstream(
+        self: &Arc<Self>,
+        window: &Window,
+        toolbox: &str,
+        server: &Arc<Server>,
+    ) -> Arc<Upstream> {
         let name = server.name.as_str();
-        self.engine.upstream(toolbox, name, &format!("{toolbox}/{name}"), || Spec {
+        self.engine.upstream(window, toolbox, name, &format!("{toolbox}/{name}"), || Spec {
             transport: server.transport.clone(),
             filter: server.filter.clone(),
             timeouts: server.timeouts,
             restart: false,
+            lives_on: false,
+            isolation: server.isolation,
         })
     }
 
@@ -112,7 +121,7 @@ impl Gateway {
             return face.not_configured(name, None);
         }
         let tools: usize = {
-            let view = session.view.lock();
+            let view = session.view();
             if !view.is_open(name) {
                 return face.not_open(name, None);
             }
@@ -121,13 +130,13 @@ impl Gateway {
                 .map(|entry| entry.exposed.of(Kind::Tool).items().len())
                 .sum()
         };
-        let servers = self.engine.close(session, name);
+        let servers = self.engine.close(&session.window, name);
         face.closed(name, tools, servers)
     }
 
     /// Where `use_tool` leads; the error is a result for the model.
     fn find(&self, face: &Workbench, address: &Address<'_>, reply: &Reply) -> Result<Target, String> {
-        let view = reply.session().view.lock();
+        let view = reply.session().view();
         if let Some(entry) = view.server(&address.toolbox, &address.server)
             && (view.is_open(&address.toolbox) || entry.up)
             && let Some(item) = entry.exposed.of(Kind::Tool).by_key(&address.tool)
@@ -155,7 +164,7 @@ impl Gateway {
         reply: &Reply,
     ) -> Result<Target, String> {
         let session = reply.session();
-        let view = session.view.lock();
+        let view = session.view();
         if face.toolbox(toolbox).is_none() {
             return Err(face.not_configured(toolbox, None));
         }
@@ -170,7 +179,7 @@ impl Gateway {
 
     /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given. Errors of the upstream become results, which a
     /// model can read.
-    fn forward_tool(
+    pub(super) fn forward_tool(
         self: &Arc<Self>,
         target: Target,
         params: Node<'_>,

@@ -19,8 +19,10 @@ pub struct Switched {
 }
 
 impl Switched {
-    /// Where the switches of a `tools.toml` are kept, in the directory for state.
+    /// Where the switches of a `tools.toml` are kept, in the directory for state; however the file is named, it is
+    /// the same.
     pub fn path(state: &Path, tools_toml: &Path) -> PathBuf {
+        let tools_toml = tools_toml.canonicalize().unwrap_or_else(|_| tools_toml.to_owned());
         let name: String = tools_toml
             .to_string_lossy()
             .chars()

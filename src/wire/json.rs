@@ -1,6 +1,6 @@
 //! JSON seen from the outside: one validating pass over a text that builds no tree.
 //!
-//! The pass remembers where the members of the outer objects stand, down to [`INDEXED`] levels, which is as
+//! The pass remembers where the members of the outer objects stand, down to `INDEXED` levels, which is as
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
 
@@ -17,6 +17,7 @@ pub struct Doc<'a> {
     text: &'a str,
     members: &'a [Member],
     broken_lines: bool,
+    depth: usize,
 }
 
 /// Where one member of an indexed object stands.
@@ -65,6 +66,11 @@ impl<'a> Doc<'a> {
         let start = self.text.len() - self.text.trim_ascii_start().len();
         let end = self.text.trim_ascii_end().len();
         Node { doc: self, depth: 0, inside: 0, span: Span::new(start, end) }
+    }
+
+    /// How many arrays and objects stand inside each other at the deepest place.
+    pub fn depth(self) -> usize {
+        self.depth
     }
 
     /// Whether line breaks stand between tokens, which would break framing by lines.
@@ -270,6 +276,7 @@ pub struct Scanner {
     /// One bit a level: set for an object.
     levels: Vec<u64>,
     depth: usize,
+    deepest: usize,
     /// The level of the outermost open array; members inside arrays are not indexed.
     array_at: Option<usize>,
     open: [usize; INDEXED],
@@ -295,10 +302,11 @@ impl Scanner {
         self.members.shrink_to(KEPT_MEMBERS);
         self.levels.clear();
         self.depth = 0;
+        self.deepest = 0;
         self.array_at = None;
         self.broken_lines = false;
         self.walk(text.as_bytes())?;
-        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines })
+        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines, depth: self.deepest })
     }
 
     /// The number under `id` in a message that was cut off.
@@ -308,7 +316,7 @@ impl Scanner {
             Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
         };
         let _ = self.scan_str(text);
-        let doc = Doc { text, members: &self.members, broken_lines: false };
+        let doc = Doc { text, members: &self.members, broken_lines: false, depth: 0 };
         let outer =
             doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
         // What ends with the text may have been longer.
@@ -424,6 +432,7 @@ impl Scanner {
             self.array_at.get_or_insert(self.depth);
         }
         self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
     }
 
     fn pop_array(&mut self) {
@@ -585,7 +594,8 @@ mod tests {
     #[test]
     fn depth_is_no_danger() {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        assert!(Scanner::default().scan_str(&deep).is_ok());
+        assert_eq!(Scanner::default().scan_str(&deep).map(Doc::depth), Ok(1_000_000));
+        assert_eq!(Scanner::default().scan_str("[{},[]]").map(Doc::depth), Ok(2));
         assert!(Scanner::default().scan_str(&deep[1..]).is_err());
     }
 

@@ -15,6 +15,9 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
+    pub const URL_ELICITATION: i64 = -32042;
     /// An upstream died, hung or was closed under a request.
     pub const UPSTREAM_LOST: i64 = -32000;
 }

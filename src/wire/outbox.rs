@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use super::lines::PAUSE;
@@ -19,6 +19,18 @@ use super::lines::PAUSE;
 pub const HIGH_WATER: usize = 1024 * 1024;
 /// Capacity that a buffer keeps while there is nothing to write.
 const KEPT: usize = 64 * 1024;
+
+/// Where messages to one peer go.
+pub trait Out: Send + Sync {
+    /// Sends what `write` appends, which is one message. `false`: nobody will read it any more.
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool;
+}
+
+impl Out for Outbox {
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+        self.push(write)
+    }
+}
 
 /// Messages on their way out.
 pub struct Outbox {
@@ -80,6 +92,29 @@ impl Outbox {
         self.state.lock().closed = true;
         self.filled.notify_one();
         self.drained.notify_waiters();
+    }
+
+    /// Hands on what is appended, message by message, until the outbox is closed or nobody takes it.
+    pub async fn hand_on(&self, taker: mpsc::Sender<Vec<u8>>) {
+        loop {
+            let chunk = {
+                let mut state = self.state.lock();
+                if state.buffer.is_empty() && state.closed {
+                    break;
+                }
+                std::mem::take(&mut state.buffer)
+            };
+            if chunk.is_empty() {
+                self.filled.notified().await;
+            }
+            for message in chunk.split(|byte| *byte == b'\n').filter(|message| !message.is_empty()) {
+                if taker.send(message.to_vec()).await.is_err() {
+                    self.close();
+                    break;
+                }
+            }
+            self.drained.notify_waiters();
+        }
     }
 
     /// Writes what is appended until the outbox is closed or the other side is gone.

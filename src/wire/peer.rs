@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::json::Node;
 use super::message::{code, write_notification, write_request, write_string};
-use super::outbox::Outbox;
+use super::outbox::Out;
 
 /// How a request of ours ended.
 pub enum Answer<'a> {
@@ -51,7 +51,7 @@ pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
 
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
 pub struct Peer<T> {
-    out: Arc<Outbox>,
+    out: Arc<dyn Out>,
     calls: Mutex<Calls<T>>,
 }
 
@@ -111,19 +111,27 @@ impl Deadline {
 
 impl<T: Send + 'static> Peer<T> {
     /// A connection whose messages leave through `out`.
-    pub fn new(out: Arc<Outbox>) -> Arc<Self> {
+    pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
         Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None }) })
-    }
-
-    /// Where messages leave.
-    pub fn out(&self) -> &Arc<Outbox> {
-        &self.out
     }
 
     /// Sends a request. `params` gets the request's id, which also serves as its progress token. `on_answer` runs
     /// exactly once, at once if the connection is down. Returns the id while the request is open.
     pub fn request(
         self: &Arc<Self>,
+        method: &str,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<u64> {
+        self.request_via(&*self.out, method, params, tag, deadline, on_answer)
+    }
+
+    /// As [`Peer::request`], by another way out than usual.
+    pub fn request_via(
+        self: &Arc<Self>,
+        out: &dyn Out,
         method: &str,
         params: impl FnOnce(&mut Vec<u8>, u64),
         tag: T,
@@ -143,7 +151,13 @@ impl<T: Send + 'static> Peer<T> {
             calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
             id
         };
-        if !self.out.push(|out| write_request(out, id, method, |out| params(out, id))) {
+        let mut params = Some(params);
+        let sent = out.send(&mut |out| {
+            if let Some(params) = params.take() {
+                write_request(out, id, method, |out| params(out, id));
+            }
+        });
+        if !sent {
             self.fail(id, &Lost::new("the connection is closed"));
             return None;
         }
@@ -224,7 +238,12 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Sends a notification.
     pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        self.out.push(|out| write_notification(out, method, params));
+        let mut params = Some(params);
+        self.out.send(&mut |out| {
+            if let Some(params) = params.take() {
+                write_notification(out, method, params);
+            }
+        });
     }
 
     /// Looks at an open request; progress on it restarts its idle time.
@@ -237,10 +256,17 @@ impl<T: Send + 'static> Peer<T> {
         Some(look(&call.tag))
     }
 
-    /// Looks at every open request.
-    pub fn each(&self, mut look: impl FnMut(&T)) {
-        for call in self.calls.lock().open.values() {
-            look(&call.tag);
+    /// Looks at every open request, in no order.
+    pub fn each(&self, mut look: impl FnMut(u64, &T)) {
+        for (id, call) in &self.calls.lock().open {
+            look(*id, &call.tag);
+        }
+    }
+
+    /// Changes what is known of an open request.
+    pub fn change(&self, id: u64, change: impl FnOnce(&mut T)) {
+        if let Some(call) = self.calls.lock().open.get_mut(&id) {
+            change(&mut call.tag);
         }
     }
 
@@ -277,7 +303,6 @@ impl<T: Send + 'static> Peer<T> {
         for call in open.into_values() {
             (call.on_answer)(Answer::Lost(lost));
         }
-        self.out.close();
     }
 
     async fn expire(self: Arc<Self>, id: u64) {
