@@ -5,7 +5,7 @@
 //! - `jsonc FILE`, `toml FILE`: written to the directory in which everything runs. `check` must find nothing
 //!   wrong with it, unless the name begins with `broken`.
 //! - `console`: after `$ ` a command for the shell, then its output, stderr included. A line `...` stands for
-//!   any lines. `cargo run --release --` is the built executable.
+//!   any lines. `cargo run --` is the built executable.
 //! - `jsonl FILE`: a session with the executable whose file it is. `→` is sent, `←` must come next; lines
 //!   without an arrow belong to the message before. `…` in a string stands for any text, as the last element
 //!   of an array for any further ones, and as a key for any further members.
@@ -25,7 +25,7 @@ const README: &str = include_str!("../../README.md");
 /// Commands in `sh` blocks, and the file that runs them.
 const RUN_ELSEWHERE: [(&str, &str); 2] = [
     // As a console block of this very file.
-    ("cargo run --release -- demo", README),
+    ("cargo run -- demo", README),
     ("cargo test", include_str!("../../.ci/run")),
 ];
 
@@ -125,7 +125,7 @@ fn run_commands(lab: &Lab, block: &Block) -> Result<(), String> {
     let mut wrong = Vec::new();
     for part in format!("\n{}", block.text).split("\n$ ").skip(1) {
         let (line, expected) = part.split_once('\n').unwrap_or((part, ""));
-        let run = line.replace("cargo run --release --", "mcp-workbench");
+        let run = line.replace("cargo run --", "mcp-workbench");
         let finished = lab.run(command(lab, "sh").args(["-c", &format!("{{ {run}\n}} 2>&1")]));
         let output = finished
             .stdout
