@@ -1,6 +1,7 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod classic;
+mod client;
 mod commands;
 mod config;
 mod crash;
@@ -13,6 +14,7 @@ mod fidelity;
 mod handshake;
 mod harness;
 mod lifecycle;
+mod matrix;
 mod names;
 mod npm;
 mod offers;
