@@ -50,9 +50,10 @@ impl Cell {
         self.large_payload();
         self.progress();
         self.cancel();
-        self.elicitation();
         self.list_change_and_resources();
         self.crash();
+        // Last: from its first question on, some upstreams get one call at a time.
+        self.elicitation();
     }
 
     fn list(&mut self) {
