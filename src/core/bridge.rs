@@ -15,6 +15,7 @@ use super::link::{Caller, Link};
 use super::modern::ModernCall;
 use super::seal::{Sealed, State, params_digest};
 use super::session::{Question, Reply, Session};
+use super::turns::Turn;
 use crate::wire::era::{ALL_CAPABILITIES, declares, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
@@ -47,6 +48,12 @@ struct CallState {
     upstream_id: Option<u64>,
     /// Questions that wait for the client: our key, the upstream's id, and the request as raw JSON.
     questions: Vec<(String, Id, String)>,
+    /// How many there were so far.
+    asked: usize,
+    /// Whether one came while several calls were under way, so that it may be another's.
+    crowded: bool,
+    /// The call's turn, while the upstream is at it. Never dropped with the state locked: others wait for it.
+    turn: Option<Turn>,
     /// An answer that came while the client had the turn.
     early: Option<Result<String, Result<String, Lost>>>,
 }
@@ -74,12 +81,38 @@ impl Call {
                 finish: Some(finish),
                 upstream_id: None,
                 questions: Vec::new(),
+                asked: 0,
+                crowded: false,
+                turn: None,
                 early: None,
             }),
             rounds: AtomicU32::new(0),
         });
-        let text = call.params.clone();
-        call.send(&text);
+        call.in_turn(|call, turn| {
+            let wanted = {
+                let mut state = call.state.lock();
+                state.turn = Some(turn);
+                state.reply.as_ref().is_some_and(Reply::is_wanted)
+            };
+            if wanted {
+                let text = call.params.clone();
+                call.send(&text);
+            }
+        });
+    }
+
+    /// Goes on when it is this call's turn, at once where calls need not wait for each other.
+    fn in_turn(self: Arc<Self>, go: impl FnOnce(&Arc<Self>, Turn) + Send + 'static) {
+        let can_be_asked = self.modern.as_ref().is_some_and(|modern| modern.can_be_asked());
+        if !(self.link.asks_at_large() && can_be_asked) {
+            return go(&self, Turn::free());
+        }
+        if self.state.lock().crowded {
+            let turn = self.link.turns.at_once();
+            return go(&self, turn);
+        }
+        let turns = self.link.turns.clone();
+        turns.wait(move |turn| go(&self, turn));
     }
 
     /// Sends it, or sends it again with what the upstream asked for.
@@ -178,7 +211,19 @@ impl Call {
     }
 
     fn answered(self: &Arc<Self>, answer: Answer<'_>) {
-        let modern_client = self.state.lock().reply.as_ref().is_some_and(|reply| reply.modern().is_some());
+        {
+            let mut state = self.state.lock();
+            if state.reply.is_none() {
+                // The client has the turn: kept until it comes back.
+                state.early = Some(match answer {
+                    Answer::Result(result) => Ok(result.raw().to_owned()),
+                    Answer::Error(error) => Err(Ok(error.raw().to_owned())),
+                    Answer::Lost(lost) => Err(Err(lost.clone())),
+                });
+                return;
+            }
+        }
+        let modern_client = self.modern.is_some();
         match answer {
             Answer::Result(result)
                 if result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"") =>
@@ -199,23 +244,10 @@ impl Call {
         }
     }
 
-    /// Answers the client, or keeps the answer until it is its turn again.
+    /// Answers the client.
     fn deliver(&self, answer: Answer<'_>) {
-        let taken = {
-            let mut state = self.state.lock();
-            match state.reply.take() {
-                Some(reply) => Some((reply, state.finish.take())),
-                None => {
-                    state.early = Some(match &answer {
-                        Answer::Result(result) => Ok(result.raw().to_owned()),
-                        Answer::Error(error) => Err(Ok(error.raw().to_owned())),
-                        Answer::Lost(lost) => Err(Err((*lost).clone())),
-                    });
-                    None
-                }
-            }
-        };
-        let Some((reply, Some(finish))) = taken else { return };
+        let Some((reply, _turn)) = self.take_reply() else { return };
+        let Some(finish) = self.state.lock().finish.take() else { return };
         match answer {
             Answer::Result(result) => {
                 level::note_links(reply.session(), &self.link.upstream, result);
@@ -226,9 +258,16 @@ impl Call {
         }
     }
 
+    /// The right to answer, and the turn, which ends with the answer.
+    fn take_reply(&self) -> Option<(Reply, Option<Turn>)> {
+        let mut state = self.state.lock();
+        let reply = state.reply.take()?;
+        Some((reply, state.turn.take()))
+    }
+
     /// A modern upstream asks a modern client: its question is passed on, its state sealed in ours.
     fn hand_on_questions(self: &Arc<Self>, result: Node<'_>) {
-        let Some(reply) = self.state.lock().reply.take() else { return };
+        let Some((reply, _turn)) = self.take_reply() else { return };
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
         reply.result_with(|out| result.write_with(out, &[("requestState", Some(&quote(&sealed)))]));
@@ -236,8 +275,8 @@ impl Call {
 
     /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
     fn visit_first(self: &Arc<Self>, error: Node<'_>) {
-        let Some(reply) = self.state.lock().reply.take() else { return };
-        if !reply.modern().is_some_and(|modern| modern.can("elicitation")) {
+        let Some((reply, _turn)) = self.take_reply() else { return };
+        if !reply.modern().is_some_and(|modern| modern.can_visit()) {
             let data = "{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}";
             return reply.error(
                 code::MISSING_CAPABILITY,
@@ -264,18 +303,21 @@ impl Call {
     }
 
     /// A legacy upstream asks a modern client: the call waits here, the client is told what to bring.
-    pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>) {
+    ///
+    /// `crowded`: the question came while several calls were under way.
+    pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>, crowded: bool) {
         let Some(engine) = self.engine.upgrade() else { return };
         let request =
             format!("{{\"method\":{},\"params\":{}}}", quote(method), params.map_or("{}", Node::raw));
-        let reply = {
+        {
             let mut state = self.state.lock();
-            let key = format!("question-{}", state.questions.len() + 1);
+            state.asked += 1;
+            state.crowded |= crowded;
+            let key = format!("question-{}", state.asked);
             state.questions.push((key, id, request));
-            state.reply.take()
-        };
+        }
         // A second question while the client has the turn waits for the next round.
-        if let Some(reply) = reply {
+        if let Some((reply, _turn)) = self.take_reply() {
             self.ask_modern_client(&engine, reply);
         }
     }
@@ -337,56 +379,64 @@ impl Call {
 
     /// The client is back with what it was asked for.
     pub(super) fn resume(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+        if let Some(id) = self.upstream_id() {
+            reply.session().sent(reply.key(), &self.link, id);
+        }
+        let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
+        self.clone().in_turn(move |call, turn| call.go_on(&responses, reply, turn));
+    }
+
+    /// Hands the client's answers to the upstream and waits on.
+    fn go_on(self: &Arc<Self>, responses: &str, reply: Reply, turn: Turn) {
         let Some(engine) = self.engine.upgrade() else { return };
-        let responses = params.get("inputResponses");
-        let (early, asked) = {
-            let mut state = self.state.lock();
-            (state.early.take(), std::mem::take(&mut state.questions))
-        };
-        let mut open = Vec::new();
-        for (key, id, request) in asked {
-            match responses.and_then(|responses| responses.get(&key)) {
-                Some(response) => {
-                    self.link.answer(|out| write_result(out, &id, |out| response.write(out)));
-                }
-                None => open.push((key, id, request)),
-            }
-        }
-        let missing = !open.is_empty();
-        let session = reply.session().clone();
-        {
-            let mut state = self.state.lock();
-            state.questions.splice(0..0, open);
-            if let Some(id) = state.upstream_id {
-                session.sent(reply.key(), &self.link, id);
-            }
-            if missing && early.is_none() {
-                drop(state);
-                return self.ask_modern_client(&engine, reply);
-            }
-            state.reply = Some(reply);
-        }
-        if let Some(id) = self.state.lock().upstream_id {
-            let key = self.state.lock().reply.as_ref().map(|reply| reply.key().clone());
+        let mut scanner = Scanner::default();
+        let responses = scanner.scan_str(responses).expect("a part of valid JSON").root();
+        if let Some(id) = self.upstream_id() {
+            let (session, key) = (reply.session().clone(), reply.key().clone());
             self.link.peer.change(id, |caller| {
                 caller.session = Some(session);
-                caller.key = key;
+                caller.key = Some(key);
             });
         }
-        if let Some(early) = early {
-            let mut scanner = Scanner::default();
-            match &early {
-                Ok(result) => {
-                    let node = scanner.scan_str(result).expect("validated when it was read").root();
-                    self.deliver(Answer::Result(node));
-                }
-                Err(Ok(error)) => {
-                    let node = scanner.scan_str(error).expect("validated when it was read").root();
-                    self.deliver(Answer::Error(node));
-                }
-                Err(Err(lost)) => self.deliver(Answer::Lost(lost)),
+        let (answered, early, ask_again) = {
+            let mut state = self.state.lock();
+            let asked = std::mem::take(&mut state.questions);
+            let (answered, open): (Vec<_>, Vec<_>) =
+                asked.into_iter().partition(|(key, ..)| responses.get(key).is_some());
+            let early = state.early.take();
+            let mut unanswered = None;
+            if !open.is_empty() && early.is_none() {
+                state.questions = open;
+                unanswered = Some((reply, turn));
+            } else {
+                state.reply = Some(reply);
+                state.turn = Some(turn);
+            }
+            (answered, early, unanswered)
+        };
+        for (key, id, _) in answered {
+            if let Some(response) = responses.get(&key) {
+                self.link.answer(|out| write_result(out, &id, |out| response.write(out)));
             }
         }
+        if let Some((reply, _turn)) = ask_again {
+            return self.ask_modern_client(&engine, reply);
+        }
+        let mut scanner = Scanner::default();
+        match &early {
+            None => {}
+            Some(Ok(result)) => {
+                self.answered(Answer::Result(scanner.scan_str(result).expect("validated when read").root()));
+            }
+            Some(Err(Ok(error))) => {
+                self.answered(Answer::Error(scanner.scan_str(error).expect("validated when read").root()));
+            }
+            Some(Err(Err(lost))) => self.answered(Answer::Lost(lost)),
+        }
+    }
+
+    fn upstream_id(&self) -> Option<u64> {
+        self.state.lock().upstream_id
     }
 
     /// A modern upstream asks a legacy client: it is asked for real, and the call goes out again with the answers.
@@ -467,17 +517,21 @@ impl Call {
 impl Engine {
     /// What a retry with `requestState` goes on with, if the state is ours and fits the request.
     pub fn unseal(&self, method: &str, params: Node<'_>, session: &Session) -> Result<State, &'static str> {
-        let sealed = params.get("requestState").and_then(Node::as_str);
-        let sealed = sealed.and_then(|text| self.seal.open(&text, now()));
+        let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
+        let sealed = self.seal.open(&text, now());
         let sealed =
             sealed.ok_or("requestState is not one of ours, or has expired; call again without it")?;
         let fits = sealed.principal == session.window.principal
             && sealed.method == method
             && sealed.digest == params_digest(params.raw());
-        if fits {
-            Ok(sealed.state)
-        } else {
-            Err("requestState belongs to another request; call again without it")
+        if !fits {
+            return Err("requestState belongs to another request; call again without it");
+        }
+        let mut used = self.used.lock();
+        used.retain(|_, expires| *expires > now());
+        match used.insert(text, sealed.expires) {
+            None => Ok(sealed.state),
+            Some(_) => Err("requestState was used before; call again without it"),
         }
     }
 
@@ -562,7 +616,7 @@ fn input_required(requests: &str, sealed: &str) -> String {
 }
 
 /// The level in raw parameters of `logging/setLevel`.
-fn level_of(params: &str) -> Option<usize> {
+pub(super) fn level_of(params: &str) -> Option<usize> {
     let mut scanner = Scanner::default();
     let level = scanner.scan_str(params).ok()?.root().get("level")?.as_str()?.into_owned();
     crate::wire::era::LOG_LEVELS.iter().position(|known| *known == level)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::bridge::{Call, Parked};
+use super::bridge::{Call, Parked, level_of};
 use super::catalog::Kind;
 use super::level;
 use super::link::{Caller, Link};
@@ -34,6 +34,8 @@ pub struct Engine {
     /// Our working directory.
     pub(super) directory: PathBuf,
     pub(super) seal: Seal,
+    /// Sealed states that were used, until they expire.
+    pub(super) used: Mutex<HashMap<String, u64>>,
     /// Calls whose client is to answer questions.
     pub(super) parked: Parked,
     settings: Common,
@@ -71,6 +73,7 @@ impl Engine {
             vars: around.vars,
             directory: around.directory,
             seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
+            used: Mutex::default(),
             parked: Parked::default(),
             settings,
             upstreams: Mutex::default(),
@@ -273,6 +276,45 @@ impl Engine {
             let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
             return Call::launch(self, link, method, text, digest, reply, Box::new(finish));
         }
+        if self.must_wait_for_turn(link, &reply) {
+            let mut text = Vec::new();
+            params.write_with(&mut text, changes);
+            let (engine, link, turns) = (self.clone(), link.clone(), link.turns.clone());
+            return turns.wait(move |turn| {
+                let mut scanner = Scanner::default();
+                let params = scanner.scan(&text).expect("written as valid JSON").root();
+                let finish = |answer: Answer<'_>, reply: Reply| {
+                    finish(answer, reply);
+                    drop(turn);
+                };
+                if reply.is_wanted() {
+                    engine.send_plainly(&link, method, params, &[], reply, finish);
+                }
+            });
+        }
+        self.send_plainly(link, method, params, changes, reply, finish);
+    }
+
+    /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
+    /// share it, and this one can be asked.
+    fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
+        self.stdio().is_none()
+            && link.asks_at_large()
+            && reply.session().hello().is_some_and(|hello| {
+                ["elicitation", "sampling", "roots"].iter().any(|capability| hello.can(capability))
+            })
+    }
+
+    /// A call without state beyond its answer: between equals of the legacy era.
+    fn send_plainly(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[(&str, Option<&str>)],
+        reply: Reply,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
         let session = reply.session().clone();
         let key = reply.key().clone();
         let meta = params.get("_meta").filter(|meta| meta.is_object());
@@ -327,8 +369,11 @@ impl Engine {
     pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
         session.set_log_level(params.raw());
         for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
-            if link.can("logging") {
-                send_quietly(&link, "logging/setLevel", params.raw());
+            match level_of(params.raw()) {
+                // Others share it, and may want more.
+                Some(level) if self.stdio().is_none() => link.want_level(level),
+                _ if link.can("logging") => send_quietly(&link, "logging/setLevel", params.raw()),
+                _ => {}
             }
         }
     }

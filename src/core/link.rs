@@ -13,8 +13,9 @@ use super::bridge::Call;
 use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
 use super::session::Session;
+use super::turns::Turns;
 use super::upstream::Upstream;
-use crate::config::Redactor;
+use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, Version, modern_meta};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::lines::Line;
@@ -42,6 +43,7 @@ pub struct Link {
     pub(super) questions: Mutex<HashMap<Arc<str>, Asked>>,
     /// How many questions are open; calls do not time out meanwhile.
     pub(super) asking: Arc<AtomicUsize>,
+    pub(super) turns: Arc<Turns>,
     mute: AtomicBool,
     /// Where the HTTP client looks up which parameters it mirrors into headers.
     mirrored: OnceLock<Arc<ToolHeaders>>,
@@ -80,6 +82,7 @@ impl Link {
             hello: OnceLock::new(),
             questions: Mutex::default(),
             asking: Arc::default(),
+            turns: Arc::default(),
             mute: AtomicBool::new(false),
             mirrored: OnceLock::new(),
             listening: Mutex::default(),
@@ -145,6 +148,11 @@ impl Link {
         self.hello.get().map_or(Version::LATEST_LEGACY, |hello| hello.version)
     }
 
+    /// Whether its questions come without a hint at the call that they belong to.
+    pub(super) fn asks_at_large(&self) -> bool {
+        matches!(self.upstream.spec.transport, Transport::Stdio(_)) && !self.version().is_modern()
+    }
+
     /// When a call to this upstream is given up.
     pub fn deadline(&self) -> Option<Deadline> {
         let timeouts = &self.upstream.spec.timeouts;
@@ -173,10 +181,11 @@ impl Link {
         self.out.push(write);
     }
 
-    /// Lets the upstream send log messages of this level, if it has any.
+    /// Lets the upstream send log messages of this level and above, if it has any.
     pub(super) fn want_level(self: &Arc<Self>, level: usize) {
         let level = level as u8;
-        if self.can("logging") && self.level.swap(level, Ordering::Relaxed) != level {
+        // Who wants less is sent less by us.
+        if self.can("logging") && self.level.fetch_min(level, Ordering::Relaxed) > level {
             let params = format!("{{\"level\":\"{}\"}}", LOG_LEVELS[usize::from(level)]);
             send_quietly(self, "logging/setLevel", &params);
         }

@@ -14,5 +14,6 @@ mod relay;
 pub mod seal;
 pub mod session;
 mod stderr;
+mod turns;
 pub mod upstream;
 pub mod view;

@@ -102,6 +102,14 @@ impl ModernCall {
         ["elicitation", "sampling", "roots"].iter().any(|capability| self.can(capability))
     }
 
+    /// Whether its user can be led to a page.
+    pub fn can_visit(&self) -> bool {
+        let url = |doc: crate::wire::json::Doc<'_>| {
+            doc.root().get("elicitation").and_then(|elicitation| elicitation.get("url")).is_some()
+        };
+        Scanner::default().scan_str(&self.capabilities).is_ok_and(url)
+    }
+
     /// Writes the result with what this era adds to it; what the upstream said itself stays.
     pub fn complete(&self, out: &mut Vec<u8>, result: &[u8]) {
         let mut scanner = Scanner::default();

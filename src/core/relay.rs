@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bridge::{Call, capability_for};
+use super::bridge::{Call, capability_for, level_of};
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::link::Link;
 use super::session::{Question, Session};
 use crate::wire::era::{LOG_LEVELS, meta};
-use crate::wire::json::{Node, quote};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
 
@@ -50,13 +50,15 @@ impl Engine {
     /// Log messages, and whatever no rule names, go to the client that they belong to.
     fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
         let Some(to) = self.audience(link, on) else { return };
-        if let Some(call) = &to.call
-            && method == "notifications/message"
-            && let Some(wanted) = call.log_level()
-        {
+        if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-            if wanted.is_none_or(|wanted| level.is_none_or(|level| level < wanted)) {
+            let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
+                Some(None) => return,
+                Some(wanted) => wanted,
+                None => to.session.log_level().as_deref().and_then(level_of),
+            };
+            if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
                 return;
             }
         }
@@ -107,6 +109,10 @@ impl Engine {
                 for session in window.sessions() {
                     if session.subscriptions.lock().contains(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
+                            let mut text = Vec::new();
+                            without_subscription(params, &mut text);
+                            let mut scanner = Scanner::default();
+                            let params = scanner.scan(&text).expect("written as valid JSON").root();
                             params.write_with(out, &[("uri", Some(&quote(uri)))]);
                         });
                     }
@@ -134,6 +140,8 @@ impl Engine {
             link.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
         }
+        // What is asked while no call is under way says nothing of calls.
+        let crowded = link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
         let Some(to) = self.audience(link, on) else {
             return refuse(
                 link,
@@ -154,7 +162,7 @@ impl Engine {
             }
         }
         match (&to.call, modern) {
-            (Some(call), Some(_)) if capability_for(method).is_some() => call.park(id, method, params),
+            (Some(call), Some(_)) if capability_for(method).is_some() => call.park(id, method, params, crowded),
             (_, Some(_)) => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
             _ if link.questions.lock().contains_key(&id.key()) => {
                 refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");

@@ -224,7 +224,9 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Forgets a request without an answer, and returns what was known of it.
     pub fn forget(&self, id: u64) -> Option<T> {
-        self.calls.lock().open.remove(&id).map(|call| call.tag)
+        // What is dropped with it may send the next request, so not with the calls locked.
+        let call = self.calls.lock().open.remove(&id);
+        call.map(|call| call.tag)
     }
 
     /// Tells the other side that a request is given up.
@@ -261,6 +263,11 @@ impl<T: Send + 'static> Peer<T> {
         for (id, call) in &self.calls.lock().open {
             look(*id, &call.tag);
         }
+    }
+
+    /// Whether there is such an open request.
+    pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.calls.lock().open.values().any(|call| wanted(&call.tag))
     }
 
     /// Changes what is known of an open request.

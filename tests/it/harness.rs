@@ -467,6 +467,17 @@ impl Peer {
         self.queue.pop_front().or_else(|| self.stdout.recv_timeout(DEADLINE).ok())
     }
 
+    /// The messages that have come and were not taken.
+    pub(crate) fn left(&mut self) -> Vec<Message> {
+        self.queue.extend(self.stdout.try_iter());
+        self.queue.iter().cloned().collect()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Makes sure that all that was said before has been read: what it caused at once is in the queue now.
     #[track_caller]
     pub(crate) fn fence(&mut self) {

@@ -2,6 +2,7 @@
 
 mod classic;
 #[cfg(unix)]
+mod client;
 mod clients;
 mod commands;
 mod config;
@@ -15,6 +16,7 @@ mod fidelity;
 mod handshake;
 mod harness;
 mod lifecycle;
+mod matrix;
 mod names;
 mod npm;
 mod offers;
