@@ -16,8 +16,28 @@ use crate::stubborn;
 
 /// Every behaviour, in the order of `--with all`.
 pub(crate) const NAMES: [&str; 22] = [
-    "echo", "result", "error", "slow", "release", "started", "progress", "never", "crash", "notify", "ask",
-    "change", "raw", "report", "received", "requests", "large", "flood", "spawn", "update", "forget", "cancelled",
+    "echo",
+    "result",
+    "error",
+    "slow",
+    "release",
+    "started",
+    "progress",
+    "never",
+    "crash",
+    "notify",
+    "ask",
+    "change",
+    "raw",
+    "report",
+    "received",
+    "requests",
+    "large",
+    "flood",
+    "spawn",
+    "update",
+    "forget",
+    "cancelled",
 ];
 
 #[derive(Deserialize)]

@@ -196,7 +196,9 @@ fn status(stream: &TcpStream, status: &str, body: &str) -> std::io::Result<()> {
     let length = body.len();
     write(
         stream,
-        &format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"),
+        &format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        ),
     )
 }
 

@@ -182,7 +182,8 @@ impl Peer {
         }
         let tagged = self.update(|heard| {
             let wanting = heard.listeners.iter().filter(|listener| listener.filter.wants(method, params));
-            let tagged = wanting.map(|listener| (listener.key.clone(), modern::tagged(method, params, &listener.id)));
+            let tagged =
+                wanting.map(|listener| (listener.key.clone(), modern::tagged(method, params, &listener.id)));
             tagged.collect::<Vec<_>>()
         });
         for (key, message) in tagged {

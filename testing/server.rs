@@ -150,7 +150,10 @@ impl Server {
                 id,
                 &format!(
                     r#"{{"supportedVersions":["2026-07-28"],"capabilities":{}}}"#,
-                    self.options.capabilities.as_ref().map_or_else(|| self.capabilities(), |own| own.get().to_owned())
+                    self.options
+                        .capabilities
+                        .as_ref()
+                        .map_or_else(|| self.capabilities(), |own| own.get().to_owned())
                 ),
             ),
             "subscriptions/listen" if modern => peer.listen(id, &filter(params)),

@@ -133,15 +133,27 @@ impl Engine {
         upstream
     }
 
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Their things stand in the window's lists afterwards, unless every one failed. Returns the reasons of
-    /// those that failed.
+    /// As [`Self::connect`], and tells the window's clients that their lists have changed.
     pub async fn open(
         self: &Arc<Self>,
         window: &Arc<Window>,
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> Vec<(Arc<str>, Arc<str>)> {
+        let (failed, changed) = self.connect(window, group, upstreams).await;
+        self.tell(window, &changed);
+        failed
+    }
+
+    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// alone. Their things stand in the window's lists afterwards, unless every one failed. Returns the reasons of
+    /// those that failed, and the lists that have changed.
+    pub async fn connect(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
+    ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<Kind>) {
         window.view().add(&*window.exposure, upstreams);
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
@@ -163,8 +175,7 @@ impl Engine {
                 view.open(group)
             }
         };
-        self.tell(window, &changed);
-        failed
+        (failed, changed)
     }
 
     /// Starts upstreams that stand in the window's lists as soon as each is up, and waits until every one is up or

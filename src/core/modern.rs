@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use super::catalog::Kind;
 use super::seal::params_digest;
 use super::session::{Reply, Session};
+use super::upstream::Upstream;
 use crate::wire::era::{LOG_LEVELS, Version, declares, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code};
@@ -173,6 +174,8 @@ pub struct Listener {
     id: Id,
     kinds: Vec<Kind>,
     resources: Vec<String>,
+    /// Those that exist, as their upstreams know them.
+    pub watched: Vec<(Arc<Upstream>, String)>,
     /// Answers when the subscription ends by our will.
     reply: Option<Reply>,
 }
@@ -206,7 +209,14 @@ impl Listener {
             granted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
         }
         let session = reply.session().clone();
-        let listener = Self { session: Arc::downgrade(&session), id, kinds, resources, reply: Some(reply) };
+        let listener = Self {
+            session: Arc::downgrade(&session),
+            id,
+            kinds,
+            resources,
+            watched: Vec::new(),
+            reply: Some(reply),
+        };
         listener.send(
             "notifications/subscriptions/acknowledged",
             &format!(",\"notifications\":{{{}}}", granted.join(",")),
@@ -215,8 +225,8 @@ impl Listener {
     }
 
     /// The URIs that it wants to hear of.
-    pub fn resources(&self) -> &[String] {
-        &self.resources
+    pub fn resources(&self) -> Vec<String> {
+        self.resources.clone()
     }
 
     /// Tells of lists that changed, those it asked for.

@@ -141,7 +141,8 @@ impl Engine {
             return;
         }
         // What is asked while no call is under way says nothing of calls.
-        let crowded = link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
+        let crowded =
+            link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
         let Some(to) = self.audience(link, on) else {
             return refuse(
                 link,
@@ -162,7 +163,9 @@ impl Engine {
             }
         }
         match (&to.call, modern) {
-            (Some(call), Some(_)) if capability_for(method).is_some() => call.park(id, method, params, crowded),
+            (Some(call), Some(_)) if capability_for(method).is_some() => {
+                call.park(id, method, params, crowded)
+            }
             (_, Some(_)) => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
             _ if link.questions.lock().contains_key(&id.key()) => {
                 refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");

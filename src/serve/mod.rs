@@ -181,6 +181,13 @@ impl Gateway {
     fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
         let mut empty = Scanner::default();
         let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+        if matches!(method, "subscriptions/listen" | "resources/subscribe")
+            && let Face::Plain(plain) = &*self.face(reply.session())
+            && !plain.is_open(&reply.session().view())
+        {
+            // What is to be watched must be known.
+            return self.open_plain(plain, method, params, reply);
+        }
         if reply.modern().is_some() {
             return self.modern_request(method, params, reply);
         }
@@ -343,7 +350,7 @@ impl Gateway {
     /// Forgets a request, and says which one of ours the upstream is to be told of.
     fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
         if let Some(listener) = session.window.take_listener(session, id) {
-            self.unlisten(session, &listener);
+            self.unlisten(&listener);
         }
         session.cancel(id).filter(|(link, ours)| link.peer.forget(*ours).is_some())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{CAPABILITIES, Face, Gateway};
 use crate::core::modern::Listener;
 use crate::core::seal::State;
-use crate::core::session::{Reply, Session};
+use crate::core::session::Reply;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
@@ -76,23 +76,22 @@ impl Gateway {
             // Resources can be subscribed to once their servers are known.
             return self.later(bench, "subscriptions/listen", params, reply);
         }
-        let Some(listener) = Listener::open(params, reply) else { return };
-        self.count_resources(&session, &listener, true);
+        let Some(mut listener) = Listener::open(params, reply) else { return };
+        for uri in listener.resources() {
+            if let Some((upstream, own)) = self.resource_of(&session, &uri)
+                && let Ok(own) = serde_json::from_str::<String>(&own)
+            {
+                self.engine.subscribe(&upstream, &own, true);
+                listener.watched.push((upstream, own));
+            }
+        }
         self.engine.listen(&session.window, listener);
     }
 
     /// A subscription is over: its resources need no longer be watched for it.
-    pub(super) fn unlisten(&self, session: &Session, listener: &Listener) {
-        self.count_resources(session, listener, false);
-    }
-
-    fn count_resources(&self, session: &Session, listener: &Listener, more: bool) {
-        for uri in listener.resources() {
-            if let Some((upstream, own)) = self.resource_of(session, uri)
-                && let Ok(own) = serde_json::from_str::<String>(&own)
-            {
-                self.engine.subscribe(&upstream, &own, more);
-            }
+    pub(super) fn unlisten(&self, listener: &Listener) {
+        for (upstream, own) in &listener.watched {
+            self.engine.subscribe(upstream, own, false);
         }
     }
 }

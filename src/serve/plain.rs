@@ -27,7 +27,8 @@ impl Gateway {
             let servers = plain.toolbox.servers.iter();
             let upstreams: Vec<_> =
                 servers.map(|server| gateway.workbench_upstream(&window, name, server)).collect();
-            let failed = gateway.engine.open(&window, name, &upstreams).await;
+            // Nobody has seen a list before, so nobody is told that it changed.
+            let (failed, _) = gateway.engine.connect(&window, name, &upstreams).await;
             for (server, reason) in &failed {
                 log::warn!("[{name}/{server}] {reason}");
             }
@@ -40,7 +41,12 @@ impl Gateway {
             }
             let mut scanner = Scanner::default();
             let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
-            gateway.common_request(&method, params, reply);
+            match &*method {
+                "subscriptions/listen" | "resources/subscribe" => {
+                    gateway.request(&method, Some(params), reply)
+                }
+                _ => gateway.common_request(&method, params, reply),
+            }
         });
     }
 

@@ -283,7 +283,13 @@ impl Client {
 
     /// Calls again with what an `input_required` result asked for; every question gets this response.
     #[track_caller]
-    pub(crate) fn post_retry(&mut self, tool: &str, arguments: &str, asked: &Message, response: &str) -> String {
+    pub(crate) fn post_retry(
+        &mut self,
+        tool: &str,
+        arguments: &str,
+        asked: &Message,
+        response: &str,
+    ) -> String {
         let result = asked.result();
         assert_eq!(result["resultType"], "input_required", "{asked:?}");
         let keys = result["inputRequests"].as_object().expect("questions").keys();
@@ -301,7 +307,12 @@ impl Client {
     /// Calls a tool that asks, as its era has it, and answers each question of it with this result. Returns the
     /// questions, `{"method", "params"}`, and the answer.
     #[track_caller]
-    pub(crate) fn call_and_answer(&mut self, tool: &str, arguments: &str, response: &str) -> (Vec<Value>, Message) {
+    pub(crate) fn call_and_answer(
+        &mut self,
+        tool: &str,
+        arguments: &str,
+        response: &str,
+    ) -> (Vec<Value>, Message) {
         let mut questions = Vec::new();
         let mut id = self.post_call(tool, arguments);
         loop {
@@ -324,8 +335,9 @@ impl Client {
     /// Gives a request up.
     #[track_caller]
     pub(crate) fn cancel(&mut self, id: &str) {
-        let message =
-            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        );
         match &mut self.way {
             Way::Pipe(gateway) => gateway.send(message),
             Way::Web(web) if self.era == Era::Modern => web.hang_up(id),
@@ -502,7 +514,8 @@ impl Web {
     fn send(&self, method: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time");
-        let accept = if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let accept =
+            if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
         let request = format!(
             "{method} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             self.path,
@@ -575,7 +588,8 @@ impl Response {
 
     /// Hands on every message as it comes, until the stream ends.
     fn messages(self, sender: &Sender<Message>) {
-        let events = self.headers.get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let events =
+            self.headers.get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         if !events {
             let raw = self.whole().body;
             if !raw.is_empty() {

@@ -1,5 +1,6 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod bridge;
 mod classic;
 #[cfg(unix)]
 mod client;
@@ -15,6 +16,8 @@ mod fake;
 mod fidelity;
 mod handshake;
 mod harness;
+#[cfg(unix)]
+mod http;
 mod lifecycle;
 mod matrix;
 mod names;

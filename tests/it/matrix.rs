@@ -105,7 +105,10 @@ impl Cell {
         self.client.call("started", json!({"key": "cancel"})).text();
         self.client.cancel(&id);
         self.client.call("cancelled", json!({"count": 1})).text();
-        assert!(!self.client.left().iter().any(|message| message.id() == id), "an answer to what was cancelled");
+        assert!(
+            !self.client.left().iter().any(|message| message.id() == id),
+            "an answer to what was cancelled"
+        );
     }
 
     fn elicitation(&mut self) {
