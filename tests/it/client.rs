@@ -265,12 +265,6 @@ impl Client {
         self.take(method, |message| message.id().is_empty() && message.method() == method)
     }
 
-    /// Waits for a question.
-    #[track_caller]
-    pub(crate) fn question(&mut self, method: &str) -> Message {
-        self.take(method, |message| !message.id().is_empty() && message.method() == method)
-    }
-
     /// Answers a question of the legacy era; `answer` is `"result":…` or `"error":…`.
     #[track_caller]
     pub(crate) fn reply(&mut self, question: &Message, answer: &str) {
