@@ -3,6 +3,8 @@
 mod classic;
 mod commands;
 mod config;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod conformance;
 mod crash;
 mod demo;
 mod ending;
