@@ -41,9 +41,10 @@ fn drive_in(place: &Path, url: &str) -> Result<(), Failure> {
     let prompts = gateway.list("prompts/list", "prompts")?;
     let calls = match context["toolCalls"].as_array() {
         Some(calls) => calls.clone(),
-        None => {
-            tools.iter().map(|tool| json!({"name": tool["name"], "arguments": arguments(tool)})).collect()
-        }
+        None => tools
+            .iter()
+            .map(|tool| json!({"name": tool["name"], "arguments": arguments(tool, &tools)}))
+            .collect(),
     };
     let offered = |call: &Value| !call["name"].as_str().is_some_and(|name| name.starts_with("toolman_"));
     let calls: Vec<Value> = calls.into_iter().filter(offered).collect();
@@ -62,13 +63,17 @@ fn drive_in(place: &Path, url: &str) -> Result<(), Failure> {
     gateway.end()
 }
 
-/// Arguments that fit what a tool requires.
-fn arguments(tool: &Value) -> Value {
+/// Arguments that fit what a tool requires; one that wants a schema gets that of the tool with the newest, as it came.
+fn arguments(tool: &Value, tools: &[Value]) -> Value {
     let schema = &tool["inputSchema"];
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let value = |name: &str| match schema["properties"][name]["type"].as_str() {
         Some("number" | "integer") => json!(1),
         Some("boolean") => json!(true),
+        Some("object") => {
+            let newest = tools.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
+            newest.map_or(json!({}), |tool| tool["inputSchema"].clone())
+        }
         _ => json!("test"),
     };
     required

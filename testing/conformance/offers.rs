@@ -35,8 +35,8 @@ const PLAIN_TOOLS: [(&str, &str); 23] = [
     ("test_input_required_result_tampered_state", "Asks, and keeps a state that must come back as it was"),
 ];
 
-/// `tools/list`.
-pub(crate) fn tools() -> Value {
+/// `tools/list`, with one more or without.
+pub(crate) fn tools(more: bool) -> Value {
     let mut tools: Vec<Value> = PLAIN_TOOLS
         .iter()
         .map(|(name, description)| tool(name, description, &json!({"type": "object", "properties": {}})))
@@ -60,6 +60,9 @@ pub(crate) fn tools() -> Value {
         custom_header_tool(),
         tool("json_schema_2020_12_tool", "Has a schema of the newest kind", &newest_schema()),
     ]);
+    if more {
+        tools.push(tool("test_more", "Comes and goes", &json!({"type": "object"})));
+    }
     json!({"tools": tools, "ttlMs": 60_000, "cacheScope": "public"})
 }
 
@@ -138,6 +141,7 @@ pub(crate) fn resources() -> Value {
         "resources": [
             {"uri": "test://static-text", "name": "Static text", "mimeType": "text/plain"},
             {"uri": "test://static-binary", "name": "Static picture", "mimeType": "image/png"},
+            {"uri": "test://watched-resource", "name": "Watched text", "mimeType": "text/plain"},
         ],
         "ttlMs": 60_000, "cacheScope": "public",
     })
@@ -156,7 +160,7 @@ pub(crate) fn templates() -> Value {
 /// `resources/read`, if there is such a resource.
 pub(crate) fn resource(uri: &str) -> Option<Value> {
     let contents = match uri {
-        "test://static-text" => json!({
+        "test://static-text" | "test://watched-resource" => json!({
             "uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource.",
         }),
         "test://static-binary" => json!({"uri": uri, "mimeType": "image/png", "blob": IMAGE}),
@@ -169,9 +173,9 @@ pub(crate) fn resource(uri: &str) -> Option<Value> {
     Some(json!({"contents": [contents], "ttlMs": 60_000, "cacheScope": "public"}))
 }
 
-/// `prompts/list`.
-pub(crate) fn prompts() -> Value {
-    json!({
+/// `prompts/list`, with one more or without.
+pub(crate) fn prompts(more: bool) -> Value {
+    let mut list = json!({
         "prompts": [
             {"name": "test_simple_prompt", "description": "Has no arguments"},
             {"name": "test_prompt_with_arguments", "description": "Has two arguments", "arguments": [
@@ -185,7 +189,11 @@ pub(crate) fn prompts() -> Value {
             {"name": "test_input_required_result_prompt", "description": "Asks for what it is about"},
         ],
         "ttlMs": 60_000, "cacheScope": "public",
-    })
+    });
+    if more && let Some(prompts) = list["prompts"].as_array_mut() {
+        prompts.push(json!({"name": "test_more", "description": "Comes and goes"}));
+    }
+    list
 }
 
 /// `prompts/get`, for those that ask nothing.

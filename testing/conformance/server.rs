@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -40,6 +40,8 @@ pub(crate) async fn serve(legacy: bool) -> Result<(), Failure> {
         legacy,
         listeners: Arc::default(),
         next: Arc::default(),
+        has_more_tools: Arc::default(),
+        has_more_prompts: Arc::default(),
         states: RequestStateCodec::new([7_u8; 32]),
     };
     let service = StreamableHttpService::new(
@@ -69,6 +71,9 @@ struct Server {
     /// Who listens for changes.
     listeners: Arc<Mutex<HashMap<u64, SubscriptionSink>>>,
     next: Arc<AtomicU64>,
+    /// Whether the lists have their last entry, which comes and goes.
+    has_more_tools: Arc<AtomicBool>,
+    has_more_prompts: Arc<AtomicBool>,
     states: RequestStateCodec,
 }
 
@@ -100,7 +105,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(typed(offers::tools()))
+        Ok(result(offers::tools(self.has_more_tools.load(Ordering::Relaxed))))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -113,8 +118,8 @@ impl ServerHandler for Server {
         context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.as_ref();
-        if let Some(result) = offers::constant(name) {
-            return Ok(typed::<CallToolResult>(result).into());
+        if let Some(constant) = offers::constant(name) {
+            return Ok(result::<CallToolResult>(constant).into());
         }
         if let Some(what) = name.strip_prefix("test_input_required_result_") {
             return self.ask(what, &request, &context);
@@ -170,6 +175,11 @@ impl ServerHandler for Server {
             }
             "test_custom_header" => done(&argument("value")),
             "test_trigger_tool_change" | "test_trigger_prompt_change" => {
+                let changed = match name {
+                    "test_trigger_tool_change" => &self.has_more_tools,
+                    _ => &self.has_more_prompts,
+                };
+                changed.fetch_not(Ordering::Relaxed);
                 let listeners: Vec<SubscriptionSink> = self.listeners.lock().values().cloned().collect();
                 for listener in listeners {
                     // Who does not listen for it, or is gone, needs no news.
@@ -197,7 +207,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(typed(offers::resources()))
+        Ok(result(offers::resources()))
     }
 
     async fn list_resource_templates(
@@ -205,7 +215,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(typed(offers::templates()))
+        Ok(result(offers::templates()))
     }
 
     async fn read_resource(
@@ -216,7 +226,7 @@ impl ServerHandler for Server {
         let uri = request.uri.as_str();
         let found = offers::resource(uri)
             .ok_or_else(|| ErrorData::resource_not_found("Resource not found", Some(json!({"uri": uri}))))?;
-        Ok(typed::<ReadResourceResult>(found).into())
+        Ok(result::<ReadResourceResult>(found).into())
     }
 
     async fn subscribe(&self, _: SubscribeRequestParams, _: Context) -> Result<(), ErrorData> {
@@ -244,7 +254,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(typed(offers::prompts()))
+        Ok(result(offers::prompts(self.has_more_prompts.load(Ordering::Relaxed))))
     }
 
     async fn get_prompt(
@@ -257,17 +267,18 @@ impl ServerHandler for Server {
                 return Ok(asked(json!({"user_context": elicitation("context")}), None).into());
             };
             let content = json!({"type": "text", "text": format!("About: {}", answer["content"]["context"])});
-            return Ok(
-                typed::<GetPromptResult>(json!({"messages": [{"role": "user", "content": content}]})).into()
-            );
+            return Ok(result::<GetPromptResult>(
+                json!({"messages": [{"role": "user", "content": content}]}),
+            )
+            .into());
         }
         let found = offers::prompt(&request.name, &json!(request.arguments))
             .ok_or_else(|| ErrorData::invalid_params(format!("Unknown prompt: {}", request.name), None))?;
-        Ok(typed::<GetPromptResult>(found).into())
+        Ok(result::<GetPromptResult>(found).into())
     }
 
     async fn complete(&self, _: CompleteRequestParams, _: Context) -> Result<CompleteResult, ErrorData> {
-        Ok(typed(json!({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": false}})))
+        Ok(result(json!({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": false}})))
     }
 
     async fn set_level(&self, _: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {
@@ -376,7 +387,7 @@ fn capabilities(context: &Context) -> ClientCapabilities {
 }
 
 fn done(text: &str) -> Result<CallToolResponse, ErrorData> {
-    Ok(typed::<CallToolResult>(json!({"content": [{"type": "text", "text": text}]})).into())
+    Ok(result::<CallToolResult>(json!({"content": [{"type": "text", "text": text}]})).into())
 }
 
 /// What the client answered to a question, or why it did not, as the result of the tool.
@@ -388,7 +399,7 @@ fn report<T: serde::Serialize, E: std::fmt::Display>(
         Ok(answer) => (format!("{what}: {}", json!(answer)), false),
         Err(error) => (format!("{what}: {error}"), true),
     };
-    Ok(typed::<CallToolResult>(json!({"content": [{"type": "text", "text": text}], "isError": failed}))
+    Ok(result::<CallToolResult>(json!({"content": [{"type": "text", "text": text}], "isError": failed}))
         .into())
 }
 
@@ -400,6 +411,12 @@ async fn log(context: &Context, level: LoggingLevel, text: &str) {
 /// The suite wants to see messages that are apart in time.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// rmcp's type of a result, complete, that is written down here as JSON.
+fn result<T: DeserializeOwned>(mut value: Value) -> T {
+    value["resultType"] = json!("complete");
+    typed(value)
 }
 
 /// rmcp's type of what is written down here as JSON.
