@@ -12,7 +12,7 @@ use super::life::{Life, Task};
 use super::link::{Caller, Link};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
-use crate::wire::era::{ALL_CAPABILITIES, ServerHello, initialize_params, modern_meta};
+use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::peer::CallError;
 
@@ -20,6 +20,8 @@ use crate::wire::peer::CallError;
 const SILENCE: Duration = Duration::from_millis(500);
 /// Two readings of an upstream's lists are at least so far apart, however often it says that they changed.
 const BETWEEN_LISTS: Duration = Duration::from_millis(200);
+/// The code of an error that refuses our version.
+const UNSUPPORTED_VERSION: &str = "-32022";
 /// Pages of one list that are read; more are taken for a mistake of the upstream.
 const MOST_PAGES: usize = 10_000;
 
@@ -163,6 +165,13 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
         Transport::Http(_) => link.upstream.spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
+        // It refuses our version and names it: it may have had a reason, once.
+        Ok(answer)
+            if supported(&answer)
+                .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
+        {
+            link.peer.call("server/discover", &params, Caller::default(), None).await
+        }
         Ok(answer) => answer,
         Err(_) => {
             let legacy = initialize(engine, link);
@@ -184,24 +193,31 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
     }
 }
 
-/// What an answer to `server/discover` says; `None` is a server of the legacy era.
+/// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
+/// enough to refuse it by name.
 fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, String> {
+    match supported(&answer) {
+        Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
+            let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
+            return Err(format!("speaks other protocol versions than we do: {named}"));
+        }
+        _ => (),
+    }
     match answer {
         Ok(result) => Ok(ServerHello::discovered(&result)),
-        Err(CallError::Refused(error)) => {
-            let mut scanner = Scanner::default();
-            let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-            match root.get("code").map(|code| code.raw()) {
-                Some("-32022") => {
-                    let supported = root.get("data").and_then(|data| data.get("supported"));
-                    let supported = supported.map_or("none that it names", |list| list.raw());
-                    Err(format!("speaks other protocol versions than we do: {supported}"))
-                }
-                _ => Ok(None),
-            }
-        }
+        Err(CallError::Refused(_)) => Ok(None),
         Err(CallError::Lost(lost)) => Err(lost.to_string()),
     }
+}
+
+/// The versions that an upstream names where it refuses ours.
+fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
+    let Err(CallError::Refused(error)) = answer else { return None };
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    root.get("code").filter(|code| code.raw() == UNSUPPORTED_VERSION)?;
+    let named = root.get("data").and_then(|data| data.get("supported"));
+    Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }
 
 async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, String> {
@@ -259,5 +275,30 @@ async fn refresh(link: Arc<Link>, generation: u64) {
         }
         link.upstream.offers(generation, items);
         sleep(BETWEEN_LISTS).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_to_the_modern_question_tells_the_era() {
+        for (error, expected) in [
+            (r#"{"code":-32601,"message":"m"}"#, Ok(())),
+            (r#"{"code":-32022,"message":"m","data":{"supported":["2024-11-05","2025-11-25"]}}"#, Ok(())),
+            (
+                r#"{"code":-32022,"message":"m","data":{"supported":["2031-01-01"]}}"#,
+                Err(r#"speaks other protocol versions than we do: ["2031-01-01"]"#),
+            ),
+            (
+                r#"{"code":-32022,"message":"m"}"#,
+                Err("speaks other protocol versions than we do: none that it names"),
+            ),
+        ] {
+            let answer = modern_answer(Err(CallError::Refused(error.into())));
+            let legacy = answer.map(|hello| assert!(hello.is_none(), "{error}"));
+            assert_eq!(legacy, expected.map_err(str::to_owned), "{error}");
+        }
     }
 }

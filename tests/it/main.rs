@@ -7,6 +7,8 @@ mod client;
 mod clients;
 mod commands;
 mod config;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod conformance;
 mod crash;
 mod demo;
 mod ending;

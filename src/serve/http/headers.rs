@@ -107,9 +107,12 @@ impl Refusal {
         Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of {place} stands twice"))
     }
 
-    pub(super) fn unsupported(requested: &str) -> Self {
-        let versions = Version::LEGACY.iter().rev().map(|version| version.as_str());
-        let supported: Vec<_> = std::iter::once(MODERN).chain(versions).collect();
+    /// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all
+    /// others everything.
+    fn unsupported(requested: &str, modern: bool) -> Self {
+        let others: &[Version] = if modern { &[] } else { &Version::LEGACY };
+        let others = others.iter().rev().map(|version| version.as_str());
+        let supported: Vec<_> = std::iter::once(MODERN).chain(others).collect();
         let data = serde_json::json!({"supported": supported, "requested": requested});
         Self {
             code: UNSUPPORTED_VERSION,
@@ -124,8 +127,8 @@ pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
     match single(headers, &PROTOCOL_VERSION) {
         Ok(None) => Ok(()),
         Ok(Some(version)) if Version::legacy(version).is_some() => Ok(()),
-        Ok(Some(version)) => Err(Refusal::unsupported(version)),
-        Err(Repeated) => Err(Refusal::unsupported("")),
+        Ok(Some(version)) => Err(Refusal::unsupported(version, false)),
+        Err(Repeated) => Err(Refusal::unsupported("", false)),
     }
 }
 
@@ -158,7 +161,7 @@ pub(super) fn agree(
     })?;
     must_equal(headers, &PROTOCOL_VERSION, "MCP-Protocol-Version", &version)?;
     if version != MODERN {
-        return Err(Refusal::unsupported(&version));
+        return Err(Refusal::unsupported(&version, true));
     }
     let capabilities = meta.unique(META_CAPABILITIES).map_err(|_| Refusal::duplicate("`_meta`"))?;
     if !capabilities.ok_or_else(|| missing(META_CAPABILITIES))?.is_object() {

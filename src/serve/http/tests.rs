@@ -672,7 +672,7 @@ async fn modern_messages_are_checked_against_their_headers() {
     let body: serde_json::Value = serde_json::from_str(&server.ask(&request).await.body).unwrap();
     assert_eq!(body["id"], 7);
     assert_eq!(body["error"]["data"]["requested"], "2031-01-01");
-    assert_eq!(body["error"]["data"]["supported"][0], "2026-07-28");
+    assert_eq!(body["error"]["data"]["supported"], serde_json::json!(["2026-07-28"]));
 }
 
 #[tokio::test]
