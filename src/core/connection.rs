@@ -30,7 +30,7 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec.timeouts.connect;
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
     if live(&engine, &upstream, generation, &mut stop, deadline).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
@@ -158,9 +158,10 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
     // Over HTTP every server answers at once, if only to refuse.
-    let silence = match link.upstream.spec.transport {
+    let spec = link.upstream.spec();
+    let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
-        Transport::Http(_) => link.upstream.spec.timeouts.connect,
+        Transport::Http(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
         Ok(answer) => answer,

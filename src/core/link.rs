@@ -147,7 +147,7 @@ impl Link {
 
     /// When a call to this upstream is given up.
     pub fn deadline(&self) -> Option<Deadline> {
-        let timeouts = &self.upstream.spec.timeouts;
+        let timeouts = self.upstream.spec().timeouts;
         Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
     }
 

@@ -34,6 +34,11 @@ impl Lines {
         Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None }
     }
 
+    /// Another limit, for lines that are not whole yet.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Where the next bytes of the stream go: append to it.
     pub fn space(&mut self) -> &mut Vec<u8> {
         if self.start == self.buffer.len() {

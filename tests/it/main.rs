@@ -22,6 +22,7 @@ mod process;
 mod readme;
 mod real;
 mod relay;
+mod reload;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;
