@@ -75,7 +75,7 @@ async fn live(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(reason)) => {
-            let reason = life.explain(&reason);
+            let reason = life.explain(&link.with_noise(reason));
             link.close(&reason);
             if link.is_mute() && life.is_over() {
                 life.end(false).await;

@@ -22,7 +22,7 @@ use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Isolation};
+use crate::config::{Common, Isolation, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
@@ -147,6 +147,16 @@ impl Engine {
         let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
         upstreams.insert(key, upstream.clone());
         upstream
+    }
+
+    /// Whether an upstream's command is found by the `PATH` of the login shell only.
+    pub async fn needs_login_shell(&self, upstream: &Upstream) -> bool {
+        match &upstream.spec().transport {
+            Transport::Stdio(command) => {
+                !self.launcher.finds_by_itself(command, &self.vars, &self.directory).await
+            }
+            Transport::Http(_) => false,
+        }
     }
 
     /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left

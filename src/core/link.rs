@@ -300,6 +300,15 @@ impl Link {
         }
     }
 
+    /// The reason why it did not come up, and whether what it wrote may have to do with that.
+    pub(super) fn with_noise(&self, reason: String) -> String {
+        match self.noise.load(Ordering::Relaxed) {
+            0 => reason,
+            1 => format!("{reason}; it wrote a line to stdout that is no MCP message"),
+            count => format!("{reason}; it wrote {count} lines to stdout that are no MCP messages"),
+        }
+    }
+
     pub(super) fn report_noise(&self) {
         match self.noise.load(Ordering::Relaxed) {
             0 => {}

@@ -1,6 +1,7 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
 mod backend;
+pub mod doctor;
 pub mod http;
 mod items;
 mod modern;

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod crash;
 mod demo;
+mod doctor;
 mod ending;
 mod environment;
 mod face;
