@@ -5,8 +5,10 @@ mod change;
 pub mod check;
 mod connect;
 mod demo;
+mod doctor;
 mod files;
 mod import;
+mod reload;
 mod schema;
 mod serve;
 mod serve_http;
@@ -25,6 +27,8 @@ use crate::config::{Environment, ToolMode};
 const FAILURE: u8 = 1;
 /// The command line or the configuration is wrong.
 const USAGE: u8 = 2;
+/// A server cannot be reached.
+const UNREACHABLE: u8 = 4;
 
 /// All your MCP servers behind one, with a small surface that the model opens when it needs more.
 ///
@@ -60,6 +64,8 @@ enum Verb {
     Serve(Http),
     /// Say what is wrong with the configuration; starts nothing
     Check,
+    /// Start every server once and say what is wrong with it, and what to do
+    Doctor,
     /// Show the gateway at work with nothing configured, and how to register it
     Demo,
     /// Be one of the servers that the demo uses
@@ -182,6 +188,10 @@ fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
             };
             files::run(verb, setting)
         }
+        Some(Verb::Doctor) => {
+            let style = check::Style { json: arguments.json, colour: colour(&world) };
+            doctor::run(face, file, style, world)
+        }
         None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
         Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
     }
@@ -238,6 +248,8 @@ fn colour(world: &World) -> bool {
 /// Log lines go to stderr: warnings and errors, unless `-q`, `-v` or `RUST_LOG` say otherwise.
 fn start_logging(arguments: &Arguments) {
     let level = match (arguments.quiet, arguments.verbose) {
+        // It says by itself what is wrong.
+        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor)) => "off",
         (true, _) => "error",
         (false, 0) => "warn",
         (false, 1) => "info",

@@ -1,16 +1,18 @@
 //! `serve`, and no verb at all: the MCP server.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::reload::Watch;
 use super::{FAILURE, Http, USAGE, World, check, colour, serve_http};
 use crate::config::locate::{Face, NotFound};
-use crate::config::{self, ToolMode};
+use crate::config::{self, Problem, ToolMode};
 use crate::core::engine::Surroundings;
 use crate::core::process::Launcher;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
+use crate::serve::http::Rules;
 use crate::serve::toolman::{Bench, Memory};
 use crate::serve::{self, Gateway, stdio};
 use crate::store::Switched;
@@ -45,26 +47,11 @@ pub(super) fn run(
             return Ok(USAGE);
         }
     };
-    let loaded = match face {
-        Face::Workbench => {
-            config::load(&file, &bytes, &|name| world.variable(name)).map(|(mut config, warnings)| {
-                config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
-                (serve::Face::Workbench(Arc::new(Workbench { config })), warnings)
-            })
-        }
-        Face::Toolman => {
-            config::load_toolman(&file, &bytes, &|name| world.variable(name)).map(|(config, warnings)| {
-                let state = config.remember.then(|| world.state_directory()).flatten();
-                let memory =
-                    state.map(|state| Memory { path: Switched::path(&state, &file), config: file.clone() });
-                (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
-            })
-        }
-    };
-    let face = match loaded {
-        Ok((face, warnings)) => {
+    let kind = face;
+    let face = match load(kind, &file, &bytes, tool_mode, &world) {
+        Ok((loaded, warnings)) => {
             check::report(&warnings, colour(&world), &mut err)?;
-            face
+            loaded
         }
         Err(problems) => {
             check::report(&problems, colour(&world), &mut err)?;
@@ -84,9 +71,18 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
+    let around = Surroundings {
+        launcher: Launcher::new(),
+        vars: world.vars.clone(),
+        directory: world.directory.clone(),
+    };
     let status = runtime.block_on(async {
         let shutdown = signal()?;
+        let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
+            let reload = |bytes: &[u8]| load(kind, &file, bytes, tool_mode, &world);
+            let colour = colour(&world);
+            Watch { file: &file, bytes, reload, colour, gateway: gateway.clone(), rules }.follow()
+        };
         if let Some(address) = &http.http {
             let ready = match serve_http::prepare(address, http, face.serving()) {
                 Ok(ready) => ready,
@@ -97,17 +93,52 @@ pub(super) fn run(
             };
             let gateway = Gateway::new(face, around);
             gateway.begin_http();
-            serve_http::run(Arc::new(gateway.clone()), ready, &mut io::stdout(), shutdown).await?;
+            let rules = ready.settings.rules.clone();
+            let watching = watch(&gateway, Some(rules))?;
+            let mut out = io::stdout();
+            let backend = Arc::new(gateway.clone());
+            tokio::select! {
+                served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
+                () = watching => {}
+            }
             gateway.end().await;
             return Ok(0);
         }
         let gateway = Gateway::new(face, around);
-        stdio::run(gateway, crate::wire::stdio::stdin(), crate::wire::stdio::stdout(), shutdown).await;
+        let watching = watch(&gateway, None)?;
+        let (stdin, stdout) = (crate::wire::stdio::stdin(), crate::wire::stdio::stdout());
+        tokio::select! {
+            () = stdio::run(gateway, stdin, stdout, shutdown) => {}
+            () = watching => {}
+        }
         Ok::<_, io::Error>(0)
     })?;
     // A thread may still be blocked on a stdin that is no pipe; it must not hold us up.
     runtime.shutdown_background();
     Ok(status)
+}
+
+/// What a file stands for, with warnings, or everything that is wrong with it.
+pub(super) fn load(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    tool_mode: Option<ToolMode>,
+    world: &World,
+) -> Result<(serve::Face, Vec<Problem>), Vec<Problem>> {
+    let environment = |name: &str| world.variable(name);
+    match face {
+        Face::Workbench => config::load(file, bytes, &environment).map(|(mut config, warnings)| {
+            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
+            (serve::Face::Workbench(Arc::new(Workbench { config })), warnings)
+        }),
+        Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
+            let state = config.remember.then(|| world.state_directory()).flatten();
+            let memory =
+                state.map(|state| Memory { path: Switched::path(&state, file), config: file.to_owned() });
+            (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
+        }),
+    }
 }
 
 /// Resolves when the system asks us to end.

@@ -250,7 +250,7 @@ impl Shelf {
 }
 
 /// How tool names must look for the client.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
     /// Which characters may stay.
     pub rule: NameRule,

@@ -32,7 +32,7 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec.timeouts.connect;
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
     if live(&engine, &upstream, generation, &mut stop, deadline).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
@@ -77,7 +77,7 @@ async fn live(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(reason)) => {
-            let reason = life.explain(&reason);
+            let reason = life.explain(&link.with_noise(reason));
             link.close(&reason);
             if link.is_mute() && life.is_over() {
                 life.end(false).await;
@@ -160,9 +160,10 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
     // Over HTTP every server answers at once, if only to refuse.
-    let silence = match link.upstream.spec.transport {
+    let spec = link.upstream.spec();
+    let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
-        Transport::Http(_) => link.upstream.spec.timeouts.connect,
+        Transport::Http(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
         // It refuses our version and names it: it may have had a reason, once.

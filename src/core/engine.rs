@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
@@ -16,11 +17,12 @@ use super::level;
 use super::link::{Caller, Link};
 use super::modern::Listener;
 use super::process::Launcher;
+use super::reload::Fate;
 use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Isolation};
+use crate::config::{Common, Isolation, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
@@ -38,14 +40,19 @@ pub struct Engine {
     pub(super) used: Mutex<HashMap<String, u64>>,
     /// Calls whose client is to answer questions.
     pub(super) parked: Parked,
-    settings: Common,
+    settings: RwLock<Arc<Common>>,
+    /// The largest message, for those who read.
+    limit: Arc<AtomicUsize>,
     /// By group, server, and the window that has it for itself.
     upstreams: Mutex<Upstreams>,
     windows: Mutex<Vec<Weak<Window>>>,
     /// The client on our stdin, where there is one.
     stdio: Mutex<Weak<Session>>,
-    /// While the first lists wait for upstreams, nobody need be told that they change.
-    starting: AtomicBool,
+    /// While the first lists wait for upstreams, or a new file is being put in force, nobody is told that lists change:
+    /// whoever keeps quiet sees to that afterwards.
+    quiet: AtomicUsize,
+    /// Upstreams that a new file has no place for and that may still have calls in flight.
+    retired: Mutex<Vec<Weak<Upstream>>>,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
@@ -62,6 +69,11 @@ pub struct Surroundings {
     pub directory: PathBuf,
 }
 
+/// What calls in flight on an upstream that a new file has no place for may take.
+const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+/// What an upstream may take to end before the one that stands in for it is started.
+const BEFORE_NEXT: Duration = Duration::from_millis(700);
+
 /// How long the upstreams of a gateway that ends may take.
 const LONGEST_END: Duration = Duration::from_secs(3);
 
@@ -75,11 +87,13 @@ impl Engine {
             seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             used: Mutex::default(),
             parked: Parked::default(),
-            settings,
+            limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
+            settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
             windows: Mutex::default(),
             stdio: Mutex::default(),
-            starting: AtomicBool::new(false),
+            quiet: AtomicUsize::new(0),
+            retired: Mutex::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
@@ -104,8 +118,13 @@ impl Engine {
     }
 
     /// Top-level settings of the file.
-    pub fn settings(&self) -> &Common {
-        &self.settings
+    pub fn settings(&self) -> Arc<Common> {
+        self.settings.read().clone()
+    }
+
+    /// The largest message, as it changes with the file.
+    pub fn limit(&self) -> Arc<AtomicUsize> {
+        self.limit.clone()
     }
 
     /// The upstream for a server of a group, as this window reaches it; the same one each time.
@@ -133,6 +152,16 @@ impl Engine {
         upstream
     }
 
+    /// Whether an upstream's command is found by the `PATH` of the login shell only.
+    pub async fn needs_login_shell(&self, upstream: &Upstream) -> bool {
+        match &upstream.spec().transport {
+            Transport::Stdio(command) => {
+                !self.launcher.finds_by_itself(command, &self.vars, &self.directory).await
+            }
+            Transport::Http(_) => false,
+        }
+    }
+
     /// As [`Self::connect`], and tells the window's clients that their lists have changed.
     pub async fn open(
         self: &Arc<Self>,
@@ -154,7 +183,7 @@ impl Engine {
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<Kind>) {
-        window.view().add(&*window.exposure, upstreams);
+        window.view().add(&*window.exposure(), upstreams);
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
         for (upstream, start) in upstreams.iter().zip(starts) {
@@ -181,17 +210,9 @@ impl Engine {
     /// Starts upstreams that stand in the window's lists as soon as each is up, and waits until every one is up or
     /// failed, but no longer than `patience`. Clients hear of changes only afterwards.
     pub async fn start_all(self: &Arc<Self>, upstreams: &[Arc<Upstream>], patience: Duration) {
-        self.starting.store(true, Ordering::Relaxed);
-        let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
-        let settled = async {
-            for (upstream, start) in upstreams.iter().zip(starts) {
-                if let Ok(phase) = start {
-                    let _ = upstream.settled(phase).await;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(patience, settled).await;
-        self.starting.store(false, Ordering::Relaxed);
+        self.keep_quiet();
+        let _ = tokio::time::timeout(patience, start_and_settle(upstreams)).await;
+        self.speak_up();
     }
 
     /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
@@ -223,7 +244,7 @@ impl Engine {
             let is_seen = |window: &Arc<Window>| {
                 window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
             };
-            if !upstream.spec.lives_on && !windows.iter().any(is_seen) {
+            if !upstream.spec().lives_on && !windows.iter().any(is_seen) {
                 upstream.stop();
                 self.upstreams.lock().retain(|_, other| !Arc::ptr_eq(other, &upstream));
             }
@@ -411,7 +432,8 @@ impl Engine {
     /// Ends every upstream and waits until nothing of them is left.
     pub async fn shut_down(&self) {
         let tasks = self.tasks.lock().take();
-        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
+        let retired: Vec<_> = self.retired.lock().iter().filter_map(Weak::upgrade).collect();
+        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().chain(retired).collect();
         for upstream in upstreams {
             upstream.stop();
         }
@@ -424,17 +446,97 @@ impl Engine {
 
     /// Tells a window's clients of changed lists, those that each sees.
     pub fn tell(&self, window: &Window, changed: &[Kind]) {
-        if changed.is_empty() || self.starting.load(Ordering::Relaxed) {
+        if changed.is_empty() || self.is_quiet() {
             return;
         }
+        let exposure = window.exposure();
         for session in window.sessions() {
-            let seen: Vec<_> = changed
-                .iter()
-                .copied()
-                .filter(|kind| window.exposure.lists(session.hello(), *kind))
-                .collect();
+            let seen: Vec<_> =
+                changed.iter().copied().filter(|kind| exposure.lists(session.hello(), *kind)).collect();
             session.lists_changed(&seen);
         }
+    }
+
+    /// Tells nobody of changed lists until [`Self::speak_up`]; may be nested.
+    pub fn keep_quiet(&self) {
+        self.quiet.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells of changed lists again.
+    pub fn speak_up(&self) {
+        self.quiet.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether nobody is told of changed lists just now.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) > 0
+    }
+
+    /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
+    /// Those that a new file reaches in another way, or not at all, are taken out and returned; the caller
+    /// [retires](Self::retire) them.
+    pub fn renew(
+        self: &Arc<Self>,
+        settings: Common,
+        spec: impl Fn(&str, &str) -> Option<Spec>,
+    ) -> Vec<Arc<Upstream>> {
+        let state_key = |settings: &Common| settings.serving.state_key.clone();
+        if state_key(&self.settings()) != state_key(&settings) {
+            self.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+        }
+        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
+        *self.settings.write() = Arc::new(settings);
+        let (mut gone, mut wanted_again) = (Vec::new(), Vec::new());
+        self.upstreams.lock().retain(|(group, server, _), upstream| {
+            let (old, new) = (upstream.spec(), spec(group, server));
+            match (Fate::of(&old, new.as_ref()), new) {
+                (Fate::Stays, Some(new)) => {
+                    if new.restart && !old.restart && upstream.has_failed() {
+                        wanted_again.push(upstream.clone());
+                    }
+                    upstream.set_spec(new);
+                    true
+                }
+                _ => {
+                    gone.push(upstream.clone());
+                    false
+                }
+            }
+        });
+        for upstream in wanted_again {
+            self.upstream_changed(&upstream);
+        }
+        gone
+    }
+
+    /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
+    /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
+    /// What is returned resolves when each of them is up or failed.
+    pub fn retire(
+        self: &Arc<Self>,
+        upstream: Arc<Upstream>,
+        next: Vec<Arc<Upstream>>,
+    ) -> oneshot::Receiver<()> {
+        let (settled, receiver) = oneshot::channel();
+        let mut retired = self.retired.lock();
+        retired.retain(|upstream| upstream.strong_count() > 0);
+        retired.push(Arc::downgrade(&upstream));
+        drop(retired);
+        self.spawn(async move {
+            let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
+            let ending = upstream.retire(LONGEST_DRAIN);
+            tokio::pin!(ending);
+            let ended = tokio::time::timeout(head_start, &mut ending).await.is_ok();
+            let starting = async {
+                start_and_settle(&next).await;
+                let _ = settled.send(());
+            };
+            match ended {
+                true => starting.await,
+                false => drop(tokio::join!(starting, ending)),
+            }
+        });
+        receiver
     }
 
     /// Runs a task that is waited for at the end. `false`: the end has come.
@@ -452,15 +554,14 @@ impl Engine {
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
         for window in self.windows() {
-            let changed = window.view().refresh(&*window.exposure, upstream);
+            let exposure = window.exposure();
+            let changed = window.view().refresh(&*exposure, upstream);
             self.tell(&window, &changed);
-            if window.exposure.lists_to_modern() && !changed.is_empty() {
-                for listener in window.listeners.lock().iter() {
-                    listener.lists_changed(&changed);
-                }
+            if exposure.lists_to_modern() && !changed.is_empty() && !self.is_quiet() {
+                window.tell_listeners(&changed);
             }
         }
-        if upstream.spec.restart && upstream.has_failed() {
+        if upstream.spec().restart && upstream.has_failed() {
             let upstream = upstream.clone();
             self.spawn(async move {
                 tokio::time::sleep(upstream.wait()).await;
@@ -470,8 +571,13 @@ impl Engine {
     }
 
     /// Every window that somebody looks through.
-    pub(super) fn windows(&self) -> Vec<Arc<Window>> {
+    pub fn windows(&self) -> Vec<Arc<Window>> {
         self.windows.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether the client is on our stdin.
+    pub fn is_stdio(&self) -> bool {
+        self.stdio().is_some()
     }
 
     /// The client on our stdin, while there is one.
@@ -508,6 +614,16 @@ impl Engine {
 
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
         session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
+    }
+}
+
+/// Starts upstreams and waits until each is up or failed.
+pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
+    let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
+    for (upstream, start) in upstreams.iter().zip(starts) {
+        if let Ok(phase) = start {
+            let _ = upstream.settled(phase).await;
+        }
     }
 }
 

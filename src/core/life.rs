@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::AsyncRead;
@@ -59,7 +60,7 @@ pub(super) struct Process {
 impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
     pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
-        match &link.upstream.spec.transport {
+        match &link.upstream.spec().transport {
             Transport::Stdio(command) => {
                 Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
             }
@@ -113,7 +114,8 @@ impl Remote {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
-        let client = HttpClient::new(endpoint, engine.settings().max_message_bytes)?;
+        let client =
+            HttpClient::new(endpoint, engine.settings().max_message_bytes)?.limited_by(engine.limit());
         link.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = link.out.clone();
@@ -235,9 +237,11 @@ impl Drop for Task {
 /// Reads the upstream's messages until it closes its output. Waits for the client to take what it was sent before
 /// it reads on.
 async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead + Unpin) {
-    let mut lines = Lines::new(engine.settings().max_message_bytes);
+    let limit = engine.limit();
+    let mut lines = Lines::new(limit.load(Ordering::Relaxed));
     let mut scanner = Scanner::default();
     loop {
+        lines.set_limit(limit.load(Ordering::Relaxed));
         match lines.read(&mut stdout).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}

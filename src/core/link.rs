@@ -150,12 +150,12 @@ impl Link {
 
     /// Whether its questions come without a hint at the call that they belong to.
     pub(super) fn asks_at_large(&self) -> bool {
-        matches!(self.upstream.spec.transport, Transport::Stdio(_)) && !self.version().is_modern()
+        matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
     }
 
     /// When a call to this upstream is given up.
     pub fn deadline(&self) -> Option<Deadline> {
-        let timeouts = &self.upstream.spec.timeouts;
+        let timeouts = self.upstream.spec().timeouts;
         Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
     }
 
@@ -306,6 +306,15 @@ impl Link {
                 self.upstream,
                 self.redactor.redact(&shown)
             );
+        }
+    }
+
+    /// The reason why it did not come up, and whether what it wrote may have to do with that.
+    pub(super) fn with_noise(&self, reason: String) -> String {
+        match self.noise.load(Ordering::Relaxed) {
+            0 => reason,
+            1 => format!("{reason}; it wrote a line to stdout that is no MCP message"),
+            count => format!("{reason}; it wrote {count} lines to stdout that are no MCP messages"),
         }
     }
 

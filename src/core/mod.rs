@@ -11,6 +11,7 @@ pub mod link;
 pub mod modern;
 pub mod process;
 mod relay;
+pub mod reload;
 pub mod seal;
 pub mod session;
 mod stderr;

@@ -103,7 +103,7 @@ impl Engine {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
         for window in self.windows() {
-            let exposed = window.exposure.full_name(&link.upstream, Kind::Resource, &own);
+            let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
             if !window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream)) {
                 continue;
             }

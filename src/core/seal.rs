@@ -1,5 +1,6 @@
 //! State that a client carries for us: sealed, so that it can be neither read nor changed nor used elsewhere.
 
+use parking_lot::RwLock;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Seals and opens.
 pub struct Seal {
-    key: LessSafeKey,
+    key: RwLock<LessSafeKey>,
     random: SystemRandom,
 }
 
@@ -41,13 +42,12 @@ impl Seal {
     /// With the key of the configuration, so that replicas agree, or with one of this process.
     pub fn new(key: Option<&str>) -> Self {
         let random = SystemRandom::new();
-        let mut bytes = [0; 32];
-        match key {
-            Some(key) => bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref()),
-            None => random.fill(&mut bytes).expect("the system has random numbers"),
-        }
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).expect("the key has the right length");
-        Self { key: LessSafeKey::new(key), random }
+        Self { key: RwLock::new(made_of(key, &random)), random }
+    }
+
+    /// Takes another key; what was sealed before can no longer be opened.
+    pub fn renew(&self, key: Option<&str>) {
+        *self.key.write() = made_of(key, &self.random);
     }
 
     /// The state as text that only we can open.
@@ -56,6 +56,7 @@ impl Seal {
         self.random.fill(&mut nonce).expect("the system has random numbers");
         let mut text = serde_json::to_vec(sealed).expect("plain data");
         self.key
+            .read()
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut text)
             .expect("short enough to be sealed");
         let mut whole = nonce.to_vec();
@@ -73,7 +74,7 @@ impl Seal {
         let (nonce, rest) = whole.split_at_checked(NONCE_LEN)?;
         let mut rest = rest.to_vec();
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let opened = self.key.open_in_place(nonce, Aad::empty(), &mut rest).ok()?;
+        let opened = self.key.read().open_in_place(nonce, Aad::empty(), &mut rest).ok()?;
         let sealed: Sealed = serde_json::from_slice(opened).ok()?;
         (sealed.expires > now).then_some(sealed)
     }
@@ -84,6 +85,15 @@ impl Seal {
         self.random.fill(&mut bytes).expect("the system has random numbers");
         u64::from_le_bytes(bytes)
     }
+}
+
+fn made_of(key: Option<&str>, random: &SystemRandom) -> LessSafeKey {
+    let mut bytes = [0; 32];
+    match key {
+        Some(key) => bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref()),
+        None => random.fill(&mut bytes).expect("the system has random numbers"),
+    }
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).expect("the key has the right length"))
 }
 
 /// A digest of parameters, the same for every order of their keys.

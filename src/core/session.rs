@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use super::catalog::Kind;
@@ -65,10 +65,8 @@ pub struct Window {
     pub id: u64,
     /// Who looks through it, as the configuration names them.
     pub principal: String,
-    /// Which of the gateway's faces is seen through it.
-    pub face: usize,
-    /// How things are named in it.
-    pub exposure: Arc<dyn Exposure + Send + Sync>,
+    /// Which of the gateway's faces is seen through it, and how things are named there.
+    face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
     view: Mutex<View>,
     sessions: Mutex<Vec<Weak<Session>>>,
     pub(super) listeners: Mutex<Vec<Listener>>,
@@ -81,12 +79,46 @@ impl Window {
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             principal: principal.to_owned(),
-            face,
-            exposure,
+            face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
         })
+    }
+
+    /// Which of the gateway's faces is seen through it.
+    pub fn face(&self) -> usize {
+        self.face.read().0
+    }
+
+    /// How things are named in it.
+    pub fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
+        self.face.read().1.clone()
+    }
+
+    /// Shows another face from now on. The view must be renewed by it.
+    pub fn set_face(&self, face: usize, exposure: Arc<dyn Exposure + Send + Sync>) {
+        *self.face.write() = (face, exposure);
+    }
+
+    /// Whether a modern client wants to hear of changes.
+    pub fn has_listeners(&self) -> bool {
+        !self.listeners.lock().is_empty()
+    }
+
+    /// Ends the subscriptions of modern clients properly.
+    pub fn end_listeners(&self) {
+        let listeners = std::mem::take(&mut *self.listeners.lock());
+        for listener in listeners {
+            listener.finish();
+        }
+    }
+
+    /// Tells modern clients of lists that changed, those that asked for it.
+    pub fn tell_listeners(&self, changed: &[Kind]) {
+        for listener in self.listeners.lock().iter() {
+            listener.lists_changed(changed);
+        }
     }
 
     /// What is seen through it.
@@ -251,10 +283,7 @@ impl Session {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        let listeners = std::mem::take(&mut *self.window.listeners.lock());
-        for listener in listeners {
-            listener.finish();
-        }
+        self.window.end_listeners();
     }
 
     /// Waits until every request is answered.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use super::backoff::Backoff;
@@ -21,13 +21,16 @@ pub struct Upstream {
     pub group: Arc<str>,
     /// Its name there.
     pub server: Arc<str>,
-    /// What the file says of it.
-    pub spec: Spec,
+    /// What the file says of it now.
+    spec: RwLock<Arc<Spec>>,
     /// What people know it by.
     label: Arc<str>,
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
+    /// Whoever holds it may ask for `phase` and `spec`; never the other way round.
     state: Mutex<State>,
+    /// How many of its lives are not over yet, processes included.
+    lives: watch::Sender<usize>,
 }
 
 /// What the file says of an upstream, whatever the face.
@@ -58,6 +61,10 @@ struct State {
     /// Resources that clients subscribed to, by its own URIs, and how many did.
     subscriptions: BTreeMap<String, usize>,
     stop: Option<oneshot::Sender<()>>,
+    /// Requests of clients that wait for it to come up.
+    waiting: usize,
+    /// Whether the file has it no longer, or has another in its place: it is never started again.
+    retired: bool,
 }
 
 /// Which era an upstream speaks.
@@ -82,6 +89,9 @@ pub enum Phase {
     Failed(Arc<str>),
 }
 
+/// Between two looks at whether an upstream that is to end is still needed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 /// How a connection ended.
 pub enum End {
     /// We wanted it.
@@ -99,11 +109,22 @@ impl Upstream {
             group: group.into(),
             server: server.into(),
             label: label.into(),
-            spec,
+            spec: RwLock::new(Arc::new(spec)),
             engine,
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::default(),
+            lives: watch::Sender::new(0),
         })
+    }
+
+    /// What the file says of it now.
+    pub fn spec(&self) -> Arc<Spec> {
+        self.spec.read().clone()
+    }
+
+    /// Puts other settings in force. How it is reached is not among them: that takes another upstream.
+    pub(super) fn set_spec(&self, spec: Spec) {
+        *self.spec.write() = Arc::new(spec);
     }
 
     /// The connection, while there is one.
@@ -130,6 +151,9 @@ impl Upstream {
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Arc<str>> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
+            if state.retired {
+                return Err("the configuration has changed, and this server is no longer part of it".into());
+            }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let reason = state.last_failure.as_deref().unwrap_or("it was started too often");
@@ -140,7 +164,13 @@ impl Upstream {
             let (stop, stopped) = oneshot::channel();
             state.stop = Some(stop);
             self.phase.send_replace(Phase::Starting);
-            if !engine.spawn(connection::run(engine.clone(), self.clone(), state.generation, stopped)) {
+            let life = Life::new(self);
+            let run = connection::run(engine.clone(), self.clone(), state.generation, stopped);
+            let whole = async move {
+                run.await;
+                drop(life);
+            };
+            if !engine.spawn(whole) {
                 self.phase.send_replace(Phase::Idle);
                 return Err("the gateway is ending".into());
             }
@@ -151,7 +181,40 @@ impl Upstream {
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
         let phase = self.start()?;
+        let _waiting = Waiting::new(self);
         self.settled(phase).await
+    }
+
+    /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
+    /// started again. Returns when everything of it is gone.
+    pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
+        self.state.lock().retired = true;
+        let end = tokio::time::Instant::now() + patience;
+        // Looked at now and then, so that calls need not tell.
+        while self.is_busy() && tokio::time::Instant::now() < end {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        self.stop();
+        let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
+    }
+
+    /// Whether a client waits for it.
+    pub(super) fn is_busy(&self) -> bool {
+        let (waiting, link) = {
+            let state = self.state.lock();
+            (state.waiting, state.link.clone())
+        };
+        let mut busy = waiting > 0;
+        if let Some(link) = link {
+            link.peer.each(|_, caller| busy |= caller.session.is_some());
+        }
+        busy
+    }
+
+    /// Takes over what clients expect of an upstream that this one stands in for.
+    pub fn inherit(&self, before: &Self) {
+        let subscriptions = before.state.lock().subscriptions.clone();
+        self.state.lock().subscriptions = subscriptions;
     }
 
     /// Waits until a start is over.
@@ -224,13 +287,10 @@ impl Upstream {
         }
         // The views first: whoever waits for the phase must find the tools in them.
         self.tell_engine();
-        self.phase.send_if_modified(|phase| {
-            let fresh = self.state.lock().generation == generation;
-            if fresh {
-                *phase = Phase::Up;
-            }
-            fresh
-        });
+        let state = self.state.lock();
+        if state.generation == generation {
+            self.phase.send_replace(Phase::Up);
+        }
     }
 
     /// Called by the connection of `generation` when lists were read anew.
@@ -274,6 +334,38 @@ impl Upstream {
         if let Some(engine) = self.engine.upgrade() {
             engine.upstream_changed(self);
         }
+    }
+}
+
+/// One life of an upstream, from start to the end of its whole process tree.
+struct Life(Arc<Upstream>);
+
+impl Life {
+    fn new(upstream: &Arc<Upstream>) -> Self {
+        upstream.lives.send_modify(|lives| *lives += 1);
+        Self(upstream.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.lives.send_modify(|lives| *lives -= 1);
+    }
+}
+
+/// A request that waits for an upstream to come up.
+struct Waiting<'a>(&'a Upstream);
+
+impl<'a> Waiting<'a> {
+    fn new(upstream: &'a Upstream) -> Self {
+        upstream.state.lock().waiting += 1;
+        Self(upstream)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
     }
 }
 

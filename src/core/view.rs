@@ -74,6 +74,17 @@ pub struct Entry {
 }
 
 impl Entry {
+    fn new(upstream: &Arc<Upstream>) -> Self {
+        Self {
+            upstream: upstream.clone(),
+            exposed: Arc::default(),
+            items: Arc::default(),
+            up: false,
+            settled: false,
+            lost_names: false,
+        }
+    }
+
     /// Whether its things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
@@ -131,15 +142,7 @@ impl View {
             if self.server(&upstream.group, &upstream.server).is_some() {
                 continue;
             }
-            let entry = Entry {
-                upstream: upstream.clone(),
-                exposed: Arc::default(),
-                items: Arc::default(),
-                up: false,
-                settled: false,
-                lost_names: false,
-            };
-            self.entries.insert(self.next, entry);
+            self.entries.insert(self.next, Entry::new(upstream));
             let group = self.origins.entry(upstream.group.clone()).or_default();
             group.insert(upstream.server.clone(), self.next);
             self.next += 1;
@@ -147,6 +150,17 @@ impl View {
                 self.refresh(face, upstream);
             }
         }
+    }
+
+    /// The groups in it: those that are open in the order of opening, then those that are about to be.
+    pub fn groups(&self) -> Vec<Arc<str>> {
+        let mut groups = self.open.clone();
+        for entry in self.entries.values() {
+            if !groups.contains(&entry.upstream.group) {
+                groups.push(entry.upstream.group.clone());
+            }
+        }
+        groups
     }
 
     /// Whether the group is open.
@@ -191,7 +205,9 @@ impl View {
     /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
         let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
-        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get(&seq)?))) else {
+        // One that another stands in for since the file changed has no say any more.
+        let own = |entry: &&Entry| Arc::ptr_eq(&entry.upstream, upstream);
+        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get(&seq).filter(own)?))) else {
             return Vec::new();
         };
         let (up, items) = (upstream.link().is_some(), upstream.items());
@@ -234,6 +250,63 @@ impl View {
             told || before.lists[kind as usize] != now.lists[kind as usize]
         };
         Kind::ALL.into_iter().filter(|kind| differs(*kind)).collect()
+    }
+
+    /// Makes the view anew after the file has changed: with these upstreams in this order, and these groups at most.
+    /// One that stands in for another of the same group and server takes over its place and, until it is up or failed,
+    /// what it offered. Names once listed stay, unless `rename`.
+    pub fn renew(&mut self, face: &dyn Exposure, wanted: &[Arc<Upstream>], groups: &[&str], rename: bool) {
+        self.open.retain(|open| groups.contains(&&**open));
+        let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
+        self.names = Default::default();
+        self.origins = HashMap::new();
+        self.next = wanted.len() as u64;
+        for (seq, upstream) in (0..).zip(wanted) {
+            let same = |entry: &Entry| {
+                entry.upstream.group == upstream.group && entry.upstream.server == upstream.server
+            };
+            let mut entry = match before.iter().position(same) {
+                Some(at) => before.swap_remove(at),
+                None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
+            };
+            entry.upstream = upstream.clone();
+            if upstream.link().is_some() {
+                (entry.up, entry.items) = (true, upstream.items());
+            }
+            if face.clash() == Clash::Rename && entry.settled && !rename {
+                self.reserve(seq, &entry);
+            }
+            self.entries.insert(seq, entry);
+            self.origins.entry(upstream.group.clone()).or_default().insert(upstream.server.clone(), seq);
+        }
+        if rename {
+            self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
+        }
+        for seq in 0..self.next {
+            self.expose(face, seq);
+        }
+        self.release_unused();
+    }
+
+    /// Keeps the names that an entry has had from being given to others.
+    fn reserve(&mut self, seq: u64, entry: &Entry) {
+        for kind in Kind::ALL {
+            for (index, item) in entry.exposed.of(kind).items().iter().enumerate() {
+                let slot = Slot { entry: seq, item: index, alias: false };
+                self.names[kind as usize].insert(item.name.clone(), slot);
+            }
+        }
+    }
+
+    /// Gives back names that were kept for things that are no more.
+    fn release_unused(&mut self) {
+        for kind in Kind::ALL {
+            let entries = &self.entries;
+            self.names[kind as usize].retain(|name, slot| {
+                let item = entries[&slot.entry].exposed.of(kind).items().get(slot.item);
+                item.is_some_and(|item| item.name == *name || item.full.as_ref() == Some(name))
+            });
+        }
     }
 
     /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
@@ -364,7 +437,7 @@ impl View {
     fn expose(&mut self, face: &dyn Exposure, seq: u64) {
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
         entry.lost_names = false;
-        if !entry.up {
+        if !entry.up && face.clash() == Clash::FirstInFile {
             entry.exposed = Arc::default();
             return;
         }

@@ -527,7 +527,7 @@ impl Exposure for Workbench {
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
-        kind != Kind::Tool || upstream.spec.filter.allows(key)
+        kind != Kind::Tool || upstream.spec().filter.allows(key)
     }
 
     fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::http::{Backend, ParamHeaders, Scope};
 use super::{Face, Gateway, Part};
+use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
 use crate::core::session::{Route, Session, Sink, Window};
 use crate::wire::json::Scanner;
@@ -38,6 +39,23 @@ impl Gateway {
         let window = self.window(0, "");
         self.begin(&window);
         self.guests.lock().windows.insert((String::new(), None), window);
+    }
+
+    /// Sends those away who shared a view by a token that is no longer good.
+    pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
+        let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
+        let mut windows = Vec::new();
+        self.guests.lock().windows.retain(|(principal, _), window| {
+            let stays = !lost.iter().any(|token| token.name == *principal);
+            if !stays {
+                windows.push(window.clone());
+            }
+            stays
+        });
+        for window in windows {
+            window.end_listeners();
+            self.engine.discard(&window);
+        }
     }
 
     /// Ends every upstream.
@@ -154,6 +172,11 @@ impl Backend for Arc<Gateway> {
             session.abandon("the gateway is shutting down");
         }
     }
+}
+
+/// Whether the same name still comes with the same token.
+fn is_known(serving: &Serving, token: &Token) -> bool {
+    serving.tokens.iter().any(|other| other.name == token.name && other.token == token.token)
 }
 
 /// Cancels a modern request whose client closed the stream.

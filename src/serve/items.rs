@@ -111,11 +111,11 @@ impl Gateway {
             view.items(Kind::Template).find(move |(_, item)| uri_template::fits(&item.name, uri, strict))
         };
         if let Some((entry, _)) = fits(true).or_else(|| fits(false)) {
-            let prefix = session.window.exposure.full_name(&entry.upstream, Kind::Resource, "");
+            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
             return Some((entry.upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri))));
         }
         for entry in view.entries() {
-            let prefix = session.window.exposure.full_name(&entry.upstream, Kind::Resource, "");
+            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
             if !prefix.is_empty()
                 && let Some(own) = uri.strip_prefix(&prefix)
             {

@@ -1,10 +1,12 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
 mod backend;
+pub mod doctor;
 pub mod http;
 mod items;
 mod modern;
 mod plain;
+mod reload;
 pub mod stdio;
 pub mod toolman;
 mod workbench;
@@ -16,13 +18,13 @@ use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
 use self::toolman::Bench;
-use crate::config::Serving;
+use crate::config::{Common, Serving};
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
 use crate::core::modern::ModernCall;
 use crate::core::session::{Batch, Reply, Route, Session, Window};
-use crate::core::view::Exposure;
+use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
@@ -48,6 +50,12 @@ struct Part {
     toolbox: Option<String>,
 }
 
+impl Part {
+    fn admits(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name))
+    }
+}
+
 /// A product surface at work.
 pub enum Face {
     /// Toolboxes.
@@ -67,13 +75,38 @@ impl Face {
         }
     }
 
+    /// This part of the whole; `None` if there is no such toolbox in it.
+    fn part(&self, part: &Part) -> Option<Self> {
+        match (self, &part.toolbox) {
+            (Self::Workbench(whole), Some(toolbox)) => {
+                let toolbox = whole.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
+                let common = whole.config.common.clone();
+                Some(Self::Plain(Arc::new(Plain { toolbox: toolbox.clone(), common })))
+            }
+            (Self::Workbench(whole), None) => {
+                let mut config = whole.config.clone();
+                config.toolboxes.retain(|toolbox| part.admits(toolbox.name.as_str()));
+                Some(Self::Workbench(Arc::new(Workbench { config })))
+            }
+            (Self::Toolman(whole), None) => {
+                Some(Self::Toolman(Arc::new(whole.part(&|name| part.admits(name)))))
+            }
+            _ => None,
+        }
+    }
+
+    /// Top-level settings of its configuration.
+    fn common(&self) -> &Common {
+        match self {
+            Self::Plain(plain) => &plain.common,
+            Self::Workbench(workbench) => &workbench.config.common,
+            Self::Toolman(bench) => &bench.face.config.common,
+        }
+    }
+
     /// How its configuration wants to be served over HTTP.
     pub fn serving(&self) -> &Serving {
-        match self {
-            Self::Plain(plain) => &plain.common.serving,
-            Self::Workbench(workbench) => &workbench.config.common.serving,
-            Self::Toolman(bench) => &bench.face.config.common.serving,
-        }
+        &self.common().serving
     }
 }
 
@@ -84,11 +117,7 @@ const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"s
 impl Gateway {
     /// A gateway that has started nothing yet.
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
-        let settings = match &face {
-            Face::Workbench(face) => face.config.common.clone(),
-            Face::Toolman(bench) => bench.face.config.common.clone(),
-            Face::Plain(plain) => plain.common.clone(),
-        };
+        let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
         Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default() })
     }
@@ -112,30 +141,21 @@ impl Gateway {
     }
 
     fn face(&self, session: &Session) -> Arc<Face> {
-        self.faces.read()[session.window.face].1.clone()
+        self.faces.read()[session.window.face()].1.clone()
     }
 
     /// The face of a part of the file; `None` if there is no such toolbox in it.
     fn face_of(&self, part: &Part) -> Option<usize> {
         let mut faces = self.faces.write();
+        if let (Face::Workbench(whole), Some(toolbox)) = (&*faces[0].1, &part.toolbox)
+            && !(part.admits(toolbox) && whole.toolbox(toolbox).is_some())
+        {
+            return None;
+        }
         if let Some(found) = faces.iter().position(|(other, _)| other == part) {
             return Some(found);
         }
-        let admits =
-            |name: &str| part.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
-        let face = match (&*faces[0].1, &part.toolbox) {
-            (Face::Workbench(whole), Some(toolbox)) => {
-                let toolbox = whole.toolbox(toolbox).filter(|toolbox| admits(toolbox.name.as_str()))?;
-                Face::Plain(Arc::new(Plain { toolbox: toolbox.clone(), common: whole.config.common.clone() }))
-            }
-            (Face::Workbench(whole), None) => {
-                let mut config = whole.config.clone();
-                config.toolboxes.retain(|toolbox| admits(toolbox.name.as_str()));
-                Face::Workbench(Arc::new(Workbench { config }))
-            }
-            (Face::Toolman(whole), None) => Face::Toolman(Arc::new(whole.part(&admits))),
-            _ => return None,
-        };
+        let face = faces[0].1.part(part)?;
         faces.push((part.clone(), Arc::new(face)));
         Some(faces.len() - 1)
     }
@@ -291,28 +311,39 @@ impl Gateway {
         }
         let modern = reply.modern().is_some();
         let view = session.view();
-        let face = self.face(&session);
-        let own = match (kind, &*face) {
-            (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
-            (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(session.hello())),
-            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(&view, modern),
-            _ => String::new(),
-        };
-        let exposure = &session.window.exposure;
-        let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(session.hello(), kind) };
-        let last = match (kind, &*face) {
-            (Kind::Tool, Face::Toolman(bench)) if modern => format!(",{}", bench.face.call_tool()),
-            _ => String::new(),
-        };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            out.extend_from_slice(own.as_bytes());
-            if listed {
-                view.write_list(kind, out, own.is_empty(), modern);
-            }
-            out.extend_from_slice(last.as_bytes());
+            self.write_list(&session.window, &view, session.hello(), modern, kind, out);
             out.extend_from_slice(b"]}");
         });
+    }
+
+    /// Appends everything of a kind that a client is shown, separated by commas.
+    fn write_list(
+        &self,
+        window: &Window,
+        view: &View,
+        client: Option<&ClientHello>,
+        modern: bool,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.faces.read()[window.face()].1.clone();
+        let own = match (kind, &*face) {
+            (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
+            (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(client)),
+            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(view, modern),
+            _ => String::new(),
+        };
+        out.extend_from_slice(own.as_bytes());
+        let exposure = window.exposure();
+        let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(client, kind) };
+        if listed {
+            view.write_list(kind, out, own.is_empty(), modern);
+        }
+        if let (Kind::Tool, Face::Toolman(bench), true) = (kind, &*face, modern) {
+            out.extend_from_slice(format!(",{}", bench.face.call_tool()).as_bytes());
+        }
     }
 
     fn set_log_level(&self, params: Node<'_>, reply: Reply) {

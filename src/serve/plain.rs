@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Gateway;
+use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::session::Reply;
 use crate::faces::plain::Plain;
@@ -23,6 +23,11 @@ impl Gateway {
         let (method, params) = (method.to_owned(), params.raw().to_owned());
         tokio::spawn(async move {
             let window = reply.session().window.clone();
+            // The file may have changed since the request came.
+            let plain = match &*gateway.face(reply.session()) {
+                Face::Plain(now) => now.clone(),
+                _ => plain,
+            };
             let name = plain.toolbox.name.as_str();
             let servers = plain.toolbox.servers.iter();
             let upstreams: Vec<_> =

@@ -1,6 +1,7 @@
 //! One client on our own stdin and stdout.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -69,9 +70,11 @@ struct Client {
 
 impl Client {
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
-        let mut lines = Lines::new(self.gateway.engine.settings().max_message_bytes);
+        let limit = self.gateway.engine.limit();
+        let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::default();
         loop {
+            lines.set_limit(limit.load(Ordering::Relaxed));
             match lines.read(&mut stdin).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use crate::config::{Isolation, ToolFilter, Transport};
+use crate::config::{Isolation, NamespacedServer, ToolFilter, Transport};
 use crate::core::catalog::Kind;
+use crate::core::reload::same_servers;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target};
@@ -26,6 +28,8 @@ pub struct Bench {
     memory: Option<Memory>,
     /// Requests that wait for servers; `None` once each of them is up, failed or late.
     waiting: Arc<Mutex<Option<Vec<Waiting>>>>,
+    /// What each server of the file is known by, also when the file changes around it: namespaces need not be unique.
+    keys: Vec<Arc<str>>,
 }
 
 /// A request that may be answered better when more servers are up.
@@ -36,6 +40,7 @@ struct Waiting {
 }
 
 /// Where switches are remembered.
+#[derive(Clone)]
 pub struct Memory {
     /// The file that holds them.
     pub path: PathBuf,
@@ -56,14 +61,39 @@ pub(super) enum Found {
 impl Bench {
     /// A bench whose servers are still to be started.
     pub fn new(face: Toolman, memory: Option<Memory>) -> Self {
-        Self { face: Arc::new(face), memory, waiting: Arc::new(Mutex::new(Some(Vec::new()))) }
+        let keys = face.config.servers.iter().map(|_| new_key()).collect();
+        Self { face: Arc::new(face), memory, waiting: Arc::new(Mutex::new(Some(Vec::new()))), keys }
+    }
+
+    /// The bench of a new file in the place of an older one: servers that are the same keep what they are known by.
+    pub(super) fn renewed(&self, new: &Self) -> Self {
+        fn known(bench: &Bench) -> Vec<(&str, &Transport)> {
+            let servers = bench.face.config.servers.iter();
+            servers.map(|server| (server.namespace.as_str(), &server.transport)).collect()
+        }
+        let same = same_servers(&known(self), &known(new));
+        let keys = same.into_iter().map(|old| old.map_or_else(new_key, |old| self.keys[old].clone()));
+        Self {
+            face: new.face.clone(),
+            memory: new.memory.clone(),
+            waiting: self.waiting.clone(),
+            keys: keys.collect(),
+        }
+    }
+
+    /// What the file says of the server that is known by this.
+    pub(super) fn spec(&self, key: &str) -> Option<Spec> {
+        let at = self.keys.iter().position(|other| **other == *key)?;
+        Some(spec(&self.face.config.servers[at]))
     }
 
     /// The same bench for those who may see only some of its servers.
     pub(super) fn part(&self, admits: &dyn Fn(&str) -> bool) -> Self {
         let mut config = self.face.config.clone();
+        let all = config.servers.iter().zip(&self.keys);
+        let keys = all.filter(|(server, _)| admits(&server.namespace)).map(|(_, key)| key.clone()).collect();
         config.servers.retain(|server| admits(&server.namespace));
-        Self { face: Arc::new(Toolman::new(config)), memory: None, waiting: self.waiting.clone() }
+        Self { face: Arc::new(Toolman::new(config)), memory: None, waiting: self.waiting.clone(), keys }
     }
 
     /// Whether every server is up, failed or late.
@@ -112,17 +142,17 @@ impl Gateway {
         let upstreams = self.bench_upstreams(bench, window);
         {
             let mut view = window.view();
-            view.add(&*window.exposure, &upstreams);
+            view.add(&*window.exposure(), &upstreams);
             for upstream in &upstreams {
                 view.open(&upstream.group);
             }
         }
-        for upstream in upstreams.iter().filter(|upstream| upstream.spec.isolation == Isolation::Session) {
+        for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
             let _ = upstream.start();
         }
     }
 
-    fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
+    pub(super) fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
         let servers = bench.face.config.servers.iter().enumerate();
         servers
             .map(|(index, server)| {
@@ -131,16 +161,8 @@ impl Gateway {
                     namespace => namespace.to_owned(),
                 };
                 // The same server has the same key, whichever part of the file a caller may see.
-                let key = format!("{:p}", Arc::as_ptr(server));
-                self.engine.upstream(window, &server.namespace, &key, &label, || Spec {
-                    transport: server.transport.clone(),
-                    filter: ToolFilter::All,
-                    timeouts: server.timeouts,
-                    // What is behind a URL is always reconnected to.
-                    restart: server.restart || matches!(server.transport, Transport::Http(_)),
-                    lives_on: server.isolation == Isolation::Shared,
-                    isolation: server.isolation,
-                })
+                let key = &bench.keys[index];
+                self.engine.upstream(window, &server.namespace, key, &label, || spec(server))
             })
             .collect()
     }
@@ -344,4 +366,23 @@ impl Gateway {
             quote(&catalog)
         ));
     }
+}
+
+/// What the engine needs to know of a server.
+fn spec(server: &NamespacedServer) -> Spec {
+    Spec {
+        transport: server.transport.clone(),
+        filter: ToolFilter::All,
+        timeouts: server.timeouts,
+        // What is behind a URL is always reconnected to.
+        restart: server.restart || matches!(server.transport, Transport::Http(_)),
+        lives_on: server.isolation == Isolation::Shared,
+        isolation: server.isolation,
+    }
+}
+
+/// What a server is known by that was not there before.
+fn new_key() -> Arc<str> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string().into()
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Gateway;
-use crate::config::{Server, Toolbox};
+use super::{Face, Gateway};
+use crate::config::Server;
 use crate::core::catalog::Kind;
 use crate::core::session::{Reply, Window};
 use crate::core::upstream::{Spec, Upstream};
@@ -86,7 +86,14 @@ impl Gateway {
         let (gateway, face) = (self.clone(), face.clone());
         tokio::spawn(async move {
             let session = reply.session().clone();
-            let toolbox: &Toolbox = face.toolbox(&name).expect("looked up before");
+            // The file may have changed since the call came.
+            let face = match &*gateway.face(&session) {
+                Face::Workbench(now) => now.clone(),
+                _ => face,
+            };
+            let Some(toolbox) = face.toolbox(&name) else {
+                return reply.result(&face.not_configured(&name, None));
+            };
             let servers = toolbox.servers.iter();
             let upstreams: Vec<_> =
                 servers.map(|server| gateway.workbench_upstream(&session.window, &name, server)).collect();
@@ -105,14 +112,7 @@ impl Gateway {
         server: &Arc<Server>,
     ) -> Arc<Upstream> {
         let name = server.name.as_str();
-        self.engine.upstream(window, toolbox, name, &format!("{toolbox}/{name}"), || Spec {
-            transport: server.transport.clone(),
-            filter: server.filter.clone(),
-            timeouts: server.timeouts,
-            restart: false,
-            lives_on: false,
-            isolation: server.isolation,
-        })
+        self.engine.upstream(window, toolbox, name, &format!("{toolbox}/{name}"), || spec(server))
     }
 
     fn close(&self, face: &Workbench, name: &str, reply: &Reply) -> String {
@@ -209,5 +209,17 @@ impl Gateway {
                 }
             }
         });
+    }
+}
+
+/// What the engine needs to know of a server.
+pub(super) fn spec(server: &Server) -> Spec {
+    Spec {
+        transport: server.transport.clone(),
+        filter: server.filter.clone(),
+        timeouts: server.timeouts,
+        restart: false,
+        lives_on: false,
+        isolation: server.isolation,
     }
 }

@@ -43,6 +43,11 @@ impl Lines {
         Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None }
     }
 
+    /// Another limit, for lines that are not whole yet.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Reads on; 0 at the end of the stream. Nothing is lost if the future is dropped.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
         let space = self.space();

@@ -86,6 +86,16 @@ impl Launcher {
         command::prepare(command, vars, directory, login_path).await
     }
 
+    /// Whether the program is found without the login shell.
+    pub async fn finds_by_itself(
+        &self,
+        command: &config::Command,
+        vars: &[(OsString, OsString)],
+        directory: &Path,
+    ) -> bool {
+        command::prepare(command, vars, directory, || async { None }).await.is_ok()
+    }
+
     /// Starts the program and returns at once; whether it could be executed is told by
     /// [`Control::started`] and [`Control::exited`]. Must be called inside a tokio runtime.
     pub fn spawn(&self, launch: &Launch) -> io::Result<Child> {

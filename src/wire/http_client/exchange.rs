@@ -1,6 +1,8 @@
 //! One message and its answer: a POST, and a body or a stream that may be resumed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -35,7 +37,7 @@ const MOST_FAILURES: u32 = 5;
 pub(super) struct Shared<R> {
     http: Http,
     pub(super) url: Uri,
-    limit: usize,
+    limit: Arc<AtomicUsize>,
     patience: Patience,
     receive: R,
     pub(super) sessions: Sessions,
@@ -48,8 +50,12 @@ pub(super) struct Answer {
 }
 
 impl<R: Receive> Shared<R> {
-    pub(super) fn new(http: Http, url: Uri, limit: usize, patience: Patience, receive: R) -> Self {
+    pub(super) fn new(http: Http, url: Uri, limit: Arc<AtomicUsize>, patience: Patience, receive: R) -> Self {
         Self { http, url, limit, patience, receive, sessions: Sessions::default() }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     pub(super) fn patience(&self) -> Patience {
@@ -227,9 +233,9 @@ impl<R: Receive> Shared<R> {
         let kind = kind.map_or("nothing", |kind| kind.split(';').next().unwrap_or_default()).to_owned();
         let body = response.into_body();
         let text = match status.is_success() {
-            true => collect(body, self.limit).await?,
+            true => collect(body, self.limit()).await?,
             false => {
-                let body = timeout(self.patience.answer, collect(body, self.limit.min(MOST_ERROR)));
+                let body = timeout(self.patience.answer, collect(body, self.limit().min(MOST_ERROR)));
                 body.await.ok().and_then(Result::ok).unwrap_or_default()
             }
         };
@@ -255,7 +261,7 @@ impl<R: Receive> Shared<R> {
 
     /// Reads a request's stream up to the answer, over as many connections as it takes.
     async fn stream(&self, id: u64, session: Option<&Session>, body: HttpBody) -> Result<Answer, Failure> {
-        let mut parser = Parser::new(self.limit);
+        let mut parser = Parser::new(self.limit());
         let mut body = body;
         loop {
             if let Some(message) = self.read_stream(&mut parser, &mut body, Some(id)).await? {
@@ -310,7 +316,7 @@ impl<R: Receive> Shared<R> {
                     return;
                 }
                 if let Some(length) = event.too_long {
-                    let failure = too_long(length, self.limit);
+                    let failure = too_long(length, self.limit());
                     match on {
                         Some(_) => outcome = Err(failure),
                         None => match scanner.id_in_prefix(event.data) {
@@ -374,6 +380,6 @@ impl<R: Receive> Shared<R> {
 
     /// A reader of streams with this client's limit.
     pub(super) fn parser(&self) -> Parser {
-        Parser::new(self.limit)
+        Parser::new(self.limit())
     }
 }

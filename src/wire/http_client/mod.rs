@@ -18,6 +18,7 @@ mod uri;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -100,7 +101,7 @@ pub struct HttpClient {
     url: Uri,
     headers: HeaderMap,
     sse: bool,
-    limit: usize,
+    limit: Arc<AtomicUsize>,
     tool_headers: Arc<ToolHeaders>,
     patience: Patience,
 }
@@ -133,10 +134,16 @@ impl HttpClient {
             url,
             headers,
             sse: endpoint.sse,
-            limit: max_message_bytes,
+            limit: Arc::new(AtomicUsize::new(max_message_bytes)),
             tool_headers: Arc::default(),
             patience: Patience::default(),
         })
+    }
+
+    /// Lets somebody else decide, while it runs, how large a message may be.
+    pub fn limited_by(mut self, max_message_bytes: Arc<AtomicUsize>) -> Self {
+        self.limit = max_message_bytes;
+        self
     }
 
     /// The parameters of tools that modern calls mirror into headers; to be filled when the tools are listed.
