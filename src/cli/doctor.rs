@@ -96,7 +96,8 @@ impl<'a> Row<'a> {
             Ok(_) => return Self { finding, problem: None, hint: remark(finding), stderr: Vec::new() },
         };
         let (reason, stderr) = reason.split_once(STDERR).unwrap_or((reason, ""));
-        let stderr: Vec<_> = stderr.lines().map(printable).collect();
+        let stderr: Vec<_> =
+            stderr.lines().map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
         let (problem, hint) = advice(&printable(reason), !stderr.is_empty());
         Self { finding, problem: Some(problem), hint: Some(hint), stderr }
     }

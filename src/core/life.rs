@@ -102,8 +102,11 @@ impl Life {
                 process.control.stop(GRACE).await;
             }
             Self::Http(mut remote) => {
-                let _ = timeout(FAREWELL, &mut remote.client).await;
-                remote.client.abort();
+                // One that has ended has been waited for already.
+                if !remote.over {
+                    let _ = timeout(FAREWELL, &mut remote.client).await;
+                    remote.client.abort();
+                }
             }
         }
     }
