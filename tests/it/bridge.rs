@@ -357,11 +357,11 @@ fn clients_that_share_an_upstream_get_only_what_is_theirs() {
                 assert_eq!(progress.value()["params"]["whose"], n);
             }
         }
-        for n in 0..clients.len() {
+        for (n, client) in clients.iter_mut().enumerate() {
             let arguments = json!({"method": "elicitation/create", "params": json!({"message": n.to_string()}).to_string()});
             let params = used("a", "ask", arguments)["arguments"].to_string();
             let response = json!({"action": "accept", "content": {"n": n}}).to_string();
-            let (questions, answer) = clients[n].call_and_answer("use_tool", &params, &response);
+            let (questions, answer) = client.call_and_answer("use_tool", &params, &response);
             assert_eq!(questions.len(), 1);
             assert_eq!(questions[0]["params"]["message"], n.to_string());
             assert_eq!(answer.json()["result"]["content"]["n"], n);

@@ -158,7 +158,7 @@ pub(crate) struct Client {
 
 enum Way {
     Pipe(Box<Gateway>),
-    Web(Web),
+    Web(Box<Web>),
 }
 
 impl Client {
@@ -177,7 +177,7 @@ impl Client {
         if era == Era::Legacy {
             web.open_session(capabilities);
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(web) }
+        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(Box::new(web)) }
     }
 
     /// The same client with other capabilities, which only a modern one can change.
@@ -263,12 +263,6 @@ impl Client {
     #[track_caller]
     pub(crate) fn notification(&mut self, method: &str) -> Message {
         self.take(method, |message| message.id().is_empty() && message.method() == method)
-    }
-
-    /// Waits for a question.
-    #[track_caller]
-    pub(crate) fn question(&mut self, method: &str) -> Message {
-        self.take(method, |message| !message.id().is_empty() && message.method() == method)
     }
 
     /// Answers a question of the legacy era; `answer` is `"result":…` or `"error":…`.
