@@ -56,9 +56,9 @@ impl Engine {
             let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
                 Some(None) => return,
                 Some(wanted) => wanted,
-                // The only client there is hears all that its servers send.
-                None if self.stdio().is_some() => None,
-                None => to.session.log_level().as_deref().and_then(level_of),
+                // Where others share the upstream they may have asked it for more.
+                None if self.stdio().is_none() => to.session.log_level().as_deref().and_then(level_of),
+                None => None,
             };
             if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
                 return;

@@ -96,8 +96,7 @@ mod tests {
     #[test]
     fn one_at_a_time_from_the_first_question_on() {
         let turns = Arc::new(Turns::default());
-        type Log = Arc<Mutex<Vec<(u32, Option<Turn>)>>>;
-        let log = Log::default();
+        let log = Arc::new(Mutex::new(Vec::<(u32, Option<Turn>)>::new()));
         let wait = |n: u32| {
             let log = log.clone();
             turns.wait(move |turn| log.lock().push((n, Some(turn))));

@@ -158,7 +158,7 @@ pub(crate) struct Client {
 
 enum Way {
     Pipe(Box<Gateway>),
-    Web(Web),
+    Web(Box<Web>),
 }
 
 impl Client {
@@ -177,7 +177,7 @@ impl Client {
         if era == Era::Legacy {
             web.open_session(capabilities);
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(web) }
+        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(Box::new(web)) }
     }
 
     /// The same client with other capabilities, which only a modern one can change.
