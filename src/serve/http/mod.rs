@@ -1,5 +1,5 @@
 //! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
-//! [`exchange`]; who may come in, in [`guard`].
+//! `exchange`; who may come in, in `guard`.
 
 mod body;
 mod exchange;
