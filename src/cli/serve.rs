@@ -7,8 +7,6 @@ use std::sync::Arc;
 use super::{FAILURE, Http, USAGE, World, check, colour, serve_http};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, ToolMode};
-use crate::core::engine::Surroundings;
-use crate::core::process::Launcher;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
 use crate::serve::toolman::{Bench, Memory};
@@ -84,7 +82,7 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
+    let around = world.engine_surroundings();
     let status = runtime.block_on(async {
         let shutdown = signal()?;
         if let Some(address) = &http.http {

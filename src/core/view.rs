@@ -180,9 +180,23 @@ impl View {
 
     /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
+        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+    }
+
+    /// Shows what the upstream is known to offer as if it were up.
+    pub fn recall(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>, items: Arc<Items>) {
+        self.take_over(face, upstream, true, items);
+    }
+
+    fn take_over(
+        &mut self,
+        face: &dyn Exposure,
+        upstream: &Arc<Upstream>,
+        up: bool,
+        items: Arc<Items>,
+    ) -> Vec<Kind> {
         let found = self.entries.iter_mut().find(|(_, entry)| Arc::ptr_eq(&entry.upstream, upstream));
         let Some((&seq, entry)) = found else { return Vec::new() };
-        let (up, items) = (upstream.link().is_some(), upstream.items());
         if entry.up == up && Arc::ptr_eq(&entry.items, &items) {
             return Vec::new();
         }

@@ -5,6 +5,7 @@ pub mod http;
 mod items;
 mod modern;
 mod plain;
+pub mod shell;
 pub mod stdio;
 pub mod toolman;
 mod workbench;

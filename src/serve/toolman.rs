@@ -109,7 +109,7 @@ impl Gateway {
             };
             window.view().switched = [known(tools), known(resources)];
         }
-        let upstreams = self.bench_upstreams(bench, window);
+        let upstreams = self.bench_upstreams(bench, window, true);
         {
             let mut view = window.view();
             view.add(&*window.exposure, &upstreams);
@@ -122,7 +122,13 @@ impl Gateway {
         }
     }
 
-    fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
+    /// Every server, in the order of the file; `restart` lets those that the file wants restarted be so.
+    pub(super) fn bench_upstreams(
+        self: &Arc<Self>,
+        bench: &Bench,
+        window: &Window,
+        restart: bool,
+    ) -> Vec<Arc<Upstream>> {
         let servers = bench.face.config.servers.iter().enumerate();
         servers
             .map(|(index, server)| {
@@ -137,7 +143,7 @@ impl Gateway {
                     filter: ToolFilter::All,
                     timeouts: server.timeouts,
                     // What is behind a URL is always reconnected to.
-                    restart: server.restart || matches!(server.transport, Transport::Http(_)),
+                    restart: restart && (server.restart || matches!(server.transport, Transport::Http(_))),
                     lives_on: server.isolation == Isolation::Shared,
                     isolation: server.isolation,
                 })
@@ -147,7 +153,7 @@ impl Gateway {
 
     /// Starts every server at once; lists wait until each is up or failed, for a while.
     pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
-        let upstreams = self.bench_upstreams(bench, window);
+        let upstreams = self.bench_upstreams(bench, window, true);
         let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
             let mut starts = JoinSet::new();
