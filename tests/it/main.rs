@@ -24,6 +24,7 @@ mod process;
 mod readme;
 mod real;
 mod relay;
+mod shell;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;
