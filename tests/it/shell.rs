@@ -202,7 +202,7 @@ fn calls_are_typed_and_shown() {
 fn results_errors_and_questions() {
     let place = two();
     let raw = r#"{"content":[{"type":"text","text":"a"}],"x":12345678901234567890.10,"isError":true}"#;
-    let json_argument = |text: &str| format!("json={text}");
+    let json_argument = |text: &str| format!("--args={}", json!({"json": text}));
     place.check(&["call", "result", &json_argument(raw), "--json"], 5, &format!("{raw}\n"), "");
     place.check(
         &["call", "result", &json_argument(raw)],
@@ -218,8 +218,9 @@ fn results_errors_and_questions() {
     assert_eq!(std::fs::read(place.lab.dir.join("result-1.png")).expect("it was saved"), b"hello");
     let again = "[image image/png, 5 bytes, saved as result-2.png]\nt\n";
     place.check(&["call", "result", &json_argument(image)], 0, again, "");
-    let question = r#"params={"message":"Who?","requestedSchema":{"type":"object","properties":{}}}"#;
-    let finished = place.run(&["call", "ask", "method=elicitation/create", question]);
+    let question = r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}"#;
+    let question = json!({"method": "elicitation/create", "params": question}).to_string();
+    let finished = place.run(&["call", "ask", "--args", &question]);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert!(finished.stdout.contains("decline"), "there is no terminal: {}", finished.stdout);
     place.check(&["call", "progress", "n=3"], 0, "progress\n", "");
