@@ -230,18 +230,18 @@ fn results_errors_and_questions() {
 fn servers_that_fail() {
     let place = Place::workbench(dev(
         "dynamic",
-        json!({"good": fake_with("--with echo", &[]), "bad": {"command": "there-is-no-such-program-here"}}),
+        json!({"good": fake_with("--with echo", &[]), "wrong": {"command": "there-is-no-such-program-here"}}),
     ));
     let listed = place.run(&["list", "servers"]);
     assert_eq!(listed.code, Some(0));
-    assert!(listed.stderr.starts_with("warning: dev/bad: "), "{}", listed.stderr);
+    assert!(listed.stderr.starts_with("warning: dev/wrong: "), "{}", listed.stderr);
     let servers = place.json(&["list", "servers"], 0);
     assert_eq!((&servers[0]["tools"], &servers[0]["error"]), (&json!(1), &Value::Null));
     assert_eq!(servers[1]["tools"], Value::Null);
     assert!(servers[1]["error"].as_str().is_some_and(|error| error.contains("there-is-no-such-program")));
-    assert_eq!(place.json(&["call", "bad/x"], 4)["error"]["kind"], "unreachable");
+    assert_eq!(place.json(&["call", "wrong/x"], 4)["error"]["kind"], "unreachable");
     let alone =
-        Place::workbench(dev("dynamic", json!({"bad": {"command": "there-is-no-such-program-here"}})));
+        Place::workbench(dev("dynamic", json!({"wrong": {"command": "there-is-no-such-program-here"}})));
     for verb in [&["list", "tools"][..], &["list"], &["tokens"], &["show", "x"], &["call", "x"]] {
         assert_eq!(alone.run(verb).code, Some(4), "{verb:?}");
     }
