@@ -199,12 +199,16 @@ impl Catalog {
     }
 
     fn unknown(&self, name: &str, kinds: &[Kind]) -> Failure {
-        let failed: Vec<_> = self.failures().collect();
-        if !failed.is_empty()
-            && failed.len() == self.servers.iter().filter(|known| known.items.is_some()).count()
-        {
-            let (label, reason) = &failed[0];
-            return lost(label, reason);
+        // The name may be right, and its server not to be had.
+        let all_failed = self.failures().count() == self.servers.len();
+        let meant = self.servers.iter().find_map(|known| match &known.items {
+            Some(Err(reason)) if all_failed || may_have(self.face, &known.upstream, name) => {
+                Some((known.upstream.to_string(), reason))
+            }
+            _ => None,
+        });
+        if let Some((label, reason)) = meant {
+            return lost(&label, reason);
         }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();
