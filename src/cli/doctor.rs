@@ -8,8 +8,6 @@ use serde_json::{Value, json};
 
 use super::{FAILURE, UNREACHABLE, World, check, serve};
 use crate::config::locate::{Face, NotFound};
-use crate::core::engine::Surroundings;
-use crate::core::process::Launcher;
 use crate::serve::Gateway;
 use crate::serve::doctor::Finding;
 
@@ -43,7 +41,7 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = Surroundings { launcher: Launcher::new(), vars: world.vars, directory: world.directory };
+    let around = world.engine_surroundings();
     let findings = runtime.block_on(async {
         let interrupted = serve::signal()?;
         let gateway = Gateway::new(loaded, around);

@@ -12,6 +12,7 @@ mod reload;
 mod schema;
 mod serve;
 mod serve_http;
+mod shell;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -22,6 +23,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
 use crate::config::{Environment, ToolMode};
+use crate::core::engine;
+use crate::core::process::Launcher;
 
 /// Something went wrong.
 const FAILURE: u8 = 1;
@@ -77,6 +80,8 @@ enum Verb {
     },
     #[command(flatten)]
     Files(files::FileVerb),
+    #[command(flatten)]
+    Shell(shell::ShellVerb),
 }
 
 /// How to serve over HTTP.
@@ -192,6 +197,10 @@ fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
             let style = check::Style { json: arguments.json, colour: colour(&world) };
             doctor::run(face, file, style, world)
         }
+        Some(Verb::Shell(verb)) => {
+            let manner = shell::Manner { json: arguments.json, quiet: arguments.quiet };
+            shell::run(verb, face, file, arguments.tool_mode(), manner, world)
+        }
         None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
         Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
     }
@@ -217,6 +226,23 @@ impl World {
     fn state_directory(&self) -> Option<PathBuf> {
         let named = self.variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         named.or_else(|| self.home.as_ref().map(|home| home.join(".local/state")))
+    }
+
+    /// Where programs keep what they can do without.
+    fn cache_directory(&self) -> Option<PathBuf> {
+        let named = self.variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        named.or_else(|| self.home.as_ref().map(|home| home.join(".cache")))
+    }
+
+    /// What the engine needs of it.
+    fn engine_surroundings(&self) -> engine::Surroundings {
+        let cache = self.cache_directory();
+        engine::Surroundings {
+            launcher: Launcher::new(),
+            vars: self.vars.clone(),
+            directory: self.directory.clone(),
+            cache,
+        }
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
@@ -247,7 +273,9 @@ fn colour(world: &World) -> bool {
 
 /// Log lines go to stderr: warnings and errors, unless `-q`, `-v` or `RUST_LOG` say otherwise.
 fn start_logging(arguments: &Arguments) {
-    let level = match (arguments.quiet, arguments.verbose) {
+    // These name servers that fail in words of their own.
+    let calm = matches!(arguments.verb, Some(Verb::Shell(_)));
+    let level = match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // It says by itself what is wrong.
         (_, 0) if matches!(arguments.verb, Some(Verb::Doctor)) => "off",
         (true, _) => "error",

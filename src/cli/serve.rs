@@ -8,8 +8,6 @@ use super::reload::Watch;
 use super::{FAILURE, Http, USAGE, World, check, colour, serve_http};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Problem, ToolMode};
-use crate::core::engine::Surroundings;
-use crate::core::process::Launcher;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
 use crate::serve::http::Rules;
@@ -71,11 +69,7 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = Surroundings {
-        launcher: Launcher::new(),
-        vars: world.vars.clone(),
-        directory: world.directory.clone(),
-    };
+    let around = world.engine_surroundings();
     let status = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {

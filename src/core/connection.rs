@@ -88,8 +88,9 @@ async fn live(
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
-            upstream.came_up(generation, link.clone(), items);
-            let _refresh = Task::spawn(refresh(link.clone(), generation));
+            upstream.came_up(generation, link.clone(), items.clone());
+            engine.remember(upstream, items);
+            let _refresh = Task::spawn(refresh(engine.clone(), link.clone(), generation));
             tokio::select! {
                 biased;
                 _ = &mut *stop => End::Stopped,
@@ -264,7 +265,7 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, String> {
 }
 
 /// Reads lists again when the upstream says that they changed: once for a burst.
-async fn refresh(link: Arc<Link>, generation: u64) {
+async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
     loop {
         let kinds = link.changed_lists().await;
         let mut items = (*link.upstream.items()).clone();
@@ -274,6 +275,7 @@ async fn refresh(link: Arc<Link>, generation: u64) {
                 Err(reason) => log::warn!("[{}] {reason}; its list stays as it was", link.upstream),
             }
         }
+        engine.remember(&link.upstream, items.clone());
         link.upstream.offers(generation, items);
         sleep(BETWEEN_LISTS).await;
     }

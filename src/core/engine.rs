@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
-use super::catalog::Kind;
+use super::catalog::{Items, Kind};
 use super::level;
 use super::link::{Caller, Link};
 use super::modern::Listener;
@@ -23,6 +23,7 @@ use super::session::{Reply, Session, Window};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use crate::config::{Common, Isolation, Transport};
+use crate::store::definitions::Definitions;
 use crate::wire::era::{ALL_CAPABILITIES, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(super) used: Mutex<HashMap<String, u64>>,
     /// Calls whose client is to answer questions.
     pub(super) parked: Parked,
+    /// Where what upstreams offer is remembered, if it is.
+    definitions: Option<Definitions>,
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
@@ -67,6 +70,8 @@ pub struct Surroundings {
     pub vars: Vec<(OsString, OsString)>,
     /// The working directory.
     pub directory: PathBuf,
+    /// Where programs keep what they can do without.
+    pub cache: Option<PathBuf>,
 }
 
 /// What calls in flight on an upstream that a new file has no place for may take.
@@ -80,6 +85,7 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 impl Engine {
     /// An engine without upstreams.
     pub fn new(settings: Common, around: Surroundings) -> Arc<Self> {
+        let definitions = around.cache.map(|cache| Definitions::new(&cache, &around.directory));
         Arc::new(Self {
             launcher: around.launcher,
             vars: around.vars,
@@ -87,6 +93,7 @@ impl Engine {
             seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             used: Mutex::default(),
             parked: Parked::default(),
+            definitions,
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
@@ -549,6 +556,25 @@ impl Engine {
             }
             None => false,
         }
+    }
+
+    /// Remembers what an upstream offers, beside everything else.
+    pub(super) fn remember(&self, upstream: &Arc<Upstream>, items: Items) {
+        let Some(definitions) = self.definitions.clone() else { return };
+        let upstream = upstream.clone();
+        self.spawn(async move {
+            let save = move || {
+                if let Err(error) = definitions.save(&upstream.spec().transport, &items) {
+                    log::debug!("[{upstream}] what it offers cannot be remembered: {error}");
+                }
+            };
+            let _ = tokio::task::spawn_blocking(save).await;
+        });
+    }
+
+    /// What an upstream offered when last asked, by this process or another.
+    pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
+        self.definitions.as_ref()?.load(&upstream.spec().transport)
     }
 
     /// Called by an upstream when it came up, went down or offers other things.

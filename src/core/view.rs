@@ -204,13 +204,27 @@ impl View {
 
     /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
+        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+    }
+
+    /// Shows what the upstream is known to offer as if it were up.
+    pub fn recall(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>, items: Arc<Items>) {
+        self.take_over(face, upstream, true, items);
+    }
+
+    fn take_over(
+        &mut self,
+        face: &dyn Exposure,
+        upstream: &Arc<Upstream>,
+        up: bool,
+        items: Arc<Items>,
+    ) -> Vec<Kind> {
         let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
         // One that another stands in for since the file changed has no say any more.
         let own = |entry: &&Entry| Arc::ptr_eq(&entry.upstream, upstream);
         let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get(&seq).filter(own)?))) else {
             return Vec::new();
         };
-        let (up, items) = (upstream.link().is_some(), upstream.items());
         if entry.up == up && Arc::ptr_eq(&entry.items, &items) {
             return Vec::new();
         }

@@ -94,7 +94,7 @@ impl Gateway {
                 patients
             }
             Face::Toolman(bench) => {
-                let upstreams = self.bench_upstreams(bench, window).into_iter();
+                let upstreams = self.bench_upstreams(bench, window, false).into_iter();
                 upstreams.map(|upstream| (String::new(), upstream)).collect()
             }
             Face::Plain(_) => Vec::new(),

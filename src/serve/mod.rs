@@ -7,6 +7,7 @@ mod items;
 mod modern;
 mod plain;
 mod reload;
+pub mod shell;
 pub mod stdio;
 pub mod toolman;
 mod workbench;

@@ -120,7 +120,7 @@ impl Gateway {
             servers.map(|server| self.workbench_upstream(window, toolbox.name.as_str(), server)).collect()
         };
         match face {
-            Face::Toolman(bench) => self.bench_upstreams(bench, window),
+            Face::Toolman(bench) => self.bench_upstreams(bench, window, true),
             Face::Workbench(face) => {
                 opened.iter().filter_map(|group| face.toolbox(group)).flat_map(of_toolbox).collect()
             }

@@ -139,7 +139,7 @@ impl Gateway {
             };
             window.view().switched = [known(tools), known(resources)];
         }
-        let upstreams = self.bench_upstreams(bench, window);
+        let upstreams = self.bench_upstreams(bench, window, true);
         {
             let mut view = window.view();
             view.add(&*window.exposure(), &upstreams);
@@ -152,7 +152,13 @@ impl Gateway {
         }
     }
 
-    pub(super) fn bench_upstreams(self: &Arc<Self>, bench: &Bench, window: &Window) -> Vec<Arc<Upstream>> {
+    /// Every server, in the order of the file; `restart` lets those that the file wants restarted be so.
+    pub(super) fn bench_upstreams(
+        self: &Arc<Self>,
+        bench: &Bench,
+        window: &Window,
+        restart: bool,
+    ) -> Vec<Arc<Upstream>> {
         let servers = bench.face.config.servers.iter().enumerate();
         servers
             .map(|(index, server)| {
@@ -162,14 +168,17 @@ impl Gateway {
                 };
                 // The same server has the same key, whichever part of the file a caller may see.
                 let key = &bench.keys[index];
-                self.engine.upstream(window, &server.namespace, key, &label, || spec(server))
+                self.engine.upstream(window, &server.namespace, key, &label, || {
+                    let spec = spec(server);
+                    Spec { restart: spec.restart && restart, ..spec }
+                })
             })
             .collect()
     }
 
     /// Starts every server at once; lists wait until each is up or failed, for a while.
     pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
-        let upstreams = self.bench_upstreams(bench, window);
+        let upstreams = self.bench_upstreams(bench, window, true);
         let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
             let mut starts = JoinSet::new();

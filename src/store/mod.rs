@@ -1,9 +1,12 @@
 //! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
 
+pub mod definitions;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +60,9 @@ impl Switched {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
-    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
     let written = fs::File::create(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;

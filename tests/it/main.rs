@@ -33,6 +33,7 @@ mod readme;
 mod real;
 mod relay;
 mod reload;
+mod shell;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;
