@@ -21,6 +21,7 @@ pub(crate) fn gateway(file: &str) {
         launcher: Launcher::with_shim(env!("CARGO_BIN_EXE_mcp-workbench")),
         vars: std::env::vars_os().collect(),
         directory: std::env::temp_dir(),
+        cache: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -15,8 +15,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use super::{FAILURE, World, serve};
-use crate::config::Command;
 use crate::config::locate::{Face, Platform};
+use crate::config::{Command, Secret};
 use crate::core::process::Launcher;
 use client::Client;
 use page::Page;
@@ -106,7 +106,8 @@ impl Stage<'_> {
         let command = Command {
             program: self.executable.to_string_lossy().into_owned(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            env: Vec::new(),
+            // What the demo's own servers offer is not worth remembering.
+            env: vec![("XDG_CACHE_HOME".to_owned(), Secret::new(self.directory.to_string_lossy()))],
             cwd: Some(self.directory.to_owned()),
             inherit_env: Vec::new(),
         };
