@@ -15,11 +15,13 @@
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
+use super::failure::Manner;
+use super::screen::Screen;
 use super::{World, add, change, connect, import, schema};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
@@ -45,8 +47,6 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Add a server to the configuration
-    #[command(override_usage = "mcp-workbench add [OPTIONS] <NAME> -- <COMMAND>...\n       \
-        mcp-workbench add [OPTIONS] <NAME> --url <URL>")]
     Add {
         /// What the server is called
         name: String,
@@ -134,8 +134,8 @@ pub(super) struct Setting<'a> {
     /// The configuration.
     pub(super) file: Result<PathBuf, NotFound>,
     pub(super) tool_mode: Option<ToolMode>,
-    pub(super) json: bool,
-    pub(super) quiet: bool,
+    pub(super) manner: Manner,
+    pub(super) screen: Screen,
     pub(super) world: &'a World,
     /// All that can be said on the command line.
     pub(super) command: clap::Command,
@@ -143,24 +143,24 @@ pub(super) struct Setting<'a> {
 
 /// Runs a verb and answers the exit status.
 pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
-    let Setting { face, own_face, named, file, tool_mode, json, quiet, world, command } = setting;
+    let Setting { face, own_face, named, file, tool_mode, manner, screen, world, command } = setting;
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let mut ask = |question: &str| -> io::Result<bool> {
         write!(io::stderr(), "{question} [y/N] ")?;
         let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
+        if io::stdin().read_line(&mut answer)? == 0 {
+            // Nobody ended the line.
+            writeln!(io::stderr())?;
+        }
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     };
-    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let Change { yes, dry_run } = verb.change();
-    let plain = world.variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mut console = change::Console {
         out: &mut out,
         err: &mut err,
-        ask: if terminal { Some(&mut ask) } else { None },
-        json,
-        quiet,
-        colour: io::stdout().is_terminal() && !plain,
+        ask: if screen.asks { Some(&mut ask) } else { None },
+        manner,
+        colour: screen.colour,
         yes,
         dry_run,
     };

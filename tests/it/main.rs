@@ -17,6 +17,8 @@ mod environment;
 mod face;
 mod fake;
 mod fidelity;
+#[cfg(unix)]
+mod first_run;
 mod handshake;
 mod harness;
 #[cfg(unix)]

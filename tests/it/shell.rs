@@ -211,7 +211,8 @@ fn results_errors_and_questions() {
         "error: one/a/result reported an error\n",
     );
     let refusal = json_argument(r#"{"code":-32000,"message":"no"}"#);
-    place.check(&["call", "error", &refusal], 5, "", "error: one/a/error: no (code -32000)\n");
+    let refused = "error: one/a/error: no (code -32000)\nthe `show` verb prints what the tool takes\n";
+    place.check(&["call", "error", &refusal], 5, "", refused);
     let image = r#"{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"},{"type":"text","text":"t"}]}"#;
     let said = "[image image/png, 5 bytes, saved as result-1.png]\nt\n";
     place.check(&["call", "result", &json_argument(image)], 0, said, "");

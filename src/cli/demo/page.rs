@@ -13,7 +13,9 @@ const MOST_LINES: usize = 14;
 pub(super) struct Page<'a> {
     pub(super) out: &'a mut dyn Write,
     /// Colours and arrows, for a terminal.
-    pub(super) decorated: bool,
+    pub(super) colour: bool,
+    /// Whether arrows can be shown.
+    pub(super) unicode: bool,
 }
 
 impl Page<'_> {
@@ -30,7 +32,7 @@ impl Page<'_> {
 
     /// What the client sends.
     pub(super) fn sent(&mut self, text: &str) -> io::Result<()> {
-        let arrow = if self.decorated { "→" } else { "->" };
+        let arrow = if self.unicode { "→" } else { "->" };
         let arrow = self.painted("36", arrow);
         writeln!(self.out, "{arrow} {text}")
     }
@@ -46,7 +48,7 @@ impl Page<'_> {
     }
 
     fn received_lines(&mut self, text: &str, most: usize) -> io::Result<()> {
-        let arrow = if self.decorated { "←" } else { "<-" };
+        let arrow = if self.unicode { "←" } else { "<-" };
         let indent = " ".repeat(arrow.chars().count() + 1);
         let mut lead = format!("{} ", self.painted("32", arrow));
         let lines: Vec<_> = text.lines().collect();
@@ -71,7 +73,7 @@ impl Page<'_> {
     }
 
     fn painted(&self, code: &str, text: &str) -> String {
-        if self.decorated { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
     fn long_answers_are_cut() {
         let text: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let mut out = Vec::new();
-        let mut page = Page { out: &mut out, decorated: false };
+        let mut page = Page { out: &mut out, colour: false, unicode: false };
         page.received(&text).expect("memory can be written");
         page.received(&"y".repeat(200)).expect("memory can be written");
         let text = String::from_utf8(out).expect("we write UTF-8");

@@ -1,32 +1,56 @@
 //! The terminal: tables, a sign of life, a bar of progress.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{interval_at, sleep};
 
+use super::World;
+use super::failure::Manner;
+
 /// From when on a person wants to see that something happens.
 const PATIENCE: Duration = Duration::from_millis(500);
 const FRAME: Duration = Duration::from_millis(100);
 const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
+const PLAIN_FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 const BAR: usize = 30;
 
 /// What may be shown where.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
     /// stderr is a terminal, and things that move may be shown there.
-    pub(super) terminal: bool,
+    pub(super) moves: bool,
     /// There is somebody to answer questions.
     pub(super) asks: bool,
     /// stdout is a terminal: what servers say must not command it.
-    pub(super) escapes: bool,
+    pub(super) terminal: bool,
     /// stdout may be coloured.
     pub(super) colour: bool,
+    /// Terminals show more than ASCII.
+    pub(super) unicode: bool,
+    /// Columns of the terminal that stdout is.
+    pub(super) width: Option<usize>,
 }
 
 impl Screen {
+    /// What may be shown in these surroundings.
+    pub(super) fn new(manner: Manner, world: &World) -> Self {
+        let dumb = world.variable("TERM").as_deref() == Some("dumb");
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let terminal = out && !manner.json;
+        let width = terminal.then(|| terminal_size::terminal_size_of(io::stdout())).flatten();
+        Self {
+            moves: err && !manner.quiet && !dumb,
+            asks: io::stdin().is_terminal() && err,
+            terminal,
+            colour: terminal && world.colours(),
+            unicode: world.speaks_unicode(),
+            width: width.map(|(width, _)| width.0.into()),
+        }
+    }
+
     /// Waits for the work, and shows that it goes on where that takes long.
     pub(super) async fn while_waiting<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
         self.while_silent(what, &AtomicBool::new(false), work).await
@@ -39,7 +63,7 @@ impl Screen {
         shown: &AtomicBool,
         work: impl Future<Output = T>,
     ) -> T {
-        if !self.terminal {
+        if !self.moves {
             return work.await;
         }
         let mut work = pin!(work);
@@ -48,7 +72,9 @@ impl Screen {
             done = &mut work => return done,
             () = sleep(PATIENCE) => {}
         }
-        let mut frames = FRAMES.iter().cycle();
+        let frames: &[char] = if self.unicode { &FRAMES } else { &PLAIN_FRAMES };
+        let mut frames = frames.iter().cycle();
+        let dots = self.dots(true);
         let mut beat = interval_at(tokio::time::Instant::now(), FRAME);
         loop {
             tokio::select! {
@@ -59,7 +85,7 @@ impl Screen {
                 }
                 _ = beat.tick(), if !shown.load(Ordering::Relaxed) => {
                     let frame = frames.next().expect("it goes round");
-                    let _ = write!(io::stderr(), "\r{frame} {what} …");
+                    let _ = write!(io::stderr(), "\r\x1b[K{frame} {what} {dots}");
                 }
             }
         }
@@ -67,26 +93,41 @@ impl Screen {
 
     /// Shows how far a call is.
     pub(super) fn progress(&self, done: f64, total: Option<f64>, message: &str) {
-        if self.terminal {
-            let message = safe(message, false);
-            let _ =
-                write!(io::stderr(), "\r\x1b[K{}", bar(done, total, message.lines().next().unwrap_or("")));
+        if self.moves {
+            let message = safe(message.lines().next().unwrap_or_default(), false);
+            let _ = write!(io::stderr(), "\r\x1b[K{}", bar(done, total, &message, self.unicode));
         }
     }
 
     /// Takes away what moved.
     pub(super) fn clear(&self) {
-        if self.terminal {
+        if self.moves {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 
     /// The text as it can be shown: on a terminal, nothing of it is a command.
     pub(super) fn text(&self, text: &str) -> String {
-        if self.escapes { safe(text, true) } else { text.to_owned() }
+        if self.terminal { safe(text, true) } else { text.to_owned() }
     }
 
-    /// Rows below a heading, in columns; the last column is not padded. Numbers stand at the right.
+    /// What stands for the rest: on stderr, or else on stdout.
+    pub(super) fn dots(&self, on_stderr: bool) -> &'static str {
+        if self.unicode && (on_stderr || self.terminal) { "…" } else { "..." }
+    }
+
+    /// Text on stdout in bold.
+    pub(super) fn bold(&self, text: &str) -> String {
+        self.painted("1", text)
+    }
+
+    /// Text on stdout in a colour of the terminal.
+    pub(super) fn painted(&self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Rows below a heading, in columns. The last column is not padded; on a terminal it ends where that does. Numbers
+    /// stand at the right.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
@@ -112,10 +153,9 @@ impl Screen {
                     false => line.push_str(&format!("{cell}{pad}")),
                 }
             }
-            line.trim_end().to_owned()
+            self.fitted(line.trim_end())
         };
-        let head = line(heading);
-        let mut text = if self.colour { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
+        let mut text = format!("{}\n", self.bold(&line(heading)));
         for row in &rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
             text.push_str(&line(&cells));
@@ -125,29 +165,36 @@ impl Screen {
     }
 }
 
-fn bar(done: f64, total: Option<f64>, message: &str) -> String {
+impl Screen {
+    /// A line that does not go round the end of the terminal's.
+    fn fitted(&self, line: &str) -> String {
+        match self.width {
+            Some(width) if line.chars().count() > width => {
+                let dots = self.dots(false);
+                let kept = width.saturating_sub(dots.chars().count());
+                line.chars().take(kept).chain(dots.chars()).collect()
+            }
+            _ => line.to_owned(),
+        }
+    }
+}
+
+fn bar(done: f64, total: Option<f64>, message: &str, unicode: bool) -> String {
+    let [full_part, empty_part, dots] = if unicode { ["█", "░", "…"] } else { ["#", "-", "..."] };
     match total.filter(|total| *total > 0.0) {
         Some(total) => {
             let part = (done / total).clamp(0.0, 1.0);
             let full = (part * BAR as f64).round() as usize;
             let percent = (part * 100.0).round();
-            format!("[{}{}] {percent:3} % {message}", "█".repeat(full), "░".repeat(BAR - full))
+            format!("[{}{}] {percent:3} % {message}", full_part.repeat(full), empty_part.repeat(BAR - full))
         }
-        None => format!("{done} … {message}"),
+        None => format!("{done} {dots} {message}"),
     }
 }
 
-/// Most characters of a text in a table.
-const CELL: usize = 100;
-
-/// The first line of a text, without characters that move the cursor, and not too long.
-pub(super) fn one_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or("").trim_end();
-    let line = safe(line, false);
-    match line.chars().count() > CELL {
-        true => line.chars().take(CELL - 1).chain(['…']).collect(),
-        false => line,
-    }
+/// The first line of a text, without characters that move the cursor.
+fn one_line(text: &str) -> String {
+    safe(text.trim().lines().next().unwrap_or("").trim_end(), false)
 }
 
 fn safe(text: &str, lines: bool) -> String {
@@ -163,7 +210,8 @@ fn safe(text: &str, lines: bool) -> String {
 mod tests {
     use super::*;
 
-    const PIPE: Screen = Screen { terminal: false, asks: false, escapes: false, colour: false };
+    const PIPE: Screen =
+        Screen { moves: false, asks: false, terminal: false, colour: false, unicode: true, width: None };
 
     #[test]
     fn tables_are_aligned_and_hold_no_commands() {
@@ -173,6 +221,16 @@ mod tests {
         ];
         let expected = "NAME    N  TEXT\nä       7  one\nlong  -12  \u{fffd}[2J\n";
         assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
+        let narrow = Screen { terminal: true, width: Some(12), ..PIPE };
+        assert_eq!(
+            narrow.table(&["NAME", "N", "TEXT"], &rows),
+            "NAME    N  T…\nä       7  o…\nlong  -12  …\n"
+        );
+        let plain = Screen { unicode: false, colour: true, ..narrow };
+        assert_eq!(
+            plain.table(&["NAME", "TEXT"], &[vec!["a".into(), "1234567".into()]]),
+            "\x1b[1mNAME     TEXT\x1b[0m\n"
+        );
     }
 
     #[test]
@@ -183,7 +241,11 @@ mod tests {
             (9.0, Some(4.0), format!("[{}] 100 % m", "█".repeat(30))),
             (9.0, None, "9 … m".to_owned()),
         ] {
-            assert_eq!(bar(done, total, "m"), expected);
+            assert_eq!(bar(done, total, "m", true), expected);
         }
+        assert_eq!(
+            bar(1.0, Some(2.0), "m", false),
+            format!("[{}{}]  50 % m", "#".repeat(15), "-".repeat(15))
+        );
     }
 }
