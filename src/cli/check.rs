@@ -25,9 +25,7 @@ pub(super) fn check(
         add_problems(&mut answer, &problems);
         writeln!(out, "{answer}")?;
     } else {
-        if !(ok && manner.quiet) {
-            list_problems(&problems, manner.colour, err)?;
-        }
+        list_problems(&problems, manner.colour, err)?;
         match summary {
             Some(_) if manner.quiet => {}
             Some(summary) => writeln!(out, "{}: {summary}", file.display())?,

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 #[derive(Subcommand)]
 pub(super) enum FileVerb {
     /// Bring the servers of all clients on this machine into a configuration
+    #[command(display_order = 10)]
     Init {
         /// Write the user's own file, not one in the current directory
         #[arg(long)]
@@ -37,6 +38,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Bring the servers of one client or file into the configuration
+    #[command(display_order = 13)]
     Import {
         /// A client, such as cursor, or the path of a file
         #[arg(value_name = "CLIENT|FILE")]
@@ -47,6 +49,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Add a server to the configuration
+    #[command(display_order = 30)]
     Add {
         /// What the server is called
         name: String,
@@ -71,6 +74,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Take a server out of the configuration
+    #[command(display_order = 31)]
     Remove {
         /// What the server is called
         name: String,
@@ -80,6 +84,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Register this gateway in a client's own file
+    #[command(display_order = 11)]
     Connect {
         /// Such as claude-code
         client: String,
@@ -90,6 +95,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Undo connect
+    #[command(display_order = 12)]
     Disconnect {
         /// Such as claude-code
         client: String,
@@ -97,13 +103,16 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Print the JSON Schema of the configuration file
+    #[command(display_order = 80)]
     Schema,
     /// Print what a shell needs to complete our words
+    #[command(display_order = 81)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
+    #[command(display_order = 82)]
     Man,
 }
 

@@ -68,11 +68,20 @@ pub(super) fn init(
     if let (Face::Workbench, Some(variable), None) = (request.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
+    let present: Vec<_> = CLIENTS
+        .iter()
+        .filter(|client| sources.found.iter().any(|source| source.client == client.title))
+        .map(|client| client.id)
+        .collect();
     let config = open(request.face, &file, world, Some(&fresh(request.face)))?;
     let (answer, outcome) = bring(request, sources, config, console)?;
     if outcome == Outcome::Written {
         let program = request.face.program();
-        console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?;
+        let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
+        match found.is_empty() {
+            true => console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?,
+            false => console.say(&format!("next: {}", found.join(" or ")))?,
+        }
     }
     Ok(answer)
 }
@@ -118,6 +127,12 @@ pub(super) fn import(
             let scope =
                 known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
             sources.add(client, &path, scope, project_of(&path))?;
+        }
+        None if source.contains(['.', '/', '\\']) => {
+            return Err(Failure::usage(
+                format!("there is no file {}", path.display()),
+                format!("name a client ({}), or the path of a file", clients()),
+            ));
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
@@ -320,7 +335,7 @@ fn bring(
     }
     if !vault.replaced.is_empty() {
         console
-            .say("secrets that stood in clear text are variables now; set them where the gateway starts:")?;
+            .say("secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:")?;
         for one in &vault.replaced {
             console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
         }

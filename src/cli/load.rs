@@ -35,7 +35,7 @@ pub(super) fn load(
     let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     match read(face, &file, &bytes, tool_mode, state, world) {
         Ok((face, warnings)) => {
-            if !manner.json && !manner.quiet {
+            if !manner.json {
                 check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
             }
             Ok(Loaded { file, bytes, face })

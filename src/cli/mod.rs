@@ -35,6 +35,9 @@ use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::process::Launcher;
 
+/// What options are called that every verb has.
+const EVERYWHERE: &str = "Options everywhere";
+
 /// All your MCP servers behind one, with a small surface that the model opens when it needs more.
 ///
 /// Without a verb it is an MCP server on stdin and stdout, to be started by an MCP client.
@@ -44,34 +47,38 @@ struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// The configuration file (default: workbench-config.json or tools.toml here, then the user's own)
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
     config: Option<PathBuf>,
     /// The product surface
-    #[arg(long, value_enum, global = true)]
+    #[arg(long, value_enum, global = true, help_heading = EVERYWHERE)]
     face: Option<FaceName>,
     /// How opened tools reach the client, whatever the file says
-    #[arg(long, value_enum, value_name = "MODE", global = true)]
+    #[arg(long, value_enum, value_name = "MODE", global = true, help_heading = EVERYWHERE)]
     tool_mode: Option<ToolModeName>,
     /// One JSON value on stdout instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
-    /// Errors only
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// Say nothing but what is wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
     /// More log messages; twice for all
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Verb {
     /// Be an MCP server on stdin and stdout (the default), or over HTTP
+    #[command(display_order = 70)]
     Serve(Http),
     /// Say what is wrong with the configuration; starts nothing
+    #[command(display_order = 40)]
     Check,
     /// Start every server once and say what is wrong with it, and what to do
+    #[command(display_order = 41)]
     Doctor,
     /// Show the gateway at work with nothing configured, and how to register it
+    #[command(display_order = 71)]
     Demo,
     /// Be one of the servers that the demo uses
     #[command(hide = true)]

@@ -9,6 +9,7 @@ use tokio::time::{interval_at, sleep};
 
 use super::World;
 use super::failure::Manner;
+use crate::wire::json::Scanner;
 
 /// From when on a person wants to see that something happens.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -16,6 +17,8 @@ const FRAME: Duration = Duration::from_millis(100);
 const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
 const PLAIN_FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 const BAR: usize = 30;
+/// Columns that JSON is kept to where that is possible.
+const LINE: usize = 96;
 
 /// What may be shown where.
 #[derive(Debug, Clone, Copy)]
@@ -197,6 +200,31 @@ fn one_line(text: &str) -> String {
     safe(text.trim().lines().next().unwrap_or("").trim_end(), false)
 }
 
+/// JSON for a person: what fits on a line stays on one, keys keep their order.
+pub(super) fn laid_out(json: &str, indent: usize) -> String {
+    let mut scanner = Scanner::default();
+    let Ok(doc) = scanner.scan_str(json) else { return json.to_owned() };
+    let value = doc.root();
+    let parts: Vec<String> = if value.is_object() {
+        let members = value.members();
+        members.map(|(key, value)| format!("\"{key}\": {}", laid_out(value.raw(), indent + 2))).collect()
+    } else {
+        let items = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json).unwrap_or_default();
+        items.iter().map(|item| laid_out(item.get(), indent + 2)).collect()
+    };
+    let (open, close) = match value.raw().as_bytes() {
+        _ if parts.is_empty() => return value.raw().to_owned(),
+        [first, .., last] => (char::from(*first), char::from(*last)),
+        _ => return value.raw().to_owned(),
+    };
+    let line = format!("{open}{}{close}", parts.join(", "));
+    if !line.contains('\n') && indent + line.chars().count() <= LINE {
+        return line;
+    }
+    let (inner, outer) = (" ".repeat(indent + 2), " ".repeat(indent));
+    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
+}
+
 fn safe(text: &str, lines: bool) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' if lines => c,
@@ -221,7 +249,7 @@ mod tests {
         ];
         let expected = "NAME    N  TEXT\nä       7  one\nlong  -12  \u{fffd}[2J\n";
         assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
-        let narrow = Screen { terminal: true, width: Some(12), ..PIPE };
+        let narrow = Screen { terminal: true, width: Some(13), ..PIPE };
         assert_eq!(
             narrow.table(&["NAME", "N", "TEXT"], &rows),
             "NAME    N  T…\nä       7  o…\nlong  -12  …\n"
@@ -229,7 +257,7 @@ mod tests {
         let plain = Screen { unicode: false, colour: true, ..narrow };
         assert_eq!(
             plain.table(&["NAME", "TEXT"], &[vec!["a".into(), "1234567".into()]]),
-            "\x1b[1mNAME     TEXT\x1b[0m\n"
+            "\x1b[1mNAME     TEXT\x1b[0m\na     1234567\n"
         );
     }
 
@@ -247,5 +275,21 @@ mod tests {
             bar(1.0, Some(2.0), "m", false),
             format!("[{}{}]  50 % m", "#".repeat(15), "-".repeat(15))
         );
+    }
+
+    #[test]
+    fn json_is_laid_out_in_its_own_order() {
+        let long = "x".repeat(80);
+        for (json, expected) in [
+            ("{}", "{}".to_owned()),
+            ("[ ]", "[ ]".to_owned()),
+            (r#"{"b":1,"a":[true,null]}"#, r#"{"b": 1, "a": [true, null]}"#.to_owned()),
+            (
+                &format!(r#"{{"b":"{long}","a":[1,{{"c":2}}]}}"#),
+                format!("{{\n  \"b\": \"{long}\",\n  \"a\": [1, {{\"c\": 2}}]\n}}"),
+            ),
+        ] {
+            assert_eq!(laid_out(json, 0), expected);
+        }
     }
 }

@@ -76,7 +76,8 @@ pub fn values(imported: Vec<ImportedServer>, present: &[ImportedServer]) -> Vec<
     for server in distinct(imported).0 {
         let Some(own) = counterpart(&server, &mut left) else { continue };
         for (ours, theirs) in own.beside(&server) {
-            for (variable, text) in ours.values_in(theirs.text().unwrap_or_default()).unwrap_or_default() {
+            let values = theirs.text().and_then(|text| ours.values_in(text)).unwrap_or_default();
+            for (variable, text) in values {
                 match found.iter().find(|known| known.variable == variable) {
                     Some(known) if known.text != text => doubtful.push(variable),
                     Some(_) => {}

@@ -29,13 +29,21 @@ mod names;
 mod npm;
 mod offers;
 #[cfg(target_os = "linux")]
+mod picture;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
+mod pty;
 #[cfg(unix)]
 mod readme;
 mod real;
 mod relay;
 mod reload;
 mod shell;
+#[cfg(target_os = "linux")]
+mod snapshots;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;

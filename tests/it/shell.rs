@@ -277,9 +277,9 @@ fn tokens_add_up() {
     let text = place.run(&["tokens"]).stdout;
     for part in [
         "TOOLBOX  SERVER  TOOLS  TOKENS\n".to_owned(),
-        format!("\nall definitions at once: {}\n", tokens["total"]),
-        format!("\nthe gateway instead: {}\n", tokens["gateway"]),
-        format!("\nsaving: {} (", tokens["saving"]),
+        format!("\nall definitions at once  {:>7}\n", number(&tokens["total"])),
+        format!("\nthe gateway instead      {:>7}\n", number(&tokens["gateway"])),
+        format!("{:>7}  (", number(&tokens["saving"]).abs()),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }

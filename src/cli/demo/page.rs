@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::wire::json::Scanner;
+use crate::cli::screen::laid_out;
 
 /// Columns that lines are kept to where that is possible.
 const WIDTH: usize = 100;
@@ -77,31 +77,6 @@ impl Page<'_> {
     }
 }
 
-/// JSON for a person: what fits on a line stays on one, keys keep their order.
-fn laid_out(json: &str, indent: usize) -> String {
-    let mut scanner = Scanner::default();
-    let Ok(doc) = scanner.scan_str(json) else { return json.to_owned() };
-    let value = doc.root();
-    let parts: Vec<String> = if value.is_object() {
-        let members = value.members();
-        members.map(|(key, value)| format!("\"{key}\": {}", laid_out(value.raw(), indent + 2))).collect()
-    } else {
-        let items = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json).unwrap_or_default();
-        items.iter().map(|item| laid_out(item.get(), indent + 2)).collect()
-    };
-    let (open, close) = match value.raw().as_bytes() {
-        _ if parts.is_empty() => return value.raw().to_owned(),
-        [first, .., last] => (char::from(*first), char::from(*last)),
-        _ => return value.raw().to_owned(),
-    };
-    let line = format!("{open}{}{close}", parts.join(", "));
-    if !line.contains('\n') && indent + line.chars().count() <= WIDTH - 4 {
-        return line;
-    }
-    let (inner, outer) = (" ".repeat(indent + 2), " ".repeat(indent));
-    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
-}
-
 fn cut(line: &str, width: usize) -> String {
     match line.char_indices().nth(width) {
         Some(_) => line.chars().take(width - 3).chain("...".chars()).collect(),
@@ -112,22 +87,6 @@ fn cut(line: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn json_is_laid_out_in_its_own_order() {
-        let long = "x".repeat(80);
-        for (json, expected) in [
-            ("{}", "{}".to_owned()),
-            ("[ ]", "[ ]".to_owned()),
-            (r#"{"b":1,"a":[true,null]}"#, r#"{"b": 1, "a": [true, null]}"#.to_owned()),
-            (
-                &format!(r#"{{"b":"{long}","a":[1,{{"c":2}}]}}"#),
-                format!("{{\n  \"b\": \"{long}\",\n  \"a\": [1, {{\"c\": 2}}]\n}}"),
-            ),
-        ] {
-            assert_eq!(laid_out(json, 0), expected);
-        }
-    }
 
     #[test]
     fn long_answers_are_cut() {

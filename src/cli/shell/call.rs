@@ -214,12 +214,15 @@ fn ask(screen: Screen, params: &Value) -> Value {
         |key: &str| schema["required"].as_array().is_some_and(|keys| keys.iter().any(|own| own == key));
     let mut content = serde_json::Map::new();
     for (key, own) in schema["properties"].as_object().into_iter().flatten() {
-        let about = own["description"].as_str().or(own["title"].as_str()).unwrap_or_default();
-        let options = own["enum"].as_array().map(|options| format!(" {}", Value::from(options.clone())));
-        let prompt = show.text(&format!("{key}{} {about}: ", options.unwrap_or_default()));
+        let options = options(own);
+        let prompt = show.text(&prompt(key, own, &options));
         loop {
             let Some(answer) = line(&prompt) else { return json!({"action": "cancel"}) };
-            if answer.is_empty() && (!required(key) || !own["default"].is_null()) {
+            if answer.is_empty() && required(key) && own["default"].is_null() {
+                let _ = writeln!(io::stderr(), "the server needs it; Ctrl-D gives up");
+                continue;
+            }
+            if answer.is_empty() {
                 break;
             }
             // A value that begins with @ is itself here, never a file.
@@ -228,9 +231,12 @@ fn ask(screen: Screen, params: &Value) -> Value {
             let typed = Given::read(&[word], None, &mut io::empty()).and_then(|given| given.typed(&whole));
             match typed {
                 Ok(text) => {
-                    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-                    content.insert(key.clone(), value[key].clone());
-                    break;
+                    let value = serde_json::from_str::<Value>(&text).unwrap_or_default()[key].take();
+                    if options.is_empty() || options.contains(&value) {
+                        content.insert(key.clone(), value);
+                        break;
+                    }
+                    let _ = writeln!(io::stderr(), "{}", show.text(&format!("choose {}", words(&options))));
                 }
                 Err(failure) => {
                     let _ = writeln!(io::stderr(), "{}", failure.message);
@@ -242,4 +248,31 @@ fn ask(screen: Screen, params: &Value) -> Value {
         }
     }
     json!({"action": "accept", "content": content})
+}
+
+/// The only values that a property may have; empty where it may have any.
+fn options(property: &Value) -> Vec<Value> {
+    let named = property["oneOf"].as_array().map(|all| all.iter().map(|one| one["const"].clone()).collect());
+    property["enum"].as_array().cloned().or(named).unwrap_or_default()
+}
+
+/// What is asked for, as in `colour (of the door; red or green) [red]: `.
+fn prompt(key: &str, property: &Value, options: &[Value]) -> String {
+    let about = property["description"].as_str().or(property["title"].as_str()).unwrap_or_default();
+    let choice = words(options);
+    let about: Vec<&str> = [about, &choice].into_iter().filter(|part| !part.is_empty()).collect();
+    let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join("; ")) };
+    let default = match &property["default"] {
+        Value::Null => String::new(),
+        default => format!(" [{}]", word(default)),
+    };
+    format!("{key}{about}{default}: ")
+}
+
+fn words(options: &[Value]) -> String {
+    options.iter().map(word).collect::<Vec<_>>().join(" or ")
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -226,11 +226,16 @@ impl Catalog {
             [] => String::new(),
             near => format!("did you mean {}?\n", near.join(", ")),
         };
+        let failed: Vec<String> = self.failures().map(|(label, _)| label).collect();
+        let failed = match failed.is_empty() {
+            true => String::new(),
+            false => format!("it may be of a server that failed: {}\n", failed.join(", ")),
+        };
         let program = self.face.program();
         let what = if kinds == [Kind::Tool] { "tool" } else { "tool, prompt or resource" };
         Failure::usage(
             format!("there is no {what} `{name}`"),
-            format!("{suggestion}`{program} list tools` shows all; --fresh asks the servers again"),
+            format!("{suggestion}{failed}`{program} list tools` shows all; --fresh asks the servers again"),
         )
     }
 }

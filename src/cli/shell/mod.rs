@@ -30,6 +30,7 @@ use crate::serve::{self as gateway, Gateway};
 #[derive(Subcommand)]
 pub(super) enum ShellVerb {
     /// List what there is
+    #[command(display_order = 50)]
     List {
         /// What to list
         #[arg(value_enum, default_value = "servers")]
@@ -38,6 +39,7 @@ pub(super) enum ShellVerb {
         ask: Ask,
     },
     /// Show a tool, prompt or resource: where it is from, what it costs, its definition
+    #[command(display_order = 51)]
     Show {
         /// toolbox/server/tool, the registered name, or any shorter form that is unique
         name: String,
@@ -46,8 +48,12 @@ pub(super) enum ShellVerb {
     },
     /// Call a tool
     #[command(after_help = "\
-Values are typed by the tool's schema. a.b=1 sets a member of an object, key=@FILE takes the text of a file,
-key=@@x is the text @x, arrays and objects are given as JSON.")]
+Values are typed by the tool's schema:
+  a.b=1        a member of an object
+  key=@FILE    the text of a file
+  key=@@x      the text @x
+  key='[1,2]'  arrays and objects are JSON")]
+    #[command(display_order = 52)]
     Call {
         /// toolbox/server/tool, the registered name, or any shorter form that is unique
         name: String,
@@ -61,6 +67,7 @@ key=@@x is the text @x, arrays and objects are given as JSON.")]
         ask: Ask,
     },
     /// What the definitions of all servers cost in a model's context, and what the gateway costs instead
+    #[command(display_order = 55)]
     Tokens {
         #[command(flatten)]
         ask: Ask,
@@ -166,6 +173,7 @@ impl Run {
             ShellVerb::List { what: What::Toolboxes, .. } => Ok(self.list_toolboxes()),
             ShellVerb::List { what, ask } => {
                 let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
                 Ok(self.list(*what, &catalog))
             }
             ShellVerb::Show { name, ask } => {
@@ -179,6 +187,7 @@ impl Run {
             }
             ShellVerb::Tokens { ask } => {
                 let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
                 Ok(self.tokens(shell, &catalog))
             }
         }
@@ -192,9 +201,7 @@ impl Run {
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
         let catalog = Catalog::gather(shell, self.face, fresh, wanted);
-        let catalog = self.screen.while_waiting("asking the servers", catalog).await;
-        self.warn_of_failures(&catalog);
-        catalog
+        self.screen.while_waiting("asking the servers", catalog).await
     }
 
     fn warn_of_failures(&self, catalog: &Catalog) {
@@ -206,7 +213,9 @@ impl Run {
         for (label, trouble) in failures {
             let _ = writeln!(io::stderr(), "{warning}: {label}: {}", trouble.problem);
         }
-        let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());
+        if !self.manner.quiet {
+            let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());
+        }
     }
 
     /// As [`Self::gather`], where only servers are wanted that a thing of this name can be from.
