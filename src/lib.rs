@@ -4,5 +4,6 @@ pub mod cli;
 pub mod config;
 pub mod core;
 pub mod faces;
+pub mod search;
 pub mod serve;
 pub mod wire;

@@ -1,0 +1,402 @@
+//! Order: the scores of tools, names first, what was not yet covered before more of the same.
+
+use super::index::{Index, Tool};
+use super::query::{Query, QueryTerm, plain};
+use super::score::{Evidence, rarity};
+
+/// What the best clause of a query counts beside the whole.
+const CLAUSE: f32 = 0.6;
+/// What it counts, at most, that a tool's name is made of words of the query.
+const NAME_COVERED: f32 = 0.25;
+/// What a term that better tools already have loses where the query has several clauses.
+const COVERED: f32 = 0.35;
+/// What is left of a term for the tools after one that has it.
+const LEFT: f32 = 0.2;
+/// What a tool keeps when the same one stands before it.
+const AGAIN: f32 = 0.8;
+/// How many tools are put in order at least.
+const DEPTH: usize = 40;
+/// Scores that differ by less than this share of the best are as good as equal.
+const TIE: f32 = 0.005;
+/// The share of what a query of one word asks for that the best tool must have; a query of n words, which
+/// tells of much that is no tool's business, needs this by the root of n.
+const FLOOR: f32 = 0.22;
+/// The share is looked for in this many of the first tools.
+const LOOKED_AT: usize = 3;
+/// Queries of at most this many words may be names.
+const NAME_WORDS: usize = 8;
+
+/// A tool that fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The key of its server.
+    pub server: String,
+    /// Its name.
+    pub tool: String,
+    /// Its place among its server's tools, from 0.
+    pub position: usize,
+    /// How well it fits, compared with the others; never more than that of the hit before.
+    pub score: f32,
+    /// The words of the query that it has, as they were written.
+    pub matched: Vec<String>,
+}
+
+/// A server that fits, by its own words or by its tools' names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerHit {
+    /// Its key.
+    pub server: String,
+    /// How well it fits, compared with the other servers.
+    pub score: f32,
+    /// How many tools are known of it; 0 where they were never read.
+    pub tools: usize,
+}
+
+/// What a search gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The tools that fit, best first. Empty when none does: then it is better to say what servers there are.
+    pub hits: Vec<Hit>,
+    /// The servers that fit, best first.
+    pub servers: Vec<ServerHit>,
+    /// The share of what was asked for, 0 to 1, that the best tools have; below a floor there are no hits.
+    pub coverage: f32,
+}
+
+impl Index {
+    /// The tools that fit a query best, at most `limit`.
+    ///
+    /// A tool whose name was given in full comes first, then those whose names end with the query, then those
+    /// whose names contain it, then all others. Equal scores: what only reads before what is not known, what
+    /// destroys last; then the order of the servers, then that of their tools.
+    pub fn search(&self, text: &str, limit: usize) -> Outcome {
+        let query = Query::new(self, text);
+        let evidence = Evidence::new(self, &query);
+        let ranking = Ranking { index: self, query: &query, evidence: &evidence };
+        let (hits, coverage) = ranking.tools(limit);
+        Outcome { hits, servers: ranking.servers(limit), coverage }
+    }
+}
+
+struct Ranking<'a> {
+    index: &'a Index,
+    query: &'a Query,
+    evidence: &'a Evidence,
+}
+
+/// A tool on its way into the order.
+#[derive(Clone, Copy)]
+struct Candidate {
+    number: u32,
+    named: Named,
+    score: f32,
+}
+
+/// How a query names a tool, if it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    No,
+    Partly,
+    BySuffix,
+    ByWords,
+    Exactly,
+}
+
+impl Ranking<'_> {
+    fn tools(&self, limit: usize) -> (Vec<Hit>, f32) {
+        let mut scores = self.scores();
+        let top = scores.iter().copied().fold(0.0, f32::max);
+        let in_query = self.terms_in_query();
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for (number, score) in (0..).zip(&mut scores).filter(|(_, score)| **score > 0.0) {
+            let tool = self.index.tool(number);
+            *score += NAME_COVERED * top * self.name_covered(tool, &in_query);
+            candidates.push(Candidate { number, named: self.named(tool), score: *score });
+        }
+        let best = candidates.iter().map(|candidate| candidate.score).fold(0.0, f32::max);
+        let order = |a: &Candidate, b: &Candidate| {
+            self.key(b, best).0.cmp(&self.key(a, best).0).then_with(|| self.place(a).cmp(&self.place(b)))
+        };
+        let depth = DEPTH.max(2 * limit);
+        if depth < candidates.len() {
+            candidates.select_nth_unstable_by(depth - 1, order);
+            candidates.truncate(depth);
+        }
+        candidates.sort_unstable_by(order);
+        let coverage = self.coverage(&candidates);
+        if coverage < self.floor() {
+            (Vec::new(), coverage)
+        } else {
+            (self.hits(self.spread(&candidates, limit)), coverage)
+        }
+    }
+
+    /// The score of each tool by its number; nothing where it has no word of the query.
+    fn scores(&self) -> Vec<f32> {
+        let mut whole = vec![0.0; self.index.tools.len()];
+        let mut best = vec![0.0; whole.len()];
+        let mut part = vec![0.0; whole.len()];
+        let mut servers = vec![0.0; self.index.servers.len()];
+        let mut touched = Vec::new();
+        self.sum(u64::MAX, &mut whole, &mut servers, &mut touched);
+        if self.query.clauses == 1 {
+            return whole;
+        }
+        let top = touched.iter().map(|&at| whole[at as usize]).fold(0.0, f32::max);
+        for clause in 0..self.query.clauses {
+            self.sum(1 << clause, &mut part, &mut servers, &mut touched);
+            let most = touched.iter().map(|&at| part[at as usize]).fold(0.0, f32::max);
+            for &at in &touched {
+                let value = std::mem::take(&mut part[at as usize]) * top / most;
+                let best = &mut best[at as usize];
+                *best = value.max(*best);
+            }
+        }
+        for (whole, best) in whole.iter_mut().zip(best) {
+            *whole += CLAUSE * best;
+        }
+        whole
+    }
+
+    /// Adds up the evidence of the terms that stand in one of `clauses`.
+    fn sum(&self, clauses: u64, scores: &mut [f32], servers: &mut [f32], touched: &mut Vec<u32>) {
+        touched.clear();
+        servers.fill(0.0);
+        let terms = self.query.terms.iter().zip(&self.evidence.tools).zip(&self.evidence.servers);
+        for ((_, tools), given) in terms.filter(|((term, _), _)| term.clauses & clauses != 0) {
+            for &(server, value) in given {
+                servers[server as usize] += value;
+            }
+            for share in tools {
+                let score = &mut scores[share.doc as usize];
+                if *score == 0.0 {
+                    touched.push(share.doc);
+                    *score = f32::MIN_POSITIVE;
+                }
+                *score += share.beyond;
+            }
+        }
+        for &tool in &*touched {
+            scores[tool as usize] += servers[self.index.tool(tool).server as usize];
+        }
+    }
+
+    /// For each term of the index, how well some word of the query stands for it.
+    fn terms_in_query(&self) -> Vec<f32> {
+        let mut found = vec![0.0; self.index.terms.len()];
+        for &(id, factor) in self.query.terms.iter().flat_map(|term| &term.variants) {
+            found[id as usize] = factor.max(found[id as usize]);
+        }
+        found
+    }
+
+    /// The share of a name that is words of the query, the rare ones counting more.
+    fn name_covered(&self, tool: &Tool, in_query: &[f32]) -> f32 {
+        let (mut covered, mut all) = (0.0, 0.0);
+        for &term in &tool.name_terms {
+            let weight = rarity(self.index.terms[term as usize].tools.len(), self.index.live_tools);
+            all += weight;
+            covered += weight * in_query[term as usize];
+        }
+        if all > 0.0 { covered / all } else { 0.0 }
+    }
+
+    fn named(&self, tool: &Tool) -> Named {
+        let words: &[usize] = &self.query.sequence;
+        let name = &*tool.name_terms;
+        if words.len() > NAME_WORDS || words.is_empty() || name.is_empty() {
+            return Named::No;
+        }
+        let term = |word: &usize| &self.query.terms[*word];
+        let same = |words: &[usize], name: &[u32]| {
+            words.len() == name.len() && words.iter().zip(name).all(|(w, n)| term(w).is(*n))
+        };
+        if same(words, name) || words.len() == 1 {
+            if plain(&tool.name) == self.query.plain {
+                return Named::Exactly;
+            }
+        }
+        if same(words, name) {
+            return Named::ByWords;
+        }
+        if words.len() > name.len() {
+            let (server, rest) = words.split_at(words.len() - name.len());
+            let titles = &self.index.server(tool.server).title_terms;
+            let of_server = |word: &usize| titles.iter().any(|title| term(word).is(*title));
+            return if same(rest, name) && server.iter().all(of_server) { Named::ByWords } else { Named::No };
+        }
+        if !words.iter().any(|word| term(word).content) {
+            return Named::No;
+        }
+        if same(words, &name[name.len() - words.len()..]) {
+            return Named::BySuffix;
+        }
+        let (last, before) = words.split_last().expect("checked above");
+        let partly = name.windows(words.len()).any(|part| {
+            let (end, start) = part.split_last().expect("as long as the words");
+            same(before, start)
+                && (term(last).is(*end) || term(last).begins(&self.index.terms[*end as usize].text))
+        });
+        if partly { Named::Partly } else { Named::No }
+    }
+
+    /// What decides first: the name, the score as far as it tells, that nothing is destroyed.
+    fn key(&self, candidate: &Candidate, best: f32) -> ((Named, i32, bool), f32) {
+        let step = (candidate.score / (best * TIE).max(f32::MIN_POSITIVE)).round() as i32;
+        ((candidate.named, step, self.index.tool(candidate.number).risk < 2), candidate.score)
+    }
+
+    /// What decides between equals; the lower comes first.
+    fn place(&self, candidate: &Candidate) -> (i64, u8, u32, &str, u32) {
+        let tool = self.index.tool(candidate.number);
+        let server = self.index.server(tool.server);
+        (-(f64::from(candidate.score) * 1e4) as i64, tool.risk, server.order, &server.key, tool.position)
+    }
+
+    /// The share of what was asked for that the best of the first few tools has.
+    fn coverage(&self, hits: &[Candidate]) -> f32 {
+        let asked: f32 = self.query.terms.iter().map(|term| self.asked(term)).sum();
+        let had =
+            |candidate: &Candidate| {
+                let terms = self.query.terms.iter().zip(&self.evidence.tools);
+                terms
+                    .map(|(term, tools)| {
+                        if own(tools, candidate.number) > 0.0 { self.asked(term) * term.trust() } else { 0.0 }
+                    })
+                    .sum::<f32>()
+            };
+        hits.iter()
+            .take(LOOKED_AT)
+            .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) / asked })
+            .fold(0.0, f32::max)
+    }
+
+    fn floor(&self) -> f32 {
+        let words = self.query.terms.iter().filter(|term| term.content).count();
+        FLOOR / (words.max(1) as f32).sqrt()
+    }
+
+    /// What a term of the query asks for: more the rarer it is, most where no tool has it.
+    fn asked(&self, term: &QueryTerm) -> f32 {
+        let having = if term.known {
+            term.variants.first().map_or(0, |own| self.index.terms[own.0 as usize].tools.len())
+        } else {
+            0
+        };
+        term.weight * rarity(having, self.index.live_tools)
+    }
+
+    /// Takes the best, then the best of the rest with what the query still lacks, and so on.
+    fn spread(&self, candidates: &[Candidate], limit: usize) -> Vec<Candidate> {
+        let terms = self.evidence.tools.len();
+        let lost = if self.query.clauses > 1 { COVERED * (1.0 - LEFT) } else { 0.0 };
+        let mut shares = vec![0.0; terms * candidates.len()];
+        for (row, candidate) in shares.chunks_mut(terms.max(1)).zip(candidates) {
+            for (share, tools) in row.iter_mut().zip(&self.evidence.tools) {
+                *share = own(tools, candidate.number);
+            }
+        }
+        let named = candidates.partition_point(|candidate| candidate.named > Named::No).min(limit);
+        let mut taken = candidates[..named].to_vec();
+        let mut rest: Vec<(usize, f32)> = (named..candidates.len()).map(|at| (at, 1.0)).collect();
+        let mut covered = vec![0.0; terms];
+        while taken.len() < limit && !rest.is_empty() {
+            let (mut place, mut score) = (0, f32::MIN);
+            for (at, (candidate, again)) in rest.iter().enumerate() {
+                let row = &shares[candidate * terms..(candidate + 1) * terms];
+                let had: f32 = row.iter().zip(&covered).map(|(share, covered)| share * covered).sum();
+                let value = (candidates[*candidate].score - lost * had) * again;
+                if value > score {
+                    (place, score) = (at, value);
+                }
+            }
+            let (at, _) = rest.remove(place);
+            for (covered, share) in covered.iter_mut().zip(&shares[at * terms..(at + 1) * terms]) {
+                if *share > 0.0 {
+                    *covered = 1.0;
+                }
+            }
+            for (other, again) in &mut rest {
+                if self.same_tool(candidates[*other].number, candidates[at].number) {
+                    *again *= AGAIN;
+                }
+            }
+            taken.push(Candidate { score, ..candidates[at] });
+        }
+        taken
+    }
+
+    /// Whether two tools are one that is offered twice, as when a server stands in two toolboxes.
+    fn same_tool(&self, one: u32, other: u32) -> bool {
+        let (one, other) = (self.index.tool(one), self.index.tool(other));
+        one.name_terms == other.name_terms && (one.server == other.server || one.text_hash == other.text_hash)
+    }
+
+    fn hits(&self, candidates: Vec<Candidate>) -> Vec<Hit> {
+        let mut before = f32::MAX;
+        let top = candidates.iter().map(|candidate| candidate.score).fold(0.0, f32::max);
+        let hit = |candidate: Candidate| {
+            let tool = self.index.tool(candidate.number);
+            let score = candidate.score + f32::from(candidate.named as u8) * top;
+            before = score.min(before);
+            Hit {
+                server: self.index.server(tool.server).key.to_string(),
+                tool: tool.name.to_string(),
+                position: tool.position as usize,
+                score: before,
+                matched: self.matched(candidate.number),
+            }
+        };
+        candidates.into_iter().map(hit).collect()
+    }
+
+    fn matched(&self, number: u32) -> Vec<String> {
+        let terms = self.query.terms.iter().zip(&self.evidence.tools);
+        terms.filter(|(_, tools)| own(tools, number) > 0.0).map(|(term, _)| term.word.clone()).collect()
+    }
+
+    fn servers(&self, limit: usize) -> Vec<ServerHit> {
+        let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
+        let asked: f32 = self.query.terms.iter().map(|term| self.asked(term)).sum();
+        for (term, given) in self.query.terms.iter().zip(&self.evidence.servers) {
+            for &(server, value) in given {
+                let score = &mut scores[server as usize];
+                *score = (score.0 + value, score.1 + self.asked(term));
+            }
+        }
+        let fits = |(_, (score, had)): &(u32, (f32, f32))| *score > 0.0 && *had >= self.floor() * asked;
+        let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
+        let place = |number: u32| (self.index.server(number).order, &*self.index.server(number).key);
+        found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
+        found.truncate(limit);
+        let hit = |(number, (score, _))| {
+            let server = self.index.server(number);
+            ServerHit { server: server.key.to_string(), score, tools: server.count as usize }
+        };
+        found.into_iter().map(hit).collect()
+    }
+}
+
+impl QueryTerm {
+    /// Whether a term of a name is this word, mistyped or not.
+    fn is(&self, term: u32) -> bool {
+        self.variants[..self.literal].iter().any(|variant| variant.0 == term)
+    }
+
+    /// How far finding it tells that it was meant: less where it had to be repaired or replaced.
+    fn trust(&self) -> f32 {
+        let (repaired, instead) = self.variants.split_at(self.literal);
+        let repaired = repaired.iter().map(|variant| variant.1.powi(3));
+        repaired.chain(instead.iter().map(|variant| variant.1)).fold(0.0, f32::max)
+    }
+
+    /// Whether this word is the beginning of a longer one.
+    fn begins(&self, term: &str) -> bool {
+        self.stem.chars().nth(1).is_some() && term.starts_with(&self.stem)
+    }
+}
+
+/// What a tool itself has of a term.
+fn own(tools: &[super::score::Share], number: u32) -> f32 {
+    tools.binary_search_by_key(&number, |share| share.doc).map_or(0.0, |at| tools[at].own)
+}
