@@ -22,6 +22,9 @@ const ABOUT: usize = 1;
 const TOOL_NAMES: usize = 2;
 const TOOL_TEXT: usize = 3;
 
+/// The risk of a tool that destroys.
+pub(super) const DESTROYS: u8 = 2;
+
 /// That a term stands in a document, and how often in each of its fields.
 #[derive(Clone, Copy)]
 pub(super) struct Posting {
@@ -46,13 +49,19 @@ pub(super) struct Tool {
     pub(super) server: u32,
     /// Its place among its server's tools.
     pub(super) position: u32,
-    pub(super) lengths: [u16; TOOL_FIELDS],
     /// The terms of its name, in order.
     pub(super) name_terms: Box<[u32]>,
     /// 0 reads only, 1 unknown, 2 destroys.
     pub(super) risk: u8,
     /// The same for tools whose descriptions have the same letters.
     pub(super) text_hash: u64,
+}
+
+/// What is needed of a tool for every posting, kept close together.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) lengths: [u16; TOOL_FIELDS],
+    pub(super) server: u32,
 }
 
 /// A server as the ranker needs it.
@@ -79,6 +88,7 @@ pub struct Index {
     surface: HashMap<Box<str>, u32>,
     grams: HashMap<u32, Vec<u32>>,
     pub(super) tools: Vec<Option<Tool>>,
+    pub(super) shapes: Vec<Shape>,
     pub(super) servers: Vec<Option<Server>>,
     by_key: HashMap<Box<str>, u32>,
     pub(super) live_tools: u32,
@@ -103,6 +113,7 @@ impl Index {
             surface: HashMap::new(),
             grams: HashMap::new(),
             tools: Vec::new(),
+            shapes: Vec::new(),
             servers: Vec::new(),
             by_key: HashMap::new(),
             live_tools: 0,
@@ -115,76 +126,79 @@ impl Index {
     /// Adds a server, or replaces what was known of it.
     pub fn set_server(&mut self, key: &str, doc: &ServerDoc) {
         self.remove_server(key);
-        let server = u32::try_from(self.servers.len()).expect("servers are counted in thousands");
-        let first = u32::try_from(self.tools.len()).expect("tools are counted in thousands");
-        let mut about = Counts::<SERVER_FIELDS>::default();
+        let server = count(self.servers.len());
+        let first = count(self.tools.len());
+        let mut about = Counts::new();
         self.count(key, TITLE, &mut about);
         if doc.title != key {
             self.count(&doc.title, TITLE, &mut about);
         }
-        let titles: Vec<u32> = about.terms.iter().map(|(term, _)| *term).collect();
+        let mut titles: Vec<u32> = about.seen.iter().map(|seen| seen.0).collect();
+        titles.sort_unstable();
+        titles.dedup();
         self.count(&doc.description, ABOUT, &mut about);
-        let mut all: Vec<u32> = Vec::new();
-        for (position, tool) in doc.tools.iter().enumerate() {
-            let number = first + u32::try_from(position).expect("tools are counted in thousands");
-            let mut counts = Counts::<TOOL_FIELDS>::default();
-            let name_terms = self.read_tool(tool, &titles, &mut counts);
-            for (term, found) in &counts.terms {
-                let mut packed = 0;
-                for (field, count) in found.iter().enumerate() {
-                    packed |= u32::from((*count).min(15)) << (4 * field);
-                }
-                let entry = &mut self.terms[*term as usize];
-                entry.tools.push(Posting { doc: number, counts: packed });
-                if found[NAME] > 0 {
-                    entry.names += 1;
-                    about.add(*term, TOOL_NAMES, 1);
-                }
-                if found[SUMMARY] > 0 {
-                    about.add(*term, TOOL_TEXT, 1);
-                }
-                all.push(*term);
-            }
-            for (total, length) in self.tool_lengths.iter_mut().zip(counts.lengths) {
-                *total += u64::from(length.min(u32::from(u16::MAX)));
-            }
-            let lengths = counts.lengths.map(|length| u16::try_from(length).unwrap_or(u16::MAX));
-            let risk = risk(tool);
-            self.tools.push(Some(Tool {
-                name: tool.name.as_str().into(),
-                server,
-                position: number - first,
-                lengths,
-                name_terms,
-                risk,
-                text_hash: text_hash(&tool.description),
-            }));
+        let mut terms = Vec::new();
+        for (position, tool) in (0..).zip(&doc.tools) {
+            self.add_tool(tool, (server, position), &titles, &mut about, &mut terms);
         }
-        for (term, found) in &about.terms {
-            let mut packed = 0;
-            for (field, count) in found.iter().enumerate() {
-                packed |= u32::from(*count) << (8 * field);
-            }
-            self.terms[*term as usize].servers.push(Posting { doc: server, counts: packed });
-            all.push(*term);
-        }
-        all.sort_unstable();
-        all.dedup();
+        about.each(|term, counts| {
+            self.terms[term as usize].servers.push(Posting { doc: server, counts: packed(counts, 8) });
+            terms.push(term);
+        });
+        terms.sort_unstable();
+        terms.dedup();
         for (total, length) in self.server_lengths.iter_mut().zip(about.lengths) {
             *total += u64::from(length);
         }
-        let count = u32::try_from(doc.tools.len()).expect("tools are counted in thousands");
-        self.live_tools += count;
+        self.live_tools += count(doc.tools.len());
         self.live_servers += 1;
         self.by_key.insert(key.into(), server);
         self.servers.push(Some(Server {
             key: key.into(),
             order: doc.order,
             first,
-            count,
+            count: count(doc.tools.len()),
             lengths: about.lengths,
-            terms: all.into(),
+            terms: terms.into(),
             title_terms: titles.into(),
+        }));
+    }
+
+    fn add_tool(
+        &mut self,
+        tool: &ToolDoc,
+        (server, position): (u32, u32),
+        titles: &[u32],
+        about: &mut Counts<SERVER_FIELDS>,
+        terms: &mut Vec<u32>,
+    ) {
+        let number = count(self.tools.len());
+        let mut counts = Counts::new();
+        let name_terms = self.read_tool(tool, titles, &mut counts);
+        counts.each(|term, found| {
+            let entry = &mut self.terms[term as usize];
+            entry.tools.push(Posting { doc: number, counts: packed(found, 4) });
+            terms.push(term);
+            if found[NAME] > 0 {
+                entry.names += 1;
+                about.add(term, TOOL_NAMES, 1);
+            }
+            if found[SUMMARY] > 0 {
+                about.add(term, TOOL_TEXT, 1);
+            }
+        });
+        let lengths = counts.lengths.map(|length| u16::try_from(length).unwrap_or(u16::MAX));
+        for (total, length) in self.tool_lengths.iter_mut().zip(lengths) {
+            *total += u64::from(length);
+        }
+        self.shapes.push(Shape { lengths, server });
+        self.tools.push(Some(Tool {
+            name: tool.name.as_str().into(),
+            server,
+            position,
+            name_terms,
+            risk: risk(tool),
+            text_hash: text_hash(&tool.description),
         }));
     }
 
@@ -204,11 +218,10 @@ impl Index {
                 term.servers.remove(at);
             }
         }
-        for slot in &mut self.tools[gone.start as usize..gone.end as usize] {
-            if let Some(tool) = slot.take() {
-                for (total, length) in self.tool_lengths.iter_mut().zip(tool.lengths) {
-                    *total -= u64::from(length);
-                }
+        for number in gone {
+            self.tools[number as usize] = None;
+            for (total, length) in self.tool_lengths.iter_mut().zip(self.shapes[number as usize].lengths) {
+                *total -= u64::from(length);
             }
         }
         for (total, length) in self.server_lengths.iter_mut().zip(server.lengths) {
@@ -230,10 +243,13 @@ impl Index {
         let mut servers = vec![0; self.servers.len()];
         number(&self.tools, &mut tools);
         number(&self.servers, &mut servers);
+        let mut live = self.tools.iter().map(Option::is_some);
+        self.shapes.retain(|_| live.next() == Some(true));
         self.tools.retain(Option::is_some);
         self.servers.retain(Option::is_some);
-        for tool in self.tools.iter_mut().flatten() {
+        for (tool, shape) in self.tools.iter_mut().flatten().zip(&mut self.shapes) {
             tool.server = servers[tool.server as usize];
+            shape.server = tool.server;
         }
         for server in self.servers.iter_mut().flatten() {
             server.first = tools.get(server.first as usize).copied().unwrap_or(0);
@@ -295,7 +311,7 @@ impl Index {
         let id = match self.ids.get(stem.as_str()) {
             Some(&id) => id,
             None => {
-                let id = u32::try_from(self.terms.len()).expect("terms are counted in thousands");
+                let id = count(self.terms.len());
                 grams(&stem, |gram| {
                     let list = self.grams.entry(gram).or_default();
                     if list.last() != Some(&id) {
@@ -340,6 +356,12 @@ impl Index {
         (!term.tools.is_empty() || !term.servers.is_empty()).then_some(id)
     }
 
+    /// What orders servers: their place in the file, and their key where that is the same.
+    pub(super) fn place(&self, server: u32) -> (u32, &str) {
+        let server = self.server(server);
+        (server.order, &server.key)
+    }
+
     /// An estimate of the memory in use, in bytes.
     pub fn size(&self) -> usize {
         let mut bytes = 0;
@@ -351,7 +373,7 @@ impl Index {
         bytes += self.surface.keys().map(|word| word.len()).sum::<usize>();
         bytes +=
             self.grams.capacity() * 33 + self.grams.values().map(|list| 4 * list.capacity()).sum::<usize>();
-        bytes += self.tools.capacity() * size_of::<Option<Tool>>();
+        bytes += self.tools.capacity() * (size_of::<Option<Tool>>() + size_of::<Shape>());
         bytes += self
             .tools
             .iter()
@@ -364,6 +386,11 @@ impl Index {
     }
 }
 
+/// A number of tools, servers or terms: there are thousands, never billions.
+fn count(length: usize) -> u32 {
+    u32::try_from(length).expect("fewer than 2^32 documents and terms")
+}
+
 fn number<T>(slots: &[Option<T>], numbers: &mut [u32]) {
     let mut next = 0;
     for (slot, number) in slots.iter().zip(numbers) {
@@ -372,29 +399,40 @@ fn number<T>(slots: &[Option<T>], numbers: &mut [u32]) {
     }
 }
 
-/// How often each term stands in each field of one document.
+/// The words of one document, by term and field.
 struct Counts<const N: usize> {
-    terms: Vec<(u32, [u8; N])>,
-    at: HashMap<u32, usize>,
+    /// Term and field, once for each time.
+    seen: Vec<(u32, u8)>,
     lengths: [u32; N],
 }
 
-impl<const N: usize> Default for Counts<N> {
-    fn default() -> Self {
-        Self { terms: Vec::new(), at: HashMap::new(), lengths: [0; N] }
+impl<const N: usize> Counts<N> {
+    fn new() -> Self {
+        Self { seen: Vec::new(), lengths: [0; N] }
+    }
+
+    fn add(&mut self, term: u32, field: usize, length: u32) {
+        self.seen.push((term, u8::try_from(field).expect("fields are few")));
+        self.lengths[field] += length;
+    }
+
+    /// Calls `each` with every term, in order, and how often it stands in each field.
+    fn each(&mut self, mut each: impl FnMut(u32, [u32; N])) {
+        self.seen.sort_unstable();
+        for run in self.seen.chunk_by(|a, b| a.0 == b.0) {
+            let mut counts = [0; N];
+            for (_, field) in run {
+                counts[usize::from(*field)] += 1;
+            }
+            each(run[0].0, counts);
+        }
     }
 }
 
-impl<const N: usize> Counts<N> {
-    fn add(&mut self, term: u32, field: usize, length: u32) {
-        let at = *self.at.entry(term).or_insert_with(|| {
-            self.terms.push((term, [0; N]));
-            self.terms.len() - 1
-        });
-        let count = &mut self.terms[at].1[field];
-        *count = count.saturating_add(1);
-        self.lengths[field] += length;
-    }
+/// Puts counts side by side, `bits` for each; more often counts as the most that fits.
+fn packed<const N: usize>(counts: [u32; N], bits: u32) -> u32 {
+    let most = (1 << bits) - 1;
+    counts.iter().rev().fold(0, |packed, count| packed << bits | (*count).min(most))
 }
 
 /// The first sentence and the rest: authors say first what a tool does, and explain afterwards.
@@ -439,7 +477,7 @@ fn risk(tool: &ToolDoc) -> u8 {
         return 0;
     }
     if tool.destructive == Some(true) {
-        return 2;
+        return DESTROYS;
     }
     let mut verb = String::new();
     words(&tool.name, |word| {
@@ -450,7 +488,7 @@ fn risk(tool: &ToolDoc) -> u8 {
     match verb.as_str() {
         "get" | "list" | "read" | "find" | "search" | "show" | "describe" | "fetch" | "view" | "query"
         | "count" => 0,
-        "delete" | "remove" | "destroy" | "drop" | "purge" | "erase" | "kill" | "wipe" | "clear" => 2,
+        "delete" | "remove" | "destroy" | "drop" | "purge" | "erase" | "kill" | "wipe" | "clear" => DESTROYS,
         _ => 1,
     }
 }

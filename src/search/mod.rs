@@ -2,6 +2,7 @@
 
 mod index;
 mod meaning;
+mod names;
 mod query;
 mod rank;
 mod score;

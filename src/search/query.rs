@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::index::{Index, grams};
 use super::meaning;
-use super::tokens::{Word, words};
+use super::tokens::{Word, fold, words};
 
 /// A query of at most this many words that carry something is short: every word of it may matter.
 const SHORT: usize = 5;
@@ -37,7 +37,7 @@ pub(super) struct Query {
     /// The words in order, as places in `terms`.
     pub(super) sequence: Vec<usize>,
     /// Letters and digits alone, folded.
-    pub(super) plain: String,
+    plain: String,
 }
 
 /// One term of a query.
@@ -179,6 +179,9 @@ fn repairs(index: &Index, stem: &str) -> Vec<(u32, f32)> {
     let slips = if letters >= 8 { 2 } else { 1 };
     let mut near: Vec<(u32, f32)> = Vec::new();
     for run in shared.chunk_by(|a, b| a == b) {
+        if ((2 * run.len()) as f32) < CANDIDATE * (runs.len() + run.len()) as f32 {
+            continue;
+        }
         let term = &index.terms[run[0] as usize];
         let length = term.text.chars().count();
         let dice = 2.0 * run.len() as f32 / (runs.len() + length + 1) as f32;
@@ -218,9 +221,21 @@ fn clause_breaks(text: &str) -> Vec<usize> {
 }
 
 /// Letters and digits alone, folded: the same for `find_symbol`, `findSymbol` and `Find symbol`.
-pub(super) fn plain(text: &str) -> String {
+fn plain(text: &str) -> String {
     let mut folded = String::new();
-    super::tokens::fold(text, &mut folded);
+    fold(text, &mut folded);
     folded.retain(char::is_alphanumeric);
     folded
+}
+
+impl Query {
+    /// Whether a name is the query, but for case, accents and what parts the words.
+    pub(super) fn spells(&self, name: &str) -> bool {
+        if !name.is_ascii() {
+            return plain(name) == self.plain;
+        }
+        let letters =
+            name.bytes().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+        letters.eq(self.plain.bytes())
+    }
 }

@@ -1,8 +1,11 @@
 //! Order: the scores of tools, names first, what was not yet covered before more of the same.
 
-use super::index::{Index, Tool};
-use super::query::{Query, QueryTerm, plain};
-use super::score::{Evidence, rarity};
+use std::cmp::Ordering;
+
+use super::index::{DESTROYS, Index};
+use super::names::{NameCover, Named};
+use super::query::{Query, QueryTerm};
+use super::score::{Evidence, Share, rarity};
 
 /// What the best clause of a query counts beside the whole.
 const CLAUSE: f32 = 0.6;
@@ -23,8 +26,6 @@ const TIE: f32 = 0.005;
 const FLOOR: f32 = 0.22;
 /// The share is looked for in this many of the first tools.
 const LOOKED_AT: usize = 3;
-/// Queries of at most this many words may be names.
-const NAME_WORDS: usize = 8;
 
 /// A tool that fits.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,33 +91,27 @@ struct Candidate {
     number: u32,
     named: Named,
     score: f32,
-}
-
-/// How a query names a tool, if it does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
-    No,
-    Partly,
-    BySuffix,
-    ByWords,
-    Exactly,
+    /// The score in steps that are as good as equal.
+    step: i32,
 }
 
 impl Ranking<'_> {
+    /// The best tools, none where they have too little of what was asked for; and how much they have.
     fn tools(&self, limit: usize) -> (Vec<Hit>, f32) {
-        let mut scores = self.scores();
+        let scores = self.scores();
         let top = scores.iter().copied().fold(0.0, f32::max);
-        let in_query = self.terms_in_query();
+        let mut names = NameCover::new(self.index, self.query);
         let mut candidates: Vec<Candidate> = Vec::new();
-        for (number, score) in (0..).zip(&mut scores).filter(|(_, score)| **score > 0.0) {
+        for (number, score) in (0..).zip(&scores).filter(|(_, score)| **score > 0.0) {
             let tool = self.index.tool(number);
-            *score += NAME_COVERED * top * self.name_covered(tool, &in_query);
-            candidates.push(Candidate { number, named: self.named(tool), score: *score });
+            let score = score + NAME_COVERED * top * names.share(tool);
+            candidates.push(Candidate { number, named: self.query.names(self.index, tool), score, step: 0 });
         }
-        let best = candidates.iter().map(|candidate| candidate.score).fold(0.0, f32::max);
-        let order = |a: &Candidate, b: &Candidate| {
-            self.key(b, best).0.cmp(&self.key(a, best).0).then_with(|| self.place(a).cmp(&self.place(b)))
-        };
+        let best = candidates.iter().map(|candidate| candidate.score).fold(f32::MIN_POSITIVE, f32::max);
+        for candidate in &mut candidates {
+            candidate.step = (candidate.score / best / TIE).round() as i32;
+        }
+        let order = |a: &Candidate, b: &Candidate| self.order(a, b);
         let depth = DEPTH.max(2 * limit);
         if depth < candidates.len() {
             candidates.select_nth_unstable_by(depth - 1, order);
@@ -124,11 +119,8 @@ impl Ranking<'_> {
         }
         candidates.sort_unstable_by(order);
         let coverage = self.coverage(&candidates);
-        if coverage < self.floor() {
-            (Vec::new(), coverage)
-        } else {
-            (self.hits(self.spread(&candidates, limit)), coverage)
-        }
+        let fits = coverage >= self.floor();
+        (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
     }
 
     /// The score of each tool by its number; nothing where it has no word of the query.
@@ -177,97 +169,34 @@ impl Ranking<'_> {
             }
         }
         for &tool in &*touched {
-            scores[tool as usize] += servers[self.index.tool(tool).server as usize];
+            scores[tool as usize] += servers[self.index.shapes[tool as usize].server as usize];
         }
     }
 
-    /// For each term of the index, how well some word of the query stands for it.
-    fn terms_in_query(&self) -> Vec<f32> {
-        let mut found = vec![0.0; self.index.terms.len()];
-        for &(id, factor) in self.query.terms.iter().flat_map(|term| &term.variants) {
-            found[id as usize] = factor.max(found[id as usize]);
-        }
-        found
-    }
-
-    /// The share of a name that is words of the query, the rare ones counting more.
-    fn name_covered(&self, tool: &Tool, in_query: &[f32]) -> f32 {
-        let (mut covered, mut all) = (0.0, 0.0);
-        for &term in &tool.name_terms {
-            let weight = rarity(self.index.terms[term as usize].tools.len(), self.index.live_tools);
-            all += weight;
-            covered += weight * in_query[term as usize];
-        }
-        if all > 0.0 { covered / all } else { 0.0 }
-    }
-
-    fn named(&self, tool: &Tool) -> Named {
-        let words: &[usize] = &self.query.sequence;
-        let name = &*tool.name_terms;
-        if words.len() > NAME_WORDS || words.is_empty() || name.is_empty() {
-            return Named::No;
-        }
-        let term = |word: &usize| &self.query.terms[*word];
-        let same = |words: &[usize], name: &[u32]| {
-            words.len() == name.len() && words.iter().zip(name).all(|(w, n)| term(w).is(*n))
-        };
-        if same(words, name) || words.len() == 1 {
-            if plain(&tool.name) == self.query.plain {
-                return Named::Exactly;
-            }
-        }
-        if same(words, name) {
-            return Named::ByWords;
-        }
-        if words.len() > name.len() {
-            let (server, rest) = words.split_at(words.len() - name.len());
-            let titles = &self.index.server(tool.server).title_terms;
-            let of_server = |word: &usize| titles.iter().any(|title| term(word).is(*title));
-            return if same(rest, name) && server.iter().all(of_server) { Named::ByWords } else { Named::No };
-        }
-        if !words.iter().any(|word| term(word).content) {
-            return Named::No;
-        }
-        if same(words, &name[name.len() - words.len()..]) {
-            return Named::BySuffix;
-        }
-        let (last, before) = words.split_last().expect("checked above");
-        let partly = name.windows(words.len()).any(|part| {
-            let (end, start) = part.split_last().expect("as long as the words");
-            same(before, start)
-                && (term(last).is(*end) || term(last).begins(&self.index.terms[*end as usize].text))
-        });
-        if partly { Named::Partly } else { Named::No }
-    }
-
-    /// What decides first: the name, the score as far as it tells, that nothing is destroyed.
-    fn key(&self, candidate: &Candidate, best: f32) -> ((Named, i32, bool), f32) {
-        let step = (candidate.score / (best * TIE).max(f32::MIN_POSITIVE)).round() as i32;
-        ((candidate.named, step, self.index.tool(candidate.number).risk < 2), candidate.score)
-    }
-
-    /// What decides between equals; the lower comes first.
-    fn place(&self, candidate: &Candidate) -> (i64, u8, u32, &str, u32) {
-        let tool = self.index.tool(candidate.number);
-        let server = self.index.server(tool.server);
-        (-(f64::from(candidate.score) * 1e4) as i64, tool.risk, server.order, &server.key, tool.position)
+    /// The name decides, then the score as far as it tells, that nothing is destroyed, the score to the last
+    /// digit; then the places in the file.
+    fn order(&self, a: &Candidate, b: &Candidate) -> Ordering {
+        let (tool, other) = (self.index.tool(a.number), self.index.tool(b.number));
+        let by_score = (b.named, b.step).cmp(&(a.named, a.step));
+        by_score
+            .then_with(|| (tool.risk == DESTROYS).cmp(&(other.risk == DESTROYS)))
+            .then_with(|| b.score.total_cmp(&a.score))
+            .then_with(|| tool.risk.cmp(&other.risk))
+            .then_with(|| self.index.place(tool.server).cmp(&self.index.place(other.server)))
+            .then_with(|| tool.position.cmp(&other.position))
     }
 
     /// The share of what was asked for that the best of the first few tools has.
-    fn coverage(&self, hits: &[Candidate]) -> f32 {
+    fn coverage(&self, candidates: &[Candidate]) -> f32 {
         let asked: f32 = self.query.terms.iter().map(|term| self.asked(term)).sum();
-        let had =
-            |candidate: &Candidate| {
-                let terms = self.query.terms.iter().zip(&self.evidence.tools);
-                terms
-                    .map(|(term, tools)| {
-                        if own(tools, candidate.number) > 0.0 { self.asked(term) * term.trust() } else { 0.0 }
-                    })
-                    .sum::<f32>()
-            };
-        hits.iter()
-            .take(LOOKED_AT)
-            .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) / asked })
+        let had = |candidate: &Candidate| {
+            let terms = self.query.terms.iter().zip(&self.evidence.tools);
+            let found = terms.filter(|(_, tools)| own(tools, candidate.number) > 0.0);
+            found.map(|(term, _)| self.asked(term) * term.trust()).sum::<f32>() / asked
+        };
+        let first = candidates.iter().take(LOOKED_AT);
+        first
+            .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) })
             .fold(0.0, f32::max)
     }
 
@@ -366,7 +295,7 @@ impl Ranking<'_> {
         }
         let fits = |(_, (score, had)): &(u32, (f32, f32))| *score > 0.0 && *had >= self.floor() * asked;
         let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
-        let place = |number: u32| (self.index.server(number).order, &*self.index.server(number).key);
+        let place = |number| self.index.place(number);
         found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
         found.truncate(limit);
         let hit = |(number, (score, _))| {
@@ -378,25 +307,15 @@ impl Ranking<'_> {
 }
 
 impl QueryTerm {
-    /// Whether a term of a name is this word, mistyped or not.
-    fn is(&self, term: u32) -> bool {
-        self.variants[..self.literal].iter().any(|variant| variant.0 == term)
-    }
-
     /// How far finding it tells that it was meant: less where it had to be repaired or replaced.
     fn trust(&self) -> f32 {
         let (repaired, instead) = self.variants.split_at(self.literal);
         let repaired = repaired.iter().map(|variant| variant.1.powi(3));
         repaired.chain(instead.iter().map(|variant| variant.1)).fold(0.0, f32::max)
     }
-
-    /// Whether this word is the beginning of a longer one.
-    fn begins(&self, term: &str) -> bool {
-        self.stem.chars().nth(1).is_some() && term.starts_with(&self.stem)
-    }
 }
 
 /// What a tool itself has of a term.
-fn own(tools: &[super::score::Share], number: u32) -> f32 {
+fn own(tools: &[Share], number: u32) -> f32 {
     tools.binary_search_by_key(&number, |share| share.doc).map_or(0.0, |at| tools[at].own)
 }

@@ -52,7 +52,7 @@ impl Evidence {
                     let found = &index.terms[id as usize];
                     let scale = factor * term.weight * rarity(found.tools.len(), index.live_tools);
                     for posting in &found.tools {
-                        let lengths = &index.tool(posting.doc).lengths;
+                        let lengths = &index.shapes[posting.doc as usize].lengths;
                         let value = TOOL.value(posting, &tool_norms, |field| f32::from(lengths[field]));
                         tools.raise(posting.doc, scale * value);
                     }
@@ -65,7 +65,7 @@ impl Evidence {
                 }
             }
             let share = |(doc, own): (u32, f32)| {
-                let given = servers.values[index.tool(doc).server as usize];
+                let given = servers.values[index.shapes[doc as usize].server as usize];
                 Share { doc, own, beyond: (own - given).max(0.0) }
             };
             evidence.tools.push(tools.take().into_iter().map(share).collect());
