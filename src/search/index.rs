@@ -344,6 +344,11 @@ impl Index {
         self.tools[number as usize].as_ref().expect("postings name live tools only")
     }
 
+    /// How many words the name of a tool has.
+    pub(super) fn name_length(&self, number: u32) -> usize {
+        usize::from(self.shapes[number as usize].lengths[NAME])
+    }
+
     /// A server that a posting or a tool names.
     pub(super) fn server(&self, number: u32) -> &Server {
         self.servers[number as usize].as_ref().expect("postings name live servers only")
@@ -456,12 +461,12 @@ fn split_summary(text: &str) -> (&str, &str) {
 
 /// Calls `each` with every run of three characters, the ends marked.
 pub(super) fn grams(word: &str, mut each: impl FnMut(u32)) {
-    let mut window = [0_u32, 0, 2];
+    let (mut first, mut second) = (None, 2);
     for c in word.chars().map(u32::from).chain([3]) {
-        window = [window[1], window[2], c];
-        if window[1] != 0 && (window[0] != 0 || window[1] == 2) {
-            each(window.iter().fold(0, |hash: u32, c| hash.wrapping_mul(0x0100_4935) ^ c));
+        if let Some(first) = first {
+            each([first, second, c].iter().fold(0, |hash: u32, c| hash.wrapping_mul(0x0100_4935) ^ c));
         }
+        (first, second) = (Some(second), c);
     }
 }
 

@@ -8,6 +8,9 @@ mod rank;
 mod score;
 mod tokens;
 
+#[cfg(test)]
+mod tests;
+
 pub use index::Index;
 pub use rank::{Hit, Outcome, ServerHit};
 

@@ -5,7 +5,7 @@ use super::query::{Query, QueryTerm};
 use super::score::rarity;
 
 /// Queries of more words than this are no parts of names.
-const WORDS: usize = 8;
+pub(super) const NAME_WORDS: usize = 8;
 
 /// How a query names a tool, if it does; the surest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ impl Query {
             Named::Exactly
         } else if all || self.is_qualified(index, tool) {
             Named::ByWords
-        } else if words.len() >= name.len().min(WORDS + 1)
+        } else if words.len() >= name.len().min(NAME_WORDS + 1)
             || !words.iter().any(|word| self.terms[*word].content)
         {
             Named::No

@@ -68,6 +68,10 @@ impl Query {
             seen.push((word, meaning::is_stop(&lower), meaning::is_talk(&lower)));
         });
         let content = seen.iter().filter(|(word, stop, talk)| !stop && !talk && !word.whole).count();
+        if content == 0 {
+            // Talk is all there is, so it is what was meant.
+            seen.iter_mut().for_each(|(_, _, talk)| *talk = false);
+        }
         let mut query =
             Self { terms: Vec::new(), clauses: breaks.len() + 1, sequence: Vec::new(), plain: plain(text) };
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -153,7 +157,7 @@ fn longer(index: &Index, stem: &str) -> Vec<u32> {
     let mut inner: Vec<u32> = Vec::new();
     grams(stem, |gram| inner.push(gram));
     let mut rarest: &[u32] = &[];
-    for (at, gram) in inner[2..inner.len() - 1].iter().enumerate() {
+    for (at, gram) in inner[1..inner.len() - 1].iter().enumerate() {
         let list = index.terms_with(*gram);
         if at == 0 || list.len() < rarest.len() {
             rarest = list;
@@ -184,7 +188,7 @@ fn repairs(index: &Index, stem: &str) -> Vec<(u32, f32)> {
         }
         let term = &index.terms[run[0] as usize];
         let length = term.text.chars().count();
-        let dice = 2.0 * run.len() as f32 / (runs.len() + length + 1) as f32;
+        let dice = 2.0 * run.len() as f32 / (runs.len() + length) as f32;
         if dice < CANDIDATE || term.tools.is_empty() || length < 3 {
             continue;
         }

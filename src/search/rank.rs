@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::index::{DESTROYS, Index};
-use super::names::{NameCover, Named};
+use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
 
@@ -73,7 +73,8 @@ impl Index {
     pub fn search(&self, text: &str, limit: usize) -> Outcome {
         let query = Query::new(self, text);
         let evidence = Evidence::new(self, &query);
-        let ranking = Ranking { index: self, query: &query, evidence: &evidence };
+        let asked = query.terms.iter().map(|term| (term.asked(self), term.trust())).collect();
+        let ranking = Ranking { index: self, query: &query, evidence: &evidence, asked };
         let (hits, coverage) = ranking.tools(limit);
         Outcome { hits, servers: ranking.servers(limit), coverage }
     }
@@ -83,6 +84,8 @@ struct Ranking<'a> {
     index: &'a Index,
     query: &'a Query,
     evidence: &'a Evidence,
+    /// For each term of the query what it asks for, and how far finding it tells that it was meant.
+    asked: Vec<(f32, f32)>,
 }
 
 /// A tool on its way into the order.
@@ -102,7 +105,12 @@ impl Ranking<'_> {
         let top = scores.iter().copied().fold(0.0, f32::max);
         let mut names = NameCover::new(self.index, self.query);
         let mut candidates: Vec<Candidate> = Vec::new();
+        let depth = DEPTH.max(2 * limit);
+        let least = self.least(&scores, depth, top);
         for (number, score) in (0..).zip(&scores).filter(|(_, score)| **score > 0.0) {
+            if *score < least && !self.may_be_name(number) {
+                continue;
+            }
             let tool = self.index.tool(number);
             let score = score + NAME_COVERED * top * names.share(tool);
             candidates.push(Candidate { number, named: self.query.names(self.index, tool), score, step: 0 });
@@ -112,7 +120,6 @@ impl Ranking<'_> {
             candidate.step = (candidate.score / best / TIE).round() as i32;
         }
         let order = |a: &Candidate, b: &Candidate| self.order(a, b);
-        let depth = DEPTH.max(2 * limit);
         if depth < candidates.len() {
             candidates.select_nth_unstable_by(depth - 1, order);
             candidates.truncate(depth);
@@ -121,6 +128,22 @@ impl Ranking<'_> {
         let coverage = self.coverage(&candidates);
         let fits = coverage >= self.floor();
         (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
+    }
+
+    /// The score below which no name, however well covered, brings a tool among the first `depth`.
+    fn least(&self, scores: &[f32], depth: usize, top: f32) -> f32 {
+        let mut found: Vec<f32> = scores.iter().copied().filter(|score| *score > 0.0).collect();
+        if depth >= found.len() {
+            return 0.0;
+        }
+        let (_, last, _) = found.select_nth_unstable_by(depth - 1, |a, b| b.total_cmp(a));
+        *last - (NAME_COVERED + TIE) * top
+    }
+
+    /// Whether the query is short enough to be part of a name, or as long as the name of this tool.
+    fn may_be_name(&self, tool: u32) -> bool {
+        let words = self.query.sequence.len();
+        words <= NAME_WORDS || words == self.index.name_length(tool)
     }
 
     /// The score of each tool by its number; nothing where it has no word of the query.
@@ -188,11 +211,11 @@ impl Ranking<'_> {
 
     /// The share of what was asked for that the best of the first few tools has.
     fn coverage(&self, candidates: &[Candidate]) -> f32 {
-        let asked: f32 = self.query.terms.iter().map(|term| self.asked(term)).sum();
+        let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
         let had = |candidate: &Candidate| {
-            let terms = self.query.terms.iter().zip(&self.evidence.tools);
+            let terms = self.asked.iter().zip(&self.evidence.tools);
             let found = terms.filter(|(_, tools)| own(tools, candidate.number) > 0.0);
-            found.map(|(term, _)| self.asked(term) * term.trust()).sum::<f32>() / asked
+            found.map(|((asked, trust), _)| asked * trust).sum::<f32>() / all.max(f32::MIN_POSITIVE)
         };
         let first = candidates.iter().take(LOOKED_AT);
         first
@@ -203,16 +226,6 @@ impl Ranking<'_> {
     fn floor(&self) -> f32 {
         let words = self.query.terms.iter().filter(|term| term.content).count();
         FLOOR / (words.max(1) as f32).sqrt()
-    }
-
-    /// What a term of the query asks for: more the rarer it is, most where no tool has it.
-    fn asked(&self, term: &QueryTerm) -> f32 {
-        let having = if term.known {
-            term.variants.first().map_or(0, |own| self.index.terms[own.0 as usize].tools.len())
-        } else {
-            0
-        };
-        term.weight * rarity(having, self.index.live_tools)
     }
 
     /// Takes the best, then the best of the rest with what the query still lacks, and so on.
@@ -286,14 +299,15 @@ impl Ranking<'_> {
 
     fn servers(&self, limit: usize) -> Vec<ServerHit> {
         let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
-        let asked: f32 = self.query.terms.iter().map(|term| self.asked(term)).sum();
-        for (term, given) in self.query.terms.iter().zip(&self.evidence.servers) {
+        let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
+        for ((asked, trust), given) in self.asked.iter().zip(&self.evidence.servers) {
             for &(server, value) in given {
                 let score = &mut scores[server as usize];
-                *score = (score.0 + value, score.1 + self.asked(term));
+                *score = (score.0 + value, score.1 + asked * trust);
             }
         }
-        let fits = |(_, (score, had)): &(u32, (f32, f32))| *score > 0.0 && *had >= self.floor() * asked;
+        let fits =
+            |(_, (score, had)): &(u32, (f32, f32))| *score > 0.0 && *had > 0.0 && *had >= self.floor() * all;
         let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
         let place = |number| self.index.place(number);
         found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
@@ -307,6 +321,15 @@ impl Ranking<'_> {
 }
 
 impl QueryTerm {
+    /// What it asks for: more the rarer it is, most where no tool has it; nothing where it is grammar or talk.
+    fn asked(&self, index: &Index) -> f32 {
+        if !self.content {
+            return 0.0;
+        }
+        let own = self.variants.first().filter(|_| self.known);
+        self.weight * rarity(own.map_or(0, |own| index.terms[own.0 as usize].tools.len()), index.live_tools)
+    }
+
     /// How far finding it tells that it was meant: less where it had to be repaired or replaced.
     fn trust(&self) -> f32 {
         let (repaired, instead) = self.variants.split_at(self.literal);
