@@ -1,9 +1,9 @@
 //! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
-use super::tokens::{Stems, fold, words};
+use super::document::{Counts, packed, risk, split_summary, text_hash};
+use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 
 /// Fields of a tool, each with its own weight.
@@ -21,9 +21,6 @@ const TITLE: usize = 0;
 const ABOUT: usize = 1;
 const TOOL_NAMES: usize = 2;
 const TOOL_TEXT: usize = 3;
-
-/// The risk of a tool that destroys.
-pub(super) const DESTROYS: u8 = 2;
 
 /// That a term stands in a document, and how often in each of its fields.
 #[derive(Clone, Copy)]
@@ -401,99 +398,5 @@ fn number<T>(slots: &[Option<T>], numbers: &mut [u32]) {
     for (slot, number) in slots.iter().zip(numbers) {
         *number = next;
         next += u32::from(slot.is_some());
-    }
-}
-
-/// The words of one document, by term and field.
-struct Counts<const N: usize> {
-    /// Term and field, once for each time.
-    seen: Vec<(u32, u8)>,
-    lengths: [u32; N],
-}
-
-impl<const N: usize> Counts<N> {
-    fn new() -> Self {
-        Self { seen: Vec::new(), lengths: [0; N] }
-    }
-
-    fn add(&mut self, term: u32, field: usize, length: u32) {
-        self.seen.push((term, u8::try_from(field).expect("fields are few")));
-        self.lengths[field] += length;
-    }
-
-    /// Calls `each` with every term, in order, and how often it stands in each field.
-    fn each(&mut self, mut each: impl FnMut(u32, [u32; N])) {
-        self.seen.sort_unstable();
-        for run in self.seen.chunk_by(|a, b| a.0 == b.0) {
-            let mut counts = [0; N];
-            for (_, field) in run {
-                counts[usize::from(*field)] += 1;
-            }
-            each(run[0].0, counts);
-        }
-    }
-}
-
-/// Puts counts side by side, `bits` for each; more often counts as the most that fits.
-fn packed<const N: usize>(counts: [u32; N], bits: u32) -> u32 {
-    let most = (1 << bits) - 1;
-    counts.iter().rev().fold(0, |packed, count| packed << bits | (*count).min(most))
-}
-
-/// The first sentence and the rest: authors say first what a tool does, and explain afterwards.
-fn split_summary(text: &str) -> (&str, &str) {
-    let text = text.trim_start();
-    let mut before = ' ';
-    for (at, c) in text.char_indices() {
-        let ends = match c {
-            '\n' => true,
-            '。' | '！' | '？' => true,
-            '.' | '!' | '?' => text[at + 1..].starts_with([' ', '\n', '\t']) && !before.is_whitespace(),
-            _ => false,
-        };
-        if ends && at >= 12 {
-            return text.split_at(at + c.len_utf8());
-        }
-        before = c;
-    }
-    (text, "")
-}
-
-/// Calls `each` with every run of three characters, the ends marked.
-pub(super) fn grams(word: &str, mut each: impl FnMut(u32)) {
-    let (mut first, mut second) = (None, 2);
-    for c in word.chars().map(u32::from).chain([3]) {
-        if let Some(first) = first {
-            each([first, second, c].iter().fold(0, |hash: u32, c| hash.wrapping_mul(0x0100_4935) ^ c));
-        }
-        (first, second) = (Some(second), c);
-    }
-}
-
-fn text_hash(text: &str) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// What a call can do: as the server says, else as the verb of the name says.
-fn risk(tool: &ToolDoc) -> u8 {
-    if tool.read_only == Some(true) {
-        return 0;
-    }
-    if tool.destructive == Some(true) {
-        return DESTROYS;
-    }
-    let mut verb = String::new();
-    words(&tool.name, |word| {
-        if verb.is_empty() {
-            fold(word.raw, &mut verb);
-        }
-    });
-    match verb.as_str() {
-        "get" | "list" | "read" | "find" | "search" | "show" | "describe" | "fetch" | "view" | "query"
-        | "count" => 0,
-        "delete" | "remove" | "destroy" | "drop" | "purge" | "erase" | "kill" | "wipe" | "clear" => DESTROYS,
-        _ => 1,
     }
 }

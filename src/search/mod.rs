@@ -1,5 +1,6 @@
 //! Finding the right tool: text in, ranked names out.
 
+mod document;
 mod index;
 mod meaning;
 mod names;

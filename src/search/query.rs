@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::index::{Index, grams};
+use super::index::Index;
 use super::meaning;
-use super::tokens::{Word, fold, words};
+use super::tokens::{Word, fold, grams, words};
 
 /// A query of at most this many words that carry something is short: every word of it may matter.
 const SHORT: usize = 5;

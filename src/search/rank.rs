@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::index::{DESTROYS, Index};
+use super::document::DESTROYS;
+use super::index::Index;
 use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};

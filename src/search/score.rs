@@ -6,7 +6,7 @@ use super::query::Query;
 /// Name, first sentence, rest of the description, parameter names, parameter texts, server's name.
 const TOOL: Fields<TOOL_FIELDS> = Fields {
     weights: [1.0, 1.0, 0.75, 0.3, 0.4, 0.5],
-    lengths: [0.75, 0.9, 0.9, 0.0, 0.3, 0.75],
+    lengths: [0.75, 0.9, 0.9, 0.0, 0.5, 0.75],
     saturation: 0.4,
     bits: 4,
 };
@@ -16,7 +16,7 @@ const SERVER: Fields<SERVER_FIELDS> =
     Fields { weights: [1.0, 1.0, 1.0, 0.1], lengths: [0.75, 0.75, 0.75, 0.75], saturation: 1.0, bits: 8 };
 
 /// What a server's evidence counts beside that of its tools.
-const SERVER_SHARE: f32 = 0.8;
+const SERVER_SHARE: f32 = 1.0;
 
 /// One document's share in a term.
 #[derive(Clone, Copy)]
@@ -39,7 +39,8 @@ impl Evidence {
     /// Gathers what tools and servers have of a query.
     ///
     /// A term counts once for a tool: by its own text or by its server's, whichever is more. So a server's
-    /// name in a query lifts all of its tools and still does not drown what else was asked for.
+    /// name in a query lifts all of its tools and still does not drown what else was asked for. Tools that
+    /// share a server without a name share nothing.
     pub(super) fn new(index: &Index, query: &Query) -> Self {
         let tool_norms = TOOL.norms(&index.tool_lengths, index.live_tools);
         let server_norms = SERVER.norms(&index.server_lengths, index.live_servers);
@@ -58,8 +59,12 @@ impl Evidence {
                     }
                     let scale = factor * term.weight * rarity(found.servers.len(), index.live_servers);
                     for posting in &found.servers {
-                        let lengths = &index.server(posting.doc).lengths;
-                        let value = SERVER.value(posting, &server_norms, |field| lengths[field] as f32);
+                        let server = index.server(posting.doc);
+                        if server.title_terms.is_empty() {
+                            continue;
+                        }
+                        let value =
+                            SERVER.value(posting, &server_norms, |field| server.lengths[field] as f32);
                         servers.raise(posting.doc, SERVER_SHARE * scale * value);
                     }
                 }

@@ -238,6 +238,17 @@ fn plain(c: char) -> &'static str {
     }
 }
 
+/// Calls `each` with every run of three characters, the ends marked.
+pub(super) fn grams(word: &str, mut each: impl FnMut(u32)) {
+    let (mut first, mut second) = (None, 2);
+    for c in word.chars().map(u32::from).chain([3]) {
+        if let Some(first) = first {
+            each([first, second, c].iter().fold(0, |hash: u32, c| hash.wrapping_mul(0x0100_4935) ^ c));
+        }
+        (first, second) = (Some(second), c);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
