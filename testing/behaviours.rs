@@ -1,5 +1,6 @@
 //! What tools do when they are called. [`crate`] documents every one.
 
+use std::collections::BTreeMap;
 use std::process::exit;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,35 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::modern;
+use crate::peer::work_for;
 use crate::server::{Server, quoted};
 use crate::stubborn;
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 20] = [
-    "echo", "result", "error", "slow", "release", "started", "progress", "never", "crash", "notify", "ask",
-    "change", "raw", "report", "received", "requests", "large", "flood", "spawn", "update",
+pub(crate) const NAMES: [&str; 22] = [
+    "echo",
+    "result",
+    "error",
+    "slow",
+    "release",
+    "started",
+    "progress",
+    "never",
+    "crash",
+    "notify",
+    "ask",
+    "change",
+    "raw",
+    "report",
+    "received",
+    "requests",
+    "large",
+    "flood",
+    "spawn",
+    "update",
+    "forget",
+    "cancelled",
 ];
 
 #[derive(Deserialize)]
@@ -23,6 +46,10 @@ struct Call {
     arguments: Option<Box<RawValue>>,
     #[serde(rename = "_meta", default)]
     meta: Meta,
+    #[serde(rename = "inputResponses", default)]
+    responses: BTreeMap<String, Box<RawValue>>,
+    #[serde(rename = "requestState")]
+    state: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -48,6 +75,7 @@ struct Arguments {
     params: Option<String>,
     add: Vec<String>,
     remove: Vec<String>,
+    list: Option<String>,
     times: Option<usize>,
     text: String,
     bytes: Option<Bytes>,
@@ -83,16 +111,42 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue
         }
     };
     match call.name.as_str() {
-        "slow" | "started" | "ask" | "received" => {
-            let (server, id) = (Arc::clone(server), id.to_owned());
-            std::thread::spawn(move || wait(&server, &id, &call.name, arguments));
+        "ask" if server.peer.is_modern(id) => {
+            let method = arguments.method.unwrap_or_default();
+            if !modern::can(params, &method) {
+                let capability = method.split('/').next().unwrap_or_default();
+                let data = json!({"requiredCapabilities": {capability: {}}});
+                let error = json!({"code": -32021, "message": "Missing capability", "data": data});
+                return server.peer.error(id, &error.to_string());
+            }
+            let round = call.state.as_deref().and_then(|state| state.strip_prefix("round-")?.parse().ok());
+            let round: usize = round.unwrap_or(0);
+            if round < arguments.n.max(1) {
+                let params = arguments.params.as_deref().unwrap_or("{}");
+                let question = format!(r#"{{"method":"{method}","params":{params}}}"#);
+                let asked = format!(
+                    r#"{{"resultType":"input_required","inputRequests":{{"it":{question}}},"requestState":"round-{}"}}"#,
+                    round + 1
+                );
+                return server.peer.result(id, &asked);
+            }
+            let response = call.responses.get("it").map_or("null", |response| response.get());
+            let answer = format!(r#"{{"result":{response}}}"#);
+            text(server, id, &serde_json::to_string(&answer).expect("a string"));
         }
-        name => act(server, id, name, arguments, call.meta.progress_token.as_deref()),
+        "slow" | "started" | "ask" | "received" | "progress" | "cancelled" => {
+            let (server, id, token) = (Arc::clone(server), id.to_owned(), call.meta.progress_token);
+            std::thread::spawn(move || {
+                work_for(&id);
+                wait(&server, &id, &call.name, arguments, token.as_deref());
+            });
+        }
+        name => act(server, id, name, arguments),
     }
 }
 
-/// The behaviours that answer when something has happened.
-fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
+/// The behaviours that take their time.
+fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
     let peer = &server.peer;
     match name {
         "slow" => {
@@ -109,6 +163,20 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             if cancelled != Some(true) {
                 text(server, id, r#""slow""#);
             }
+        }
+        "progress" => {
+            let token = progress_token.map_or("null", RawValue::get);
+            for n in 1..=arguments.n {
+                std::thread::sleep(Duration::from_millis(arguments.ms.unwrap_or(0)));
+                let (total, extra) = (arguments.n, &arguments.extra);
+                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
+                peer.notify("notifications/progress", Some(&params));
+            }
+            text(server, id, r#""progress""#);
+        }
+        "cancelled" => {
+            peer.wait(|heard| (heard.cancelled.len() >= arguments.count).then_some(()));
+            text(server, id, r#""cancelled""#);
         }
         "started" => {
             peer.wait(|heard| heard.started.contains(&arguments.key).then_some(()));
@@ -131,7 +199,7 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
 }
 
 /// The behaviours that need not wait.
-fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
+fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
     let peer = &server.peer;
     match name {
         "result" => return peer.result(id, &arguments.json),
@@ -139,14 +207,6 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progres
         "never" => return,
         "release" => {
             peer.update(|heard| heard.released.insert(arguments.key));
-        }
-        "progress" => {
-            let token = progress_token.map_or("null", RawValue::get);
-            for n in 1..=arguments.n {
-                let (total, extra) = (arguments.n, &arguments.extra);
-                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
-                peer.notify("notifications/progress", Some(&params));
-            }
         }
         "crash" => {
             for line in arguments.stderr {
@@ -160,9 +220,15 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progres
         "notify" => peer.notify(&arguments.method.unwrap_or_default(), arguments.params.as_deref()),
         "change" => {
             let add = arguments.add.into_iter().map(|tool| RawValue::from_string(tool).expect("JSON"));
-            server.tools.change(add.collect(), &arguments.remove);
+            let (catalog, changed) = match arguments.list.as_deref().unwrap_or("tools") {
+                "resources" => (&server.resources, "resources"),
+                "templates" => (&server.templates, "resources"),
+                "prompts" => (&server.prompts, "prompts"),
+                _ => (&server.tools, "tools"),
+            };
+            catalog.change(add.collect(), &arguments.remove);
             for _ in 0..arguments.times.unwrap_or(1) {
-                peer.notify("notifications/tools/list_changed", None);
+                peer.notify(&format!("notifications/{changed}/list_changed"), None);
             }
         }
         "raw" => {
@@ -190,11 +256,12 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progres
         }
         "spawn" => stubborn::spawn(arguments.n, &server.options.marker),
         "update" => {
-            if peer.update(|heard| heard.subscriptions.contains(&arguments.uri)) {
+            if peer.is_subscribed(&arguments.uri) {
                 let params = json!({"uri": arguments.uri}).to_string();
                 peer.notify("notifications/resources/updated", Some(&params));
             }
         }
+        "forget" => peer.update(|heard| heard.session = None),
         _ => unreachable!("every behaviour is here or in `wait`"),
     }
     text(server, id, &format!(r#""{name}""#));
@@ -213,6 +280,8 @@ fn report(server: &Server) -> String {
             "initialize": heard.initialize,
             "level": heard.level,
             "subscriptions": heard.subscriptions,
+            "headers": heard.headers,
+            "sessions": heard.sessions,
         })
     });
     serde_json::to_string(&report.to_string()).expect("a string")

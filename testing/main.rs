@@ -1,7 +1,7 @@
-//! The scripted fake upstream: an MCP server over stdio that does what honest servers do not.
+//! The scripted fake upstream: an MCP server that does what honest servers do not.
 //!
 //! Its command line tells everything about it, so that a test's configuration entry can be read on its own.
-//! It speaks the legacy era; every method that it does not know gets `-32601`.
+//! It speaks the legacy era over stdio unless told otherwise; every method that it does not know gets `-32601`.
 //!
 //! # Flags
 //!
@@ -21,6 +21,8 @@
 //!
 //! | flag | meaning |
 //! |---|---|
+//! | `--era ERA` | `legacy` (default), `modern` or `both` |
+//! | `--http PORT` | Streamable HTTP on this port, or a free one for 0, told on a line of stdout; stdin is ignored |
 //! | `--protocol VERSION` | answer `initialize` with this version instead of the one asked for |
 //! | `--capabilities JSON` | these capabilities instead of those that follow from what it offers |
 //! | `--instructions TEXT` | the `instructions` of its handshake |
@@ -56,20 +58,22 @@
 //! | `slow` | `key`?, `ms`?, `late`? | answers after `ms`, or when `release` names its key; not when cancelled, unless `late` |
 //! | `release` | `key`? | lets the `slow` calls with this key answer |
 //! | `started` | `key`? | answers as soon as a `slow` call with this key has begun |
-//! | `progress` | `n`, `extra`? | sends n progress notifications (`extra`: raw members to add), then answers |
+//! | `progress` | `n`, `ms`?, `extra`? | sends n progress notifications (one every `ms`; `extra`: raw members to add), then answers |
 //! | `never` | | never answers |
 //! | `crash` | `code`?, `stderr`?, `answer`? | writes the lines, answers if asked to, and ends with the code |
 //! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |
-//! | `ask` | `method`, `params`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text |
-//! | `change` | `add`?, `remove`?, `times`? | adds tools (texts of JSON), removes tools by name, sends `list_changed` so many times (1) |
+//! | `ask` | `method`, `params`?, `n`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text; modern: by `input_required`, n times (1) |
+//! | `change` | `list`?, `add`?, `remove`?, `times`? | adds to `tools` (or `resources`, `templates`, `prompts`) texts of JSON, removes by name, sends `list_changed` so many times (1) |
 //! | `raw` | `text`?, `bytes`? | writes these bytes to stdout before it answers |
-//! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions` |
+//! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions`, `headers` of the last request, `sessions` so far |
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
 //! | `requests` | `method`? | answers with the requests received |
 //! | `large` | `bytes` | answers with a text of this length |
 //! | `flood` | `bytes` | writes this much to stderr, then answers |
 //! | `spawn` | `n` | as `--stubborn` |
 //! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
+//! | `cancelled` | `count` | answers once so many requests have been cancelled |
+//! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
 //!
 //! `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
 
@@ -77,6 +81,8 @@
 
 mod behaviours;
 mod catalog;
+mod http;
+mod modern;
 mod options;
 mod peer;
 mod server;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde_json::value::RawValue;
 
 use crate::behaviours;
+use crate::modern::Era;
 
 /// Everything a command line can say.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) instructions: Option<String>,
     pub(crate) scripted: HashMap<String, Scripted>,
     pub(crate) ask_after_initialized: Option<String>,
+    pub(crate) era: Era,
+    pub(crate) http: Option<u16>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
     pub(crate) single: Option<PathBuf>,
@@ -91,6 +94,8 @@ impl Options {
                 self.scripted.insert(value, Scripted::Hang);
             }
             "--ask-after-initialized" => self.ask_after_initialized = Some(value),
+            "--era" => self.era = value.parse()?,
+            "--http" => self.http = Some(number(&value)?),
             "--marker" => self.marker = value,
             "--count" => self.count = Some(value.into()),
             "--single" => self.single = Some(value.into()),

@@ -1,12 +1,16 @@
 //! The other side: what is said to it, and what it has said.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::modern;
 
 /// The client as this server sees it.
 #[derive(Default)]
@@ -26,13 +30,77 @@ pub(crate) struct Heard {
     /// Whole messages, as they came, with their methods.
     pub(crate) notifications: Vec<(String, String)>,
     pub(crate) requests: Vec<(String, String)>,
-    /// Ids of cancelled requests, as JSON.
+    /// Keys of cancelled requests.
     pub(crate) cancelled: HashSet<String>,
     /// Keys of `slow` calls.
     pub(crate) started: HashSet<String>,
     pub(crate) released: HashSet<String>,
+    /// The headers of the last request over HTTP.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The session over HTTP.
+    pub(crate) session: Option<String>,
+    pub(crate) sessions: usize,
+    /// Where messages over HTTP go that belong to no request.
+    pub(crate) unrelated: Option<Sender<Outgoing>>,
+    open: HashMap<String, Open>,
+    listeners: Vec<Listener>,
     questions: HashMap<u64, Sender<String>>,
     asked: u64,
+    entered: u64,
+}
+
+/// A request that has no answer yet.
+struct Open {
+    /// As the client wrote it.
+    id: String,
+    method: String,
+    modern: bool,
+    /// Over HTTP, its stream.
+    stream: Option<Sender<Outgoing>>,
+}
+
+/// One message for a stream, and whether it is the last.
+pub(crate) struct Outgoing {
+    pub(crate) message: String,
+    pub(crate) last: bool,
+}
+
+/// A `subscriptions/listen`.
+struct Listener {
+    key: String,
+    id: String,
+    filter: Filter,
+}
+
+/// What a subscription wants to hear of.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Filter {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+    resource_subscriptions: Vec<String>,
+}
+
+impl Filter {
+    fn wants(&self, method: &str, params: Option<&str>) -> bool {
+        match method {
+            "notifications/tools/list_changed" => self.tools_list_changed,
+            "notifications/prompts/list_changed" => self.prompts_list_changed,
+            "notifications/resources/list_changed" => self.resources_list_changed,
+            _ => self.resource_subscriptions.iter().any(|uri| params.is_some_and(|p| p.contains(uri))),
+        }
+    }
+}
+
+thread_local! {
+    /// The request that this thread works for.
+    static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Says which request this thread works for.
+pub(crate) fn work_for(key: &RawValue) {
+    CURRENT.set(Some(key.get().to_owned()));
 }
 
 impl Peer {
@@ -43,21 +111,108 @@ impl Peer {
         let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
     }
 
-    pub(crate) fn line(&self, line: &str) {
-        self.write(format!("{line}\n").as_bytes());
+    /// Takes a request on and gives it a key of its own, by which it is known from then on.
+    pub(crate) fn enter(
+        &self,
+        id: &RawValue,
+        method: &str,
+        modern: bool,
+        stream: Option<Sender<Outgoing>>,
+    ) -> Box<RawValue> {
+        self.update(|heard| {
+            heard.entered += 1;
+            // Over stdio the client's own id will do, so that `cancelled` finds it.
+            let key = if stream.is_some() { heard.entered.to_string() } else { id.get().to_owned() };
+            let open = Open { id: id.get().to_owned(), method: method.to_owned(), modern, stream };
+            heard.open.insert(key.clone(), open);
+            RawValue::from_string(key).expect("an id is JSON")
+        })
     }
 
-    pub(crate) fn result(&self, id: &RawValue, result: &str) {
-        self.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+    /// Whether the request is of the modern era.
+    pub(crate) fn is_modern(&self, key: &RawValue) -> bool {
+        self.update(|heard| heard.open.get(key.get()).is_some_and(|open| open.modern))
     }
 
-    pub(crate) fn error(&self, id: &RawValue, error: &str) {
-        self.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+    /// The client gives a request up: by its id, or, where its stream was closed, by its key.
+    pub(crate) fn cancelled(&self, id: &str, is_key: bool) {
+        self.update(|heard| {
+            let keys: Vec<String> = heard
+                .open
+                .iter()
+                .filter(|(key, open)| if is_key { *key == id } else { open.id == id })
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in keys {
+                heard.listeners.retain(|listener| listener.key != key);
+                heard.cancelled.insert(key);
+            }
+        });
     }
 
+    pub(crate) fn result(&self, key: &RawValue, result: &str) {
+        self.finish(key, |open| match open {
+            Some(open) if open.modern => format!(r#""result":{}"#, modern::completed(&open.method, result)),
+            _ => format!(r#""result":{result}"#),
+        });
+    }
+
+    pub(crate) fn error(&self, key: &RawValue, error: &str) {
+        self.finish(key, |_| format!(r#""error":{error}"#));
+    }
+
+    fn finish(&self, key: &RawValue, outcome: impl FnOnce(Option<&Open>) -> String) {
+        let open = self.update(|heard| heard.open.remove(key.get()));
+        let outcome = outcome(open.as_ref());
+        let id = open.as_ref().map_or(key.get(), |open| &open.id);
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#);
+        send(self, open.and_then(|open| open.stream).as_ref(), message, true);
+    }
+
+    /// Sends a notification: about lists and resources to whoever wants to hear of them, all others on the stream of
+    /// the request that this thread works for.
     pub(crate) fn notify(&self, method: &str, params: Option<&str>) {
-        let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
-        self.line(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
+        let plain = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+        let plain = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{plain}}}"#);
+        if !method.ends_with("/list_changed") && method != "notifications/resources/updated" {
+            let current = CURRENT.take();
+            let stream = current.as_ref().and_then(|key| self.stream(key));
+            CURRENT.set(current);
+            return self.unrelated(stream, plain);
+        }
+        let tagged = self.update(|heard| {
+            let wanting = heard.listeners.iter().filter(|listener| listener.filter.wants(method, params));
+            let tagged =
+                wanting.map(|listener| (listener.key.clone(), modern::tagged(method, params, &listener.id)));
+            tagged.collect::<Vec<_>>()
+        });
+        for (key, message) in tagged {
+            send(self, self.stream(&key).as_ref(), message, false);
+        }
+        if self.update(|heard| heard.initialize.is_some()) {
+            self.unrelated(None, plain);
+        }
+    }
+
+    /// Takes a subscription on and acknowledges it.
+    pub(crate) fn listen(&self, key: &RawValue, filter: &str) {
+        let acknowledged = self.update(|heard| {
+            let id = heard.open.get(key.get()).map_or_else(String::new, |open| open.id.clone());
+            let params = format!(r#"{{"notifications":{filter}}}"#);
+            let message = modern::tagged("notifications/subscriptions/acknowledged", Some(&params), &id);
+            let filter = serde_json::from_str(filter).unwrap_or_default();
+            heard.listeners.push(Listener { key: key.get().to_owned(), id, filter });
+            message
+        });
+        send(self, self.stream(key.get()).as_ref(), acknowledged, false);
+    }
+
+    /// Whether the client wants to hear of this resource.
+    pub(crate) fn is_subscribed(&self, uri: &String) -> bool {
+        self.update(|heard| {
+            heard.subscriptions.contains(uri)
+                || heard.listeners.iter().any(|listener| listener.filter.resource_subscriptions.contains(uri))
+        })
     }
 
     /// Asks the client; the receiver gets its answer, `{"result": …}` or `{"error": …}`.
@@ -69,7 +224,8 @@ impl Peer {
             heard.asked
         });
         let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
-        self.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#));
+        let stream = CURRENT.with_borrow(|current| current.as_ref().and_then(|key| self.stream(key)));
+        self.unrelated(stream, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#));
         receiver
     }
 
@@ -115,5 +271,24 @@ impl Peer {
         });
         drop(waited.expect("no panic"));
         value
+    }
+
+    fn stream(&self, key: &str) -> Option<Sender<Outgoing>> {
+        self.update(|heard| heard.open.get(key).and_then(|open| open.stream.clone()))
+    }
+
+    /// Sends on this stream, or on the one for messages that belong to no request.
+    fn unrelated(&self, stream: Option<Sender<Outgoing>>, message: String) {
+        let stream = stream.or_else(|| self.update(|heard| heard.unrelated.clone()));
+        send(self, stream.as_ref(), message, false);
+    }
+}
+
+/// Sends one message on a stream, or to stdout where there is none.
+fn send(peer: &Peer, stream: Option<&Sender<Outgoing>>, message: String, last: bool) {
+    match stream {
+        // A stream that was closed has no reader.
+        Some(stream) => drop(stream.send(Outgoing { message, last })),
+        None => peer.write(format!("{message}\n").as_bytes()),
     }
 }

@@ -2,14 +2,16 @@
 
 use std::io::BufRead;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::behaviours;
 use crate::catalog::Catalog;
+use crate::modern::{self, Era};
 use crate::options::{Options, Scripted};
-use crate::peer::Peer;
+use crate::peer::{Outgoing, Peer, work_for};
+use crate::{behaviours, http};
 
 /// A message of any kind, its payloads unopened.
 #[derive(Deserialize)]
@@ -30,9 +32,9 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) peer: Peer,
     pub(crate) tools: Catalog,
-    resources: Catalog,
-    templates: Catalog,
-    prompts: Catalog,
+    pub(crate) resources: Catalog,
+    pub(crate) templates: Catalog,
+    pub(crate) prompts: Catalog,
 }
 
 /// Serves until the end of stdin.
@@ -47,10 +49,13 @@ pub(crate) fn serve(mut options: Options) {
         peer: Peer::default(),
         options,
     });
+    if let Some(port) = server.options.http {
+        return http::serve(&server, port);
+    }
     let mut stdin = std::io::stdin().lock();
     let mut line = Vec::new();
     while stdin.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        server.hear(&line);
+        server.hear(&line, None);
         line.clear();
     }
     if server.options.ignore_eof {
@@ -61,17 +66,29 @@ pub(crate) fn serve(mut options: Options) {
 }
 
 impl Server {
-    fn hear(self: &Arc<Self>, line: &[u8]) {
+    /// Takes one message; the answer to a request goes to `stream`, or to stdout. Returns the key of a request.
+    pub(crate) fn hear(self: &Arc<Self>, line: &[u8], stream: Option<Sender<Outgoing>>) -> Option<String> {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end();
         let message: Message = match serde_json::from_str(text) {
             Ok(message) => message,
-            Err(error) => return eprintln!("fake-upstream: not a message: {error}: {text}"),
+            Err(error) => {
+                eprintln!("fake-upstream: not a message: {error}: {text}");
+                return None;
+            }
         };
         match (message.id, message.method) {
             (Some(id), Some(method)) => {
                 self.peer.update(|heard| heard.requests.push((method.clone(), text.to_owned())));
-                self.request(id, &method, message.params);
+                let modern = modern::is_modern(self.options.era, message.params);
+                let key = self.peer.enter(id, &method, modern == Ok(true), stream);
+                work_for(&key);
+                match modern {
+                    Ok(false) if self.options.era == Era::Modern => unreachable!("refused before"),
+                    Ok(_) => self.request(&key, &method, message.params),
+                    Err(error) => self.peer.error(&key, &error),
+                }
+                return Some(key.get().to_owned());
             }
             (None, Some(method)) => {
                 self.notified(&method, message.params);
@@ -87,6 +104,7 @@ impl Server {
             }
             (None, None) => eprintln!("fake-upstream: not a message: {text}"),
         }
+        None
     }
 
     fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
@@ -98,7 +116,7 @@ impl Server {
                     request_id: Box<RawValue>,
                 }
                 if let Some(Ok(cancelled)) = params.map(|p| serde_json::from_str::<Cancelled>(p.get())) {
-                    self.peer.update(|heard| heard.cancelled.insert(cancelled.request_id.get().to_owned()));
+                    self.peer.cancelled(cancelled.request_id.get(), false);
                 }
             }
             "notifications/initialized" => {
@@ -126,7 +144,24 @@ impl Server {
             None => {}
         }
         let peer = &self.peer;
+        let modern = peer.is_modern(id);
         match method {
+            "server/discover" if modern => peer.result(
+                id,
+                &format!(
+                    r#"{{"supportedVersions":["2026-07-28"],"capabilities":{}}}"#,
+                    self.options
+                        .capabilities
+                        .as_ref()
+                        .map_or_else(|| self.capabilities(), |own| own.get().to_owned())
+                ),
+            ),
+            "subscriptions/listen" if modern => peer.listen(id, &filter(params)),
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+                if modern =>
+            {
+                peer.error(id, r#"{"code":-32601,"message":"Method not found"}"#);
+            }
             "initialize" => peer.result(id, &self.initialize(params)),
             "ping" => peer.result(id, "{}"),
             "tools/list" => self.list(id, &self.tools, "tools", params),
@@ -219,4 +254,14 @@ fn uri(params: Option<&RawValue>) -> String {
     }
     let addressed = params.and_then(|params| serde_json::from_str::<Addressed>(params.get()).ok());
     addressed.map(|addressed| addressed.uri).unwrap_or_default()
+}
+
+/// The filter of a subscription, as it came.
+fn filter(params: Option<&RawValue>) -> String {
+    #[derive(Deserialize)]
+    struct Listen {
+        notifications: Box<RawValue>,
+    }
+    let listen = params.and_then(|params| serde_json::from_str::<Listen>(params.get()).ok());
+    listen.map_or_else(|| "{}".to_owned(), |listen| listen.notifications.get().to_owned())
 }

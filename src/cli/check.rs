@@ -57,13 +57,22 @@ pub fn check(
 
 /// Writes problems for a person, with an empty line after each and a count after errors.
 pub fn report(problems: &[Problem], colour: bool, err: &mut dyn Write) -> io::Result<()> {
+    report_with(problems, colour, "nothing was started", err)
+}
+
+/// As [`report`]; `consequence` is what errors lead to.
+pub(super) fn report_with(
+    problems: &[Problem],
+    colour: bool,
+    consequence: &str,
+    err: &mut dyn Write,
+) -> io::Result<()> {
     for problem in problems {
         writeln!(err, "{}\n", problem.render(colour))?;
     }
     match problems.iter().filter(|problem| problem.is_error()).count() {
         0 => Ok(()),
-        1 => writeln!(err, "1 error; nothing was started"),
-        errors => writeln!(err, "{errors} errors; nothing was started"),
+        errors => writeln!(err, "{}; {consequence}", counted(errors, "error", "errors")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// What a command string is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum CommandLine {
+pub(crate) enum CommandLine {
     /// Run as it is; assignments that stand before the program become environment.
     Words { assignments: Vec<(String, Word)>, words: Vec<Word> },
     /// Run by a shell, which needs these variables.
@@ -14,7 +14,7 @@ pub(super) enum CommandLine {
 
 /// A word after splitting, variables not yet replaced, so that their values never become syntax.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Word(Vec<Piece>);
+pub(crate) struct Word(Vec<Piece>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
@@ -25,7 +25,7 @@ enum Piece {
 
 /// Why a string is no command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// A quote that is not closed, at this byte.
     Quote(usize),
     /// A `${NAME` that is not closed.
@@ -34,7 +34,7 @@ pub(super) enum Broken {
 
 /// Splits a command string as a shell would. Shell syntax outside quotes makes it a matter for the shell,
 /// unless `shell` says what it is.
-pub(super) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Broken> {
+pub(crate) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Broken> {
     let mut splitter = Splitter { text, ..Splitter::default() };
     splitter.run()?;
     if shell.unwrap_or(splitter.syntax) {
@@ -49,7 +49,7 @@ pub(super) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Brok
 
 impl Word {
     /// Puts the values of variables in; faults stand at their place in the command string.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         environment: &Environment<'_>,
         used: &mut Vec<(String, String)>,
@@ -68,6 +68,14 @@ impl Word {
             }
         }
         if faults.is_empty() { Ok(text) } else { Err(faults) }
+    }
+
+    /// Its parts in order, each with whether it is a variable, `${…}`.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => (text.as_str(), false),
+            Piece::Variable(reference, _) => (reference.as_str(), true),
+        })
     }
 
     /// The name before `=`, if this is an assignment whose name and `=` stood outside quotes.

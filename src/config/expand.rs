@@ -91,7 +91,8 @@ pub fn expand(text: &str, environment: &Environment<'_>) -> Expansion {
     expansion
 }
 
-enum Place<'t> {
+/// What a dollar stands for.
+pub(crate) enum Place<'t> {
     /// A dollar like any other.
     Plain,
     /// `$${` before a name.
@@ -107,7 +108,7 @@ enum Place<'t> {
 }
 
 /// What the dollar at the beginning of this text means.
-fn place(text: &str) -> Place<'_> {
+pub(crate) fn place(text: &str) -> Place<'_> {
     if let Some(rest) = text.strip_prefix("$${") {
         return if name(rest).is_some() { Place::Escape } else { Place::Plain };
     }

@@ -7,7 +7,7 @@ use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 /// Reads a text; nothing but white space and comments is `None`.
-pub(super) fn parse(text: &str) -> Result<Option<Node>, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Option<Node>, SyntaxError> {
     if let Some(span) = string_over_the_line(text) {
         return Err(SyntaxError {
             span,

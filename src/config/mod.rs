@@ -9,20 +9,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod command_line;
+pub(crate) mod command_line;
 mod diagnostic;
-mod expand;
-mod json;
+pub(crate) mod expand;
+pub(crate) mod json;
 pub mod locate;
 pub mod names;
-mod node;
-mod read;
+pub(crate) mod node;
+pub(crate) mod read;
 mod report;
+pub mod schema;
 mod secrets;
 mod server;
 mod settings;
 mod source;
-mod toml;
+pub(crate) mod toml;
 mod toolman;
 mod workbench;
 
@@ -34,7 +35,7 @@ pub use toolman::load_toolman;
 pub use workbench::load;
 
 /// A valid `workbench-config.json`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Workbench {
     /// How opened tools reach the client.
     pub tool_mode: ToolMode,
@@ -51,7 +52,7 @@ pub struct Workbench {
 }
 
 /// A valid `tools.toml`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Toolman {
     /// Patterns over exposed names; what matches starts active.
     pub active_toolsets: Vec<String>,
@@ -126,7 +127,7 @@ pub struct Token {
 }
 
 /// A named group of servers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Toolbox {
     /// Unique in the file.
     pub name: ToolboxName,

@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 /// Bytes of the source text.
-pub(super) type Span = Range<usize>;
+pub(crate) type Span = Range<usize>;
 
 /// One value.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Null,
     Boolean(bool),
     /// As spelled.
@@ -27,32 +27,46 @@ pub(super) enum Kind {
 
 /// A string before and after expansion.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(crate) struct Text {
     /// As written; this is what messages quote.
-    pub(super) raw: String,
+    pub(crate) raw: String,
     /// With variables replaced.
-    pub(super) value: String,
+    pub(crate) value: String,
     /// A variable could not be replaced; that is reported already.
-    pub(super) faulty: bool,
+    pub(crate) faulty: bool,
 }
 
 impl Text {
-    pub(super) fn new(raw: String) -> Self {
+    pub(crate) fn new(raw: String) -> Self {
         Self { value: raw.clone(), raw, faulty: false }
     }
 }
 
 /// A key with its value; keys may repeat here.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) key_span: Span,
-    pub(super) value: Node,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_span: Span,
+    pub(crate) value: Node,
 }
 
 impl Node {
+    /// The value under a key of this object.
+    pub(crate) fn member(&self, key: &str) -> Option<&Node> {
+        let Kind::Object(entries) = &self.kind else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// The text as written, if this is one.
+    pub(crate) fn string(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::String(text) => Some(&text.raw),
+            _ => None,
+        }
+    }
+
     /// Visits every key of the tree.
-    pub(super) fn each_key(&self, visit: &mut dyn FnMut(&Span)) {
+    pub(crate) fn each_key(&self, visit: &mut dyn FnMut(&Span)) {
         match &self.kind {
             Kind::Object(entries) => {
                 for entry in entries {
@@ -66,7 +80,7 @@ impl Node {
     }
 
     /// Visits every value of the tree that is neither list nor object.
-    pub(super) fn each_leaf(&self, visit: &mut dyn FnMut(&Node)) {
+    pub(crate) fn each_leaf(&self, visit: &mut dyn FnMut(&Node)) {
         match &self.kind {
             Kind::Object(entries) => entries.iter().for_each(|entry| entry.value.each_leaf(visit)),
             Kind::List(items) => items.iter().for_each(|item| item.each_leaf(visit)),
@@ -77,8 +91,8 @@ impl Node {
 
 /// Why a text is not a tree at all.
 #[derive(Debug)]
-pub(super) struct SyntaxError {
-    pub(super) span: Span,
-    pub(super) message: String,
-    pub(super) hint: String,
+pub(crate) struct SyntaxError {
+    pub(crate) span: Span,
+    pub(crate) message: String,
+    pub(crate) hint: String,
 }

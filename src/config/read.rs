@@ -354,7 +354,7 @@ pub(super) fn suggestion(word: &str, known: &[impl AsRef<str>]) -> String {
 }
 
 /// The known word that a typo most likely meant.
-pub(super) fn nearest<'k>(word: &str, known: &'k [impl AsRef<str>]) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: &'k [impl AsRef<str>]) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
     let written = plain(word);
     known
@@ -372,7 +372,7 @@ fn either(words: &[&str]) -> String {
     listed(words, "or")
 }
 
-fn listed(words: &[impl AsRef<str>], last: &str) -> String {
+pub(crate) fn listed(words: &[impl AsRef<str>], last: &str) -> String {
     let mut text = String::new();
     for (index, word) in words.iter().enumerate() {
         match index {

@@ -86,9 +86,13 @@ pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
     Some(Server { name: name?, transport: transport?, filter: filter?, timeouts, isolation: isolation? })
 }
 
+/// Every key of an entry that means something, with the synonyms.
+pub(super) fn known() -> Vec<&'static str> {
+    KEYS.iter().chain(&URL).chain(&ENV).copied().collect()
+}
+
 fn warn_of_unknown(table: &Table<'_>) {
-    let known: Vec<_> = KEYS.iter().chain(&URL).chain(&ENV).copied().collect();
-    for entry in table.unknown(&known) {
+    for entry in table.unknown(&known()) {
         let hint = match FOREIGN.iter().find(|(key, _)| *key == entry.key) {
             Some((_, hint)) => (*hint).to_owned(),
             None => match nearest(entry.key, &KEYS) {

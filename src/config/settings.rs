@@ -6,6 +6,11 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
+pub(super) const AUTH_KEYS: [&str; 1] = ["tokens"];
+
+/// Beside these a token has what it opens.
+pub(super) const TOKEN_KEYS: [&str; 2] = ["name", "token"];
+
 /// Reads the settings, apart from `search`, which each face has for itself. `groups` are the names that the
 /// `scope` key of a token (`toolboxes` or `namespaces`) may hold.
 pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
@@ -43,7 +48,7 @@ fn state_key(at: &At<'_>) -> Option<Secret> {
 
 fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
     let Some(table) = auth.table() else { return Vec::new() };
-    table.refuse_unknown(&["tokens"], &[]);
+    table.refuse_unknown(&AUTH_KEYS, &[]);
     let Some(list) = table.get("tokens") else {
         auth.key_error("`auth` has no `tokens`", "add `tokens`, or remove `auth`");
         return Vec::new();
@@ -67,8 +72,8 @@ fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
 
 fn token(item: &At<'_>, scope: &str, groups: &[&str]) -> Option<Token> {
     let table = item.table()?;
-    table.refuse_unknown(&["name", "token", scope], &[]);
-    for key in ["name", "token"] {
+    table.refuse_unknown(&[&TOKEN_KEYS[..], &[scope]].concat(), &[]);
+    for key in TOKEN_KEYS {
         if table.get(key).is_none() {
             item.error(format!("`{key}` is missing"), format!("add `{key}`"));
         }

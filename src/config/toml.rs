@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Reads a text; an empty one is an empty table.
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     match DeTable::parse(text) {
         Ok(table) => {
             let span = table.span();

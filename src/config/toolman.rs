@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 14] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -30,7 +30,7 @@ const KEYS: [&str; 14] = [
     "search",
 ];
 
-const SERVER_KEYS: [&str; 16] = [
+pub(super) const SERVER_KEYS: [&str; 16] = [
     "namespace",
     "command",
     "url",

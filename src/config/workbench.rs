@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 14] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -29,7 +29,7 @@ const KEYS: [&str; 14] = [
     "search",
 ];
 
-const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
+pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
 
 const INTO_A_TOOLBOX: &str = "put the servers into a toolbox, \
     `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, or let `mcp-workbench import` do it";

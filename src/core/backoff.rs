@@ -25,19 +25,26 @@ impl Backoff {
         while self.starts.front().is_some_and(|start| now.duration_since(*start) >= WINDOW) {
             self.starts.pop_front();
         }
-        let crowded = (self.starts.len() >= MOST_STARTS).then(|| self.starts[0] + WINDOW);
-        let wait = [self.not_before, crowded]
-            .into_iter()
-            .flatten()
-            .map(|at| at.saturating_duration_since(now))
-            .max();
-        match wait {
-            Some(wait) if !wait.is_zero() => Err(wait),
-            _ => {
+        match self.wait(now) {
+            Duration::ZERO => {
                 self.starts.push_back(now);
                 Ok(())
             }
+            wait => Err(wait),
         }
+    }
+
+    /// How long there may be no start.
+    pub fn wait(&self, now: Instant) -> Duration {
+        let recent = self.starts.iter().filter(|start| now.duration_since(**start) < WINDOW);
+        let crowded = (recent.clone().count() >= MOST_STARTS)
+            .then(|| *recent.clone().next().expect("counted") + WINDOW);
+        [self.not_before, crowded]
+            .into_iter()
+            .flatten()
+            .map(|at| at.saturating_duration_since(now))
+            .max()
+            .unwrap_or_default()
     }
 
     /// Notes a start that failed, or the end of a server that was up for `uptime`. The first new attempt may come

@@ -10,7 +10,7 @@ use crate::config::NameRule;
 use crate::wire::json::{Node, Scanner};
 
 /// A kind of thing that a server offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// `tools/list`
     Tool,
@@ -95,6 +95,17 @@ impl Items {
         &self.0[kind as usize]
     }
 
+    /// Things with these names or URIs and nothing else to them.
+    #[cfg(test)]
+    pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
+        let item = |name: &&str| {
+            let raw_key = crate::wire::json::quote(name);
+            let raw = format!("{{\"{}\":{raw_key}}}", kind.key());
+            Item { key: (*name).into(), raw_key: raw_key.into(), raw: raw.into() }
+        };
+        names.iter().map(item).collect()
+    }
+
     /// The same with one kind replaced.
     pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
         let mut next = self.clone();
@@ -137,19 +148,23 @@ pub fn read_page(kind: Kind, result: &str) -> Result<Page, String> {
 }
 
 /// What one upstream offers, as clients see it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Exposed([Shelf; 4]);
 
 /// The things of one kind, their definitions rendered.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Shelf {
     /// The definitions, separated by commas: ready to stand in a list.
     text: String,
     items: Vec<ExposedItem>,
+    /// Places in `items`, by the upstream's own name.
+    by_key: HashMap<Box<str>, usize>,
+    /// How many of them do not start active.
+    inactive: usize,
 }
 
 /// One thing under its exposed name.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct ExposedItem {
     /// Unique in a view among its kind.
     pub name: Arc<str>,
@@ -159,6 +174,8 @@ pub struct ExposedItem {
     pub key: Box<str>,
     /// The upstream's name as JSON.
     pub raw_key: Arc<str>,
+    /// Whether it is active until it is switched by hand.
+    pub starts_active: bool,
     range: Range<usize>,
 }
 
@@ -175,16 +192,33 @@ impl Exposed {
         item: &Item,
         name: Arc<str>,
         full: Option<Arc<str>>,
+        starts_active: bool,
         definition: &str,
     ) {
         let shelf = &mut self.0[kind as usize];
+        shelf.inactive += usize::from(!starts_active);
         if !shelf.text.is_empty() {
             shelf.text.push(',');
         }
         let start = shelf.text.len();
         shelf.text.push_str(definition);
         let (key, raw_key) = (item.key.clone(), (&*item.raw_key).into());
-        shelf.items.push(ExposedItem { name, full, key, raw_key, range: start..shelf.text.len() });
+        shelf.by_key.insert(key.clone(), shelf.items.len());
+        shelf.items.push(ExposedItem {
+            name,
+            full,
+            key,
+            raw_key,
+            starts_active,
+            range: start..shelf.text.len(),
+        });
+    }
+}
+
+impl ExposedItem {
+    /// The name in full.
+    pub fn full_name(&self) -> &Arc<str> {
+        self.full.as_ref().unwrap_or(&self.name)
     }
 }
 
@@ -194,9 +228,19 @@ impl Shelf {
         &self.text
     }
 
+    /// Whether everything on it starts active.
+    pub fn all_active(&self) -> bool {
+        self.inactive == 0
+    }
+
     /// In the upstream's order.
     pub fn items(&self) -> &[ExposedItem] {
         &self.items
+    }
+
+    /// The item that its upstream calls so.
+    pub fn by_key(&self, key: &str) -> Option<&ExposedItem> {
+        self.by_key.get(key).map(|at| &self.items[*at])
     }
 
     /// The definition of one of the items.
@@ -206,7 +250,7 @@ impl Shelf {
 }
 
 /// How tool names must look for the client.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
     /// Which characters may stay.
     pub rule: NameRule,
@@ -259,11 +303,8 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most:
     let mut seen = HashMap::new();
     for name in names {
         let lower = name.to_lowercase();
-        let score = if !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower)) {
-            0.9
-        } else {
-            strsim::jaro_winkler(&wanted, &lower)
-        };
+        let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));
+        let score = strsim::jaro_winkler(&wanted, &lower).max(if contained { 0.9 } else { 0.0 });
         if score >= 0.75 {
             seen.entry(name).or_insert(score);
         }

@@ -1,67 +1,27 @@
-//! One life of an upstream: start, handshake, lists, messages, end.
+//! One life of an upstream: start, handshake, lists, end.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{Notify, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout, timeout_at};
 
-use super::catalog::{Items, Kind, read_page};
-use super::engine::Engine;
-use super::process::{Child, Control, Exit};
-use super::session::Session;
-use super::stderr::Tail;
-use super::upstream::{End, Upstream};
-use crate::config::{Redactor, Transport};
-use crate::wire::era::{ServerHello, Version, initialize_params};
-use crate::wire::json::Scanner;
-use crate::wire::lines::{Line, Lines};
-use crate::wire::message::Message;
-use crate::wire::outbox::Outbox;
-use crate::wire::peer::{CallError, Deadline, Lost, Peer};
+use super::catalog::{Item, Items, Kind, read_page};
+use super::engine::{Engine, send_quietly};
+use super::life::{Life, Task};
+use super::link::{Caller, Link};
+use super::upstream::{End, Era, Upstream};
+use crate::config::Transport;
+use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
+use crate::wire::json::{Scanner, quote};
+use crate::wire::peer::CallError;
 
-/// A live connection to an upstream.
-pub struct Link {
-    /// Whose it is.
-    pub upstream: Arc<Upstream>,
-    /// Our requests to it.
-    pub peer: Arc<Peer<Caller>>,
-    hello: OnceLock<ServerHello>,
-    /// Its questions that wait for a client: its id, ours towards the client, and the client.
-    pub(super) questions: Mutex<HashMap<Box<str>, (u64, Arc<Session>)>>,
-    /// How many questions are open; calls do not time out meanwhile.
-    pub(super) asking: Arc<AtomicUsize>,
-    changed_kinds: AtomicU8,
-    changed: Notify,
-    noise: AtomicU64,
-    redactor: Redactor,
-}
-
-/// Whose request it was, and under which token it wants progress.
-#[derive(Default)]
-pub struct Caller {
-    /// `None` for our own requests.
-    pub session: Option<Arc<Session>>,
-    /// The client's own token, raw.
-    pub progress: Option<Box<str>>,
-}
-
+/// How long an upstream may be silent before it is asked in the other era as well.
+const SILENCE: Duration = Duration::from_millis(500);
 /// Two readings of an upstream's lists are at least so far apart, however often it says that they changed.
 const BETWEEN_LISTS: Duration = Duration::from_millis(200);
-/// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
-const POLITE: Duration = Duration::from_millis(300);
-/// From SIGTERM to SIGKILL.
-const GRACE: Duration = Duration::from_millis(300);
-/// How long the exit status of an upstream whose output has ended is waited for, and the reverse.
-const LAST_WORDS: Duration = Duration::from_millis(250);
-/// Bytes that may wait for an upstream that does not read, before its calls are refused.
-const MOST_UNREAD: usize = 64 * 1024 * 1024;
+/// The code of an error that refuses our version.
+const UNSUPPORTED_VERSION: &str = "-32022";
 /// Pages of one list that are read; more are taken for a mistake of the upstream.
 const MOST_PAGES: usize = 10_000;
 
@@ -72,35 +32,43 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let connect = upstream.spec.timeouts.connect;
-    let deadline = tokio::time::Instant::now() + connect;
-    let spawned = tokio::select! {
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
+    if live(&engine, &upstream, generation, &mut stop, deadline).await {
+        // It ended over the probe, perhaps: once more without.
+        upstream.remember_era(Some(Era::Legacy));
+        live(&engine, &upstream, generation, &mut stop, deadline).await;
+    }
+}
+
+/// One start of the process. `true`: it ended before it had answered anything, and may be started again without the
+/// probe.
+async fn live(
+    engine: &Arc<Engine>,
+    upstream: &Arc<Upstream>,
+    generation: u64,
+    stop: &mut oneshot::Receiver<()>,
+    deadline: tokio::time::Instant,
+) -> bool {
+    let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
+    let begun = tokio::select! {
         biased;
-        _ = &mut stop => return upstream.ended(generation, End::Stopped),
-        spawned = timeout(connect, spawn(&engine, &upstream)) => spawned.unwrap_or_else(|_| Err("connection timeout".into())),
+        _ = &mut *stop => {
+            upstream.ended(generation, End::Stopped);
+            return false;
+        }
+        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err("connection timeout".into())),
     };
-    let Child { stdin, stdout, stderr, control } = match spawned {
-        Ok(child) => child,
-        Err(reason) => return upstream.ended(generation, End::Failed(reason.into())),
+    let mut life = match begun {
+        Ok(life) => life,
+        Err(reason) => {
+            upstream.ended(generation, End::Failed(reason.into()));
+            return false;
+        }
     };
-
-    let out = Outbox::new();
-    let link = Link::new(upstream.clone(), Peer::new(out.clone()), engine.settings().secrets.clone());
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move { drop(out.run(stdin).await) });
-    let tail = Arc::new(Tail::default());
-    let mut life = Life {
-        control,
-        reader: Task::spawn(read(engine.clone(), link.clone(), stdout)),
-        stderr: Task::spawn(tail.clone().drain(stderr, upstream.to_string(), link.redactor.clone())),
-        tail,
-        redactor: link.redactor.clone(),
-    };
-
     let greeting = tokio::select! {
         biased;
-        _ = &mut stop => None,
-        greeted = tokio::time::timeout_at(deadline, greet(&engine, &link)) => Some(match greeted {
+        _ = &mut *stop => None,
+        greeted = timeout_at(deadline, greet(engine, &link)) => Some(match greeted {
             Ok(greeted) => greeted,
             Err(_) => Err("connection timeout".into()),
         }),
@@ -109,17 +77,23 @@ pub(super) async fn run(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(reason)) => {
-            let reason = life.explain(&reason);
+            let reason = life.explain(&link.with_noise(reason));
             link.close(&reason);
+            if link.is_mute() && life.is_over() {
+                life.end(false).await;
+                return true;
+            }
+            upstream.remember_era(None);
             End::Failed(reason.into())
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
-            upstream.came_up(generation, link.clone(), items);
-            tasks.spawn(refresh(link.clone(), generation));
+            upstream.came_up(generation, link.clone(), items.clone());
+            engine.remember(upstream, items);
+            let _refresh = Task::spawn(refresh(engine.clone(), link.clone(), generation));
             tokio::select! {
                 biased;
-                _ = &mut stop => End::Stopped,
+                _ = &mut *stop => End::Stopped,
                 reason = life.over() => {
                     let reason = life.explain(&reason);
                     // The calls first: their callers wait, the lists can be a moment late.
@@ -133,92 +107,34 @@ pub(super) async fn run(
     upstream.ended(generation, end);
     link.close("it was closed");
     link.report_noise();
-    if polite {
-        let _ = timeout(POLITE, life.control.exited()).await;
-    }
-    life.control.stop(GRACE).await;
+    life.end(polite).await;
+    false
 }
 
-/// Looks the program up and starts it.
-async fn spawn(engine: &Engine, upstream: &Upstream) -> Result<Child, String> {
-    match &upstream.spec.transport {
-        Transport::Stdio(command) => {
-            let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
-            let launch = launch.map_err(|error| error.to_string())?;
-            engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))
+/// The handshake of the upstream's era and the first reading of all lists.
+async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, String> {
+    let hello = match link.upstream.era() {
+        Some(Era::Legacy) => initialize(engine, link).await?,
+        Some(Era::Modern) => {
+            let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;
+            answer
+                .ok()
+                .and_then(|result| ServerHello::discovered(&result))
+                .ok_or("does not speak 2026-07-28 any more")?
         }
-        #[allow(unreachable_patterns, reason = "until HTTP upstreams arrive")]
-        _ => Err("HTTP upstreams are not supported yet".into()),
-    }
-}
-
-/// The parts of a running process.
-struct Life {
-    control: Control,
-    reader: Task,
-    stderr: Task,
-    tail: Arc<Tail>,
-    redactor: Redactor,
-}
-
-impl Life {
-    /// Waits until the process has ended or closed its output, and says which.
-    async fn over(&mut self) -> String {
-        let exit = tokio::select! {
-            biased;
-            exit = self.control.exited() => {
-                // What it wrote before it ended still counts.
-                let _ = timeout(LAST_WORDS, self.reader.done()).await;
-                Some(exit)
-            }
-            () = self.reader.done() => timeout(LAST_WORDS, self.control.exited()).await.ok(),
-        };
-        let _ = timeout(LAST_WORDS, self.stderr.done()).await;
-        match exit {
-            Some(exit @ Exit::NotStarted(_)) => exit.to_string(),
-            Some(exit) => format!("the server {exit}"),
-            None => "the server closed its output".to_owned(),
+        None => probe(engine, link).await?,
+    };
+    let modern = hello.version.is_modern();
+    link.upstream.remember_era(Some(if modern { Era::Modern } else { Era::Legacy }));
+    link.set_hello(hello);
+    if modern {
+        link.listen();
+    } else {
+        link.peer.notify("notifications/initialized", |_| ());
+        for uri in link.upstream.subscriptions() {
+            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
     }
-
-    /// The reason with the last lines of stderr behind it.
-    fn explain(&self, reason: &str) -> String {
-        match self.tail.last_lines() {
-            lines if lines.is_empty() => reason.to_owned(),
-            lines => format!("{reason}\nlast lines of its stderr:\n{}", self.redactor.redact(&lines)),
-        }
-    }
-}
-
-/// A task that does not outlive its handle.
-struct Task(JoinHandle<()>);
-
-impl Task {
-    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(task))
-    }
-
-    /// Waits for its end.
-    async fn done(&mut self) {
-        if !self.0.is_finished() {
-            let _ = (&mut self.0).await;
-        }
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// The legacy handshake and the first reading of all lists. (The probe for the modern era goes here.)
-async fn greet(engine: &Engine, link: &Arc<Link>) -> Result<Items, String> {
-    let (version, capabilities) = engine.client_for_upstreams();
-    let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
-    let hello = ServerHello::read(&result)?;
-    link.hello.set(hello).expect("one handshake a connection");
-    link.peer.notify("notifications/initialized", |_| ());
     engine.greeted(link);
     let mut items = Items::default();
     let (tools, resources, templates, prompts) = tokio::join!(
@@ -237,8 +153,88 @@ async fn greet(engine: &Engine, link: &Arc<Link>) -> Result<Items, String> {
     Ok(items)
 }
 
+/// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
+/// legacy. One that stays silent is asked in both eras, and the first answer counts.
+async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, String> {
+    link.set_mute(true);
+    let params = discover_params();
+    let discover = link.peer.call("server/discover", &params, Caller::default(), None);
+    tokio::pin!(discover);
+    // Over HTTP every server answers at once, if only to refuse.
+    let spec = link.upstream.spec();
+    let silence = match spec.transport {
+        Transport::Stdio(_) => SILENCE,
+        Transport::Http(_) => spec.timeouts.connect,
+    };
+    let answer = match timeout(silence, &mut discover).await {
+        // It refuses our version and names it: it may have had a reason, once.
+        Ok(answer)
+            if supported(&answer)
+                .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
+        {
+            link.peer.call("server/discover", &params, Caller::default(), None).await
+        }
+        Ok(answer) => answer,
+        Err(_) => {
+            let legacy = initialize(engine, link);
+            tokio::pin!(legacy);
+            tokio::select! {
+                biased;
+                hello = &mut legacy => return hello,
+                answer = &mut discover => match modern_answer(answer)? {
+                    Some(hello) => return Ok(hello),
+                    None => return legacy.await,
+                },
+            }
+        }
+    };
+    link.set_mute(false);
+    match modern_answer(answer)? {
+        Some(hello) => Ok(hello),
+        None => initialize(engine, link).await,
+    }
+}
+
+/// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
+/// enough to refuse it by name.
+fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, String> {
+    match supported(&answer) {
+        Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
+            let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
+            return Err(format!("speaks other protocol versions than we do: {named}"));
+        }
+        _ => (),
+    }
+    match answer {
+        Ok(result) => Ok(ServerHello::discovered(&result)),
+        Err(CallError::Refused(_)) => Ok(None),
+        Err(CallError::Lost(lost)) => Err(lost.to_string()),
+    }
+}
+
+/// The versions that an upstream names where it refuses ours.
+fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
+    let Err(CallError::Refused(error)) = answer else { return None };
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    root.get("code").filter(|code| code.raw() == UNSUPPORTED_VERSION)?;
+    let named = root.get("data").and_then(|data| data.get("supported"));
+    Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
+}
+
+async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, String> {
+    let (version, capabilities) = engine.client_for_upstreams();
+    let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
+    link.set_mute(false);
+    ServerHello::read(&result)
+}
+
+fn discover_params() -> String {
+    format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES))
+}
+
 /// Every page of one list; empty where the upstream has no such things.
-async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<super::catalog::Item>, String> {
+async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, String> {
     let mut items = Vec::new();
     if !link.can(kind.capability()) {
         return Ok(items);
@@ -261,6 +257,7 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<super::catalog::Item>,
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()));
             }
             Some(next) => params = next,
+            None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
             None => return Ok(items),
         }
     }
@@ -268,10 +265,9 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<super::catalog::Item>,
 }
 
 /// Reads lists again when the upstream says that they changed: once for a burst.
-async fn refresh(link: Arc<Link>, generation: u64) {
+async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
     loop {
-        link.changed.notified().await;
-        let kinds = link.changed_kinds.swap(0, Ordering::Relaxed);
+        let kinds = link.changed_lists().await;
         let mut items = (*link.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
             match list(&link, kind).await {
@@ -279,161 +275,33 @@ async fn refresh(link: Arc<Link>, generation: u64) {
                 Err(reason) => log::warn!("[{}] {reason}; its list stays as it was", link.upstream),
             }
         }
+        engine.remember(&link.upstream, items.clone());
         link.upstream.offers(generation, items);
         sleep(BETWEEN_LISTS).await;
     }
 }
 
-/// Reads the upstream's messages until it closes its output. Waits for the client to take what it was sent before
-/// it reads on.
-async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead + Unpin) {
-    let mut lines = Lines::new(engine.settings().max_message_bytes);
-    let mut scanner = Scanner::default();
-    loop {
-        match stdout.read_buf(lines.space()).await {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
-        while let Some(line) = lines.next() {
-            // A panic costs the message that caused it, not the connection.
-            if catch_unwind(AssertUnwindSafe(|| link.take(&engine, &mut scanner, line))).is_err() {
-                log::error!("[{}] a message of this server made us panic; please report it", link.upstream);
-            }
-        }
-        engine.client_room().await;
-    }
-    if let Some(rest) = lines.rest() {
-        link.take(&engine, &mut scanner, Line::Whole(rest));
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Link {
-    fn new(upstream: Arc<Upstream>, peer: Arc<Peer<Caller>>, redactor: Redactor) -> Arc<Self> {
-        Arc::new(Self {
-            upstream,
-            peer,
-            hello: OnceLock::new(),
-            questions: Mutex::default(),
-            asking: Arc::default(),
-            changed_kinds: AtomicU8::new(0),
-            changed: Notify::new(),
-            noise: AtomicU64::new(0),
-            redactor,
-        })
-    }
-
-    /// Whether the upstream declared this capability.
-    pub fn can(&self, capability: &str) -> bool {
-        self.hello.get().is_some_and(|hello| hello.can(capability))
-    }
-
-    /// The version that the upstream speaks.
-    pub fn version(&self) -> Version {
-        self.hello.get().map_or(Version::LATEST, |hello| hello.version)
-    }
-
-    /// When a call to this upstream is given up.
-    pub fn deadline(&self) -> Option<Deadline> {
-        let timeouts = &self.upstream.spec.timeouts;
-        Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
-    }
-
-    /// Whether the upstream still reads what it is sent.
-    pub fn takes_calls(&self) -> bool {
-        self.peer.out().held() < MOST_UNREAD
-    }
-
-    /// Fails what is in flight, withdraws its questions and closes the upstream's stdin.
-    pub fn close(&self, reason: &str) {
-        self.peer.close(&Lost::new(reason));
-        let questions = std::mem::take(&mut *self.questions.lock());
-        for (ours, session) in questions.into_values() {
-            if session.peer.forget(ours).is_some() {
-                session.peer.send_cancelled(ours, "the server that asked is gone");
-            }
-        }
-    }
-
-    /// Notes that the upstream's list of this kind has changed.
-    pub(super) fn list_changed(&self, kind: Kind) {
-        self.changed_kinds.fetch_or(1 << kind as u8, Ordering::Relaxed);
-        self.changed.notify_one();
-    }
-
-    /// A request of our own.
-    async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
-        self.peer.call(method, params, Caller::default(), None).await.map_err(|error| match error {
-            CallError::Lost(lost) => lost.to_string(),
-            CallError::Refused(error) => {
-                let mut scanner = Scanner::default();
-                let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-                let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
-                format!("answered `{method}` with an error: {}", message.unwrap_or(error.clone()))
-            }
-        })
-    }
-
-    fn take(self: &Arc<Self>, engine: &Arc<Engine>, scanner: &mut Scanner, line: Line<'_>) {
-        let text = match line {
-            Line::Whole(text) => text,
-            Line::TooLong(prefix, length) => return self.take_too_long(engine, scanner, prefix, length),
-        };
-        let Ok(doc) = scanner.scan(text) else { return self.take_noise(text) };
-        if doc.root().raw().starts_with('[') {
-            let parts: Vec<&serde_json::value::RawValue> =
-                serde_json::from_str(doc.root().raw()).unwrap_or_default();
-            let mut scanner = Scanner::default();
-            for part in parts {
-                if !part.get().starts_with('[') {
-                    self.take(engine, &mut scanner, Line::Whole(part.get().as_bytes()));
-                }
-            }
-            return;
-        }
-        match Message::read(doc.root()) {
-            Ok(Message::Response { id: Some(id), outcome }) => {
-                if !self.peer.resolve(&id, outcome) {
-                    log::debug!("[{}] an answer that nobody waits for: id {id:?}", self.upstream);
-                    self.noise.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            Ok(Message::Notification { method, params }) => {
-                engine.upstream_notification(self, &method, params)
-            }
-            Ok(Message::Request { id, method, params }) => engine.upstream_request(self, id, &method, params),
-            Ok(Message::Response { id: None, .. }) | Err(_) => self.take_noise(text),
-        }
-    }
-
-    /// A message over the limit fails the call that it answers, and only that.
-    fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, prefix: &[u8], length: usize) {
-        let limit = engine.settings().max_message_bytes;
-        let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
-        let id = scanner.id_in_prefix(prefix).or_else(|| self.peer.only_open());
-        if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
-            self.take_noise(&prefix[..prefix.len().min(80)]);
-        }
-    }
-
-    /// What is no message is counted; the first is shown.
-    fn take_noise(&self, text: &[u8]) {
-        if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
-            let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
-            let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            log::warn!(
-                "[{}] wrote what is no message to its stdout: {}",
-                self.upstream,
-                self.redactor.redact(&shown)
-            );
-        }
-    }
-
-    fn report_noise(&self) {
-        match self.noise.load(Ordering::Relaxed) {
-            0 => {}
-            count => {
-                log::warn!("[{}] wrote {count} lines that were no message or answered nothing", self.upstream)
-            }
+    #[test]
+    fn an_error_to_the_modern_question_tells_the_era() {
+        for (error, expected) in [
+            (r#"{"code":-32601,"message":"m"}"#, Ok(())),
+            (r#"{"code":-32022,"message":"m","data":{"supported":["2024-11-05","2025-11-25"]}}"#, Ok(())),
+            (
+                r#"{"code":-32022,"message":"m","data":{"supported":["2031-01-01"]}}"#,
+                Err(r#"speaks other protocol versions than we do: ["2031-01-01"]"#),
+            ),
+            (
+                r#"{"code":-32022,"message":"m"}"#,
+                Err("speaks other protocol versions than we do: none that it names"),
+            ),
+        ] {
+            let answer = modern_answer(Err(CallError::Refused(error.into())));
+            let legacy = answer.map(|hello| assert!(hello.is_none(), "{error}"));
+            assert_eq!(legacy, expected.map_err(str::to_owned), "{error}");
         }
     }
 }

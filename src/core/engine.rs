@@ -3,22 +3,29 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::catalog::Kind;
-use super::connection::{Caller, Link};
+use super::bridge::{Call, Parked, level_of};
+use super::catalog::{Items, Kind};
 use super::level;
+use super::link::{Caller, Link};
+use super::modern::Listener;
 use super::process::Launcher;
-use super::session::{Reply, Session};
-use super::upstream::Upstream;
+use super::reload::Fate;
+use super::seal::{Seal, params_digest};
+use super::session::{Reply, Session, Window};
+use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Server, Toolbox};
-use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner};
+use crate::config::{Common, Isolation, Transport};
+use crate::store::definitions::Definitions;
+use crate::wire::era::{ALL_CAPABILITIES, Version};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
 use crate::wire::peer::{Answer, Lost};
 
@@ -29,13 +36,31 @@ pub struct Engine {
     pub(super) vars: Vec<(OsString, OsString)>,
     /// Our working directory.
     pub(super) directory: PathBuf,
-    settings: Common,
-    exposure: Arc<dyn Exposure + Send + Sync>,
-    upstreams: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Upstream>>>,
-    session: Mutex<Weak<Session>>,
+    pub(super) seal: Seal,
+    /// Sealed states that were used, until they expire.
+    pub(super) used: Mutex<HashMap<String, u64>>,
+    /// Calls whose client is to answer questions.
+    pub(super) parked: Parked,
+    /// Where what upstreams offer is remembered, if it is.
+    definitions: Option<Definitions>,
+    settings: RwLock<Arc<Common>>,
+    /// The largest message, for those who read.
+    limit: Arc<AtomicUsize>,
+    /// By group, server, and the window that has it for itself.
+    upstreams: Mutex<Upstreams>,
+    windows: Mutex<Vec<Weak<Window>>>,
+    /// The client on our stdin, where there is one.
+    stdio: Mutex<Weak<Session>>,
+    /// While the first lists wait for upstreams, or a new file is being put in force, nobody is told that lists change:
+    /// whoever keeps quiet sees to that afterwards.
+    quiet: AtomicUsize,
+    /// Upstreams that a new file has no place for and that may still have calls in flight.
+    retired: Mutex<Vec<Weak<Upstream>>>,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
+
+type Upstreams = HashMap<(Arc<str>, Arc<str>, Option<u64>), Arc<Upstream>>;
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -45,66 +70,127 @@ pub struct Surroundings {
     pub vars: Vec<(OsString, OsString)>,
     /// The working directory.
     pub directory: PathBuf,
+    /// Where programs keep what they can do without.
+    pub cache: Option<PathBuf>,
 }
+
+/// What calls in flight on an upstream that a new file has no place for may take.
+const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+/// What an upstream may take to end before the one that stands in for it is started.
+const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
 /// How long the upstreams of a gateway that ends may take.
 const LONGEST_END: Duration = Duration::from_secs(3);
 
 impl Engine {
     /// An engine without upstreams.
-    pub fn new(
-        settings: Common,
-        exposure: Arc<dyn Exposure + Send + Sync>,
-        around: Surroundings,
-    ) -> Arc<Self> {
+    pub fn new(settings: Common, around: Surroundings) -> Arc<Self> {
+        let definitions = around.cache.map(|cache| Definitions::new(&cache, &around.directory));
         Arc::new(Self {
             launcher: around.launcher,
             vars: around.vars,
             directory: around.directory,
-            settings,
-            exposure,
+            seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
+            used: Mutex::default(),
+            parked: Parked::default(),
+            definitions,
+            limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
+            settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
-            session: Mutex::default(),
+            windows: Mutex::default(),
+            stdio: Mutex::default(),
+            quiet: AtomicUsize::new(0),
+            retired: Mutex::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
 
-    /// Makes the client known to upstreams.
-    pub fn attach(&self, session: &Arc<Session>) {
-        *self.session.lock() = Arc::downgrade(session);
+    /// A window for a client, or for all callers with the same credentials.
+    pub fn window(
+        &self,
+        principal: &str,
+        face: usize,
+        exposure: Arc<dyn Exposure + Send + Sync>,
+    ) -> Arc<Window> {
+        let window = Window::new(principal, face, exposure);
+        let mut windows = self.windows.lock();
+        windows.retain(|window| window.strong_count() > 0);
+        windows.push(Arc::downgrade(&window));
+        window
+    }
+
+    /// Makes the client on our stdin known: what belongs to no call goes there.
+    pub fn attach_stdio(&self, session: &Arc<Session>) {
+        *self.stdio.lock() = Arc::downgrade(session);
     }
 
     /// Top-level settings of the file.
-    pub fn settings(&self) -> &Common {
-        &self.settings
+    pub fn settings(&self) -> Arc<Common> {
+        self.settings.read().clone()
     }
 
-    /// How the face names things.
-    pub fn exposure(&self) -> &dyn Exposure {
-        &*self.exposure
+    /// The largest message, as it changes with the file.
+    pub fn limit(&self) -> Arc<AtomicUsize> {
+        self.limit.clone()
     }
 
-    /// The upstream for a server of a toolbox; the same one each time.
-    pub fn upstream(self: &Arc<Self>, group: &str, server: &Arc<Server>) -> Arc<Upstream> {
+    /// The upstream for a server of a group, as this window reaches it; the same one each time.
+    pub fn upstream(
+        self: &Arc<Self>,
+        window: &Window,
+        group: &str,
+        server: &str,
+        label: &str,
+        spec: impl FnOnce() -> Spec,
+    ) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
-        let key = (group.into(), server.name.as_str().into());
-        upstreams
-            .entry(key)
-            .or_insert_with(|| Upstream::new(group, server.clone(), Arc::downgrade(self)))
-            .clone()
+        let key = (group.into(), server.into(), None);
+        if let Some(upstream) = upstreams.get(&key) {
+            return upstream.clone();
+        }
+        let own = (key.0.clone(), key.1.clone(), Some(window.id));
+        if let Some(upstream) = upstreams.get(&own) {
+            return upstream.clone();
+        }
+        let spec = spec();
+        let key = if spec.isolation == Isolation::Session { own } else { key };
+        let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
+        upstreams.insert(key, upstream.clone());
+        upstream
     }
 
-    /// Connects to all servers of a toolbox at once and waits until each is up or failed; those that run are left
-    /// alone. Its things stand in the client's lists afterwards, unless every server failed. Returns the reasons of
-    /// those that failed.
+    /// Whether an upstream's command is found by the `PATH` of the login shell only.
+    pub async fn needs_login_shell(&self, upstream: &Upstream) -> bool {
+        match &upstream.spec().transport {
+            Transport::Stdio(command) => {
+                !self.launcher.finds_by_itself(command, &self.vars, &self.directory).await
+            }
+            Transport::Http(_) => false,
+        }
+    }
+
+    /// As [`Self::connect`], and tells the window's clients that their lists have changed.
     pub async fn open(
         self: &Arc<Self>,
-        session: &Arc<Session>,
-        toolbox: &Toolbox,
+        window: &Arc<Window>,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
     ) -> Vec<(Arc<str>, Arc<str>)> {
-        let group = toolbox.name.as_str();
-        let upstreams: Vec<_> = toolbox.servers.iter().map(|server| self.upstream(group, server)).collect();
-        session.view.lock().add(&*self.exposure, &upstreams);
+        let (failed, changed) = self.connect(window, group, upstreams).await;
+        self.tell(window, &changed);
+        failed
+    }
+
+    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// alone. Their things stand in the window's lists afterwards, unless every one failed. Returns the reasons of
+    /// those that failed, and the lists that have changed.
+    pub async fn connect(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
+    ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<Kind>) {
+        window.view().add(&*window.exposure(), upstreams);
         let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
         let mut failed = Vec::new();
         for (upstream, start) in upstreams.iter().zip(starts) {
@@ -117,7 +203,7 @@ impl Engine {
             }
         }
         let changed = {
-            let mut view = session.view.lock();
+            let mut view = window.view();
             if !failed.is_empty() && failed.len() == upstreams.len() && !view.is_open(group) {
                 view.remove(group);
                 Vec::new()
@@ -125,23 +211,51 @@ impl Engine {
                 view.open(group)
             }
         };
-        self.tell(session, changed);
-        failed
+        (failed, changed)
     }
 
-    /// Takes a toolbox out of the client's view and ends its servers. Returns how many ran.
-    pub fn close(&self, session: &Arc<Session>, group: &str) -> usize {
+    /// Starts upstreams that stand in the window's lists as soon as each is up, and waits until every one is up or
+    /// failed, but no longer than `patience`. Clients hear of changes only afterwards.
+    pub async fn start_all(self: &Arc<Self>, upstreams: &[Arc<Upstream>], patience: Duration) {
+        self.keep_quiet();
+        let _ = tokio::time::timeout(patience, start_and_settle(upstreams)).await;
+        self.speak_up();
+    }
+
+    /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
+    pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
         let (changed, upstreams) = {
-            let mut view = session.view.lock();
+            let mut view = window.view();
             let upstreams: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
             (view.remove(group), upstreams)
         };
         let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
-        for upstream in &upstreams {
-            upstream.stop();
-        }
-        self.tell(session, changed);
+        self.release(upstreams);
+        self.tell(window, &changed);
         running
+    }
+
+    /// Ends everything of a window that is no longer looked through.
+    pub fn discard(&self, window: &Arc<Window>) {
+        let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
+        self.windows
+            .lock()
+            .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
+        self.release(upstreams);
+    }
+
+    /// Ends the upstreams that nobody has open any more.
+    fn release(&self, upstreams: Vec<Arc<Upstream>>) {
+        let windows = self.windows();
+        for upstream in upstreams {
+            let is_seen = |window: &Arc<Window>| {
+                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
+            };
+            if !upstream.spec().lives_on && !windows.iter().any(is_seen) {
+                upstream.stop();
+                self.upstreams.lock().retain(|_, other| !Arc::ptr_eq(other, &upstream));
+            }
+        }
     }
 
     /// Sends a client's request to an upstream, starting it first if need be. `changes` are members of `params` to
@@ -156,59 +270,177 @@ impl Engine {
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         if let Some(link) = upstream.link() {
-            return send(&link, method, params, changes, reply, finish);
+            return self.send(&link, method, params, changes, reply, finish);
         }
         let mut changed = Vec::new();
         params.write_with(&mut changed, changes);
         let (upstream, text) =
             (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
+        let engine = self.clone();
         tokio::spawn(async move {
             match upstream.up().await {
                 Ok(link) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    send(&link, method, params, &[], reply, finish);
+                    engine.send(&link, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
                 Err(reason) => {
-                    let server = &upstream.server;
                     let reason =
-                        format!("the server '{server}' is not running and could not be started: {reason}");
+                        format!("the server '{upstream}' is not running and could not be started: {reason}");
                     finish(Answer::Lost(&Lost::new(reason)), reply);
                 }
             }
         });
     }
 
-    /// Sends a client's notification to every running upstream of its view.
-    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
-        for entry in session.view.lock().entries() {
-            if let Some(link) = entry.upstream.link() {
-                link.peer.notify(method, |out| {
-                    if let Some(params) = params {
-                        params.write(out);
-                    }
+    fn send(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[(&str, Option<&str>)],
+        reply: Reply,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
+        if !link.takes_calls() {
+            let lost = Lost::new("the server does not read its input; too much waits for it already");
+            return finish(Answer::Lost(&lost), reply);
+        }
+        if reply.modern().is_some() || link.version().is_modern() {
+            let mut text = Vec::new();
+            params.write_with(&mut text, changes);
+            let text = String::from_utf8(text).expect("written from UTF-8 texts");
+            let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
+            let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
+            return Call::launch(self, link, method, text, digest, reply, Box::new(finish));
+        }
+        if self.must_wait_for_turn(link, &reply) {
+            let mut text = Vec::new();
+            params.write_with(&mut text, changes);
+            let (engine, link, turns) = (self.clone(), link.clone(), link.turns.clone());
+            return turns.wait(move |turn| {
+                let mut scanner = Scanner::default();
+                let params = scanner.scan(&text).expect("written as valid JSON").root();
+                let finish = |answer: Answer<'_>, reply: Reply| {
+                    finish(answer, reply);
+                    drop(turn);
+                };
+                if reply.is_wanted() {
+                    engine.send_plainly(&link, method, params, &[], reply, finish);
+                }
+            });
+        }
+        self.send_plainly(link, method, params, changes, reply, finish);
+    }
+
+    /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
+    /// share it, and this one can be asked.
+    fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
+        self.stdio().is_none()
+            && link.asks_at_large()
+            && reply.session().hello().is_some_and(|hello| {
+                ["elicitation", "sampling", "roots"].iter().any(|capability| hello.can(capability))
+            })
+    }
+
+    /// A call without state beyond its answer: between equals of the legacy era.
+    fn send_plainly(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[(&str, Option<&str>)],
+        reply: Reply,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
+        let session = reply.session().clone();
+        let key = reply.key().clone();
+        let meta = params.get("_meta").filter(|meta| meta.is_object());
+        let token = meta.and_then(|meta| meta.get("progressToken"));
+        let caller = Caller {
+            session: Some(session.clone()),
+            key: Some(key.clone()),
+            progress: token.map(|token| token.raw().into()),
+            call: None,
+        };
+        let (upstream, version) = (link.upstream.clone(), link.version());
+        let on_answer = Box::new(move |answer: Answer<'_>| match answer {
+            Answer::Result(result) => {
+                level::note_links(reply.session(), &upstream, result);
+                level::results(version, reply.version(), result, |result| {
+                    finish(Answer::Result(result), reply)
                 });
             }
+            other => finish(other, reply),
+        });
+        let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
+            (Some(meta), Some(_)) => {
+                let mut number = Vec::new();
+                write_number(&mut number, id);
+                let mut meta_text = Vec::new();
+                let number = std::str::from_utf8(&number).expect("digits");
+                meta.write_with(&mut meta_text, &[("progressToken", Some(number))]);
+                let meta_text = String::from_utf8(meta_text).expect("written from UTF-8 texts");
+                let mut changes = changes.to_vec();
+                changes.push(("_meta", Some(&meta_text)));
+                params.write_with(out, &changes);
+            }
+            _ => params.write_with(out, changes),
+        };
+        if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
+            session.sent(&key, link, id);
+        }
+    }
+
+    /// Sends a client's notification to every running upstream of its view.
+    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
+        for link in self.links(session) {
+            link.peer.notify(method, |out| {
+                if let Some(params) = params {
+                    params.write(out);
+                }
+            });
         }
     }
 
     /// Sets the level of log messages, for running upstreams and for those to come.
     pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
         session.set_log_level(params.raw());
-        for entry in session.view.lock().entries() {
-            if let Some(link) = entry.upstream.link()
-                && link.can("logging")
-            {
-                send_quietly(&link, "logging/setLevel", params.raw());
+        for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
+            match level_of(params.raw()) {
+                // Others share it, and may want more.
+                Some(level) if self.stdio().is_none() => link.want_level(level),
+                _ if link.can("logging") => send_quietly(&link, "logging/setLevel", params.raw()),
+                _ => {}
             }
         }
+    }
+
+    /// Subscribes to a resource of an upstream, or no longer, on behalf of one more client.
+    pub fn subscribe(&self, upstream: &Arc<Upstream>, uri: &str, more: bool) {
+        if upstream.count_subscription(uri, more)
+            && let Some(link) = upstream.link()
+        {
+            if link.version().is_modern() {
+                link.listen();
+            } else {
+                let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
+                send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+            }
+        }
+    }
+
+    /// Lets a modern client hear of changes.
+    pub fn listen(&self, window: &Window, listener: Listener) {
+        window.listeners.lock().push(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
     pub async fn shut_down(&self) {
         let tasks = self.tasks.lock().take();
-        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
+        let retired: Vec<_> = self.retired.lock().iter().filter_map(Weak::upgrade).collect();
+        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().chain(retired).collect();
         for upstream in upstreams {
             upstream.stop();
         }
@@ -217,6 +449,101 @@ impl Engine {
             let _ =
                 tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
         }
+    }
+
+    /// Tells a window's clients of changed lists, those that each sees.
+    pub fn tell(&self, window: &Window, changed: &[Kind]) {
+        if changed.is_empty() || self.is_quiet() {
+            return;
+        }
+        let exposure = window.exposure();
+        for session in window.sessions() {
+            let seen: Vec<_> =
+                changed.iter().copied().filter(|kind| exposure.lists(session.hello(), *kind)).collect();
+            session.lists_changed(&seen);
+        }
+    }
+
+    /// Tells nobody of changed lists until [`Self::speak_up`]; may be nested.
+    pub fn keep_quiet(&self) {
+        self.quiet.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells of changed lists again.
+    pub fn speak_up(&self) {
+        self.quiet.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether nobody is told of changed lists just now.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) > 0
+    }
+
+    /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
+    /// Those that a new file reaches in another way, or not at all, are taken out and returned; the caller
+    /// [retires](Self::retire) them.
+    pub fn renew(
+        self: &Arc<Self>,
+        settings: Common,
+        spec: impl Fn(&str, &str) -> Option<Spec>,
+    ) -> Vec<Arc<Upstream>> {
+        let state_key = |settings: &Common| settings.serving.state_key.clone();
+        if state_key(&self.settings()) != state_key(&settings) {
+            self.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+        }
+        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
+        *self.settings.write() = Arc::new(settings);
+        let (mut gone, mut wanted_again) = (Vec::new(), Vec::new());
+        self.upstreams.lock().retain(|(group, server, _), upstream| {
+            let (old, new) = (upstream.spec(), spec(group, server));
+            match (Fate::of(&old, new.as_ref()), new) {
+                (Fate::Stays, Some(new)) => {
+                    if new.restart && !old.restart && upstream.has_failed() {
+                        wanted_again.push(upstream.clone());
+                    }
+                    upstream.set_spec(new);
+                    true
+                }
+                _ => {
+                    gone.push(upstream.clone());
+                    false
+                }
+            }
+        });
+        for upstream in wanted_again {
+            self.upstream_changed(&upstream);
+        }
+        gone
+    }
+
+    /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
+    /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
+    /// What is returned resolves when each of them is up or failed.
+    pub fn retire(
+        self: &Arc<Self>,
+        upstream: Arc<Upstream>,
+        next: Vec<Arc<Upstream>>,
+    ) -> oneshot::Receiver<()> {
+        let (settled, receiver) = oneshot::channel();
+        let mut retired = self.retired.lock();
+        retired.retain(|upstream| upstream.strong_count() > 0);
+        retired.push(Arc::downgrade(&upstream));
+        drop(retired);
+        self.spawn(async move {
+            let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
+            let ending = upstream.retire(LONGEST_DRAIN);
+            tokio::pin!(ending);
+            let ended = tokio::time::timeout(head_start, &mut ending).await.is_ok();
+            let starting = async {
+                start_and_settle(&next).await;
+                let _ = settled.send(());
+            };
+            match ended {
+                true => starting.await,
+                false => drop(tokio::join!(starting, ending)),
+            }
+        });
+        receiver
     }
 
     /// Runs a task that is waited for at the end. `false`: the end has come.
@@ -231,47 +558,97 @@ impl Engine {
         }
     }
 
+    /// Remembers what an upstream offers, beside everything else.
+    pub(super) fn remember(&self, upstream: &Arc<Upstream>, items: Items) {
+        let Some(definitions) = self.definitions.clone() else { return };
+        let upstream = upstream.clone();
+        self.spawn(async move {
+            let save = move || {
+                if let Err(error) = definitions.save(&upstream.spec().transport, &items) {
+                    log::debug!("[{upstream}] what it offers cannot be remembered: {error}");
+                }
+            };
+            let _ = tokio::task::spawn_blocking(save).await;
+        });
+    }
+
+    /// What an upstream offered when last asked, by this process or another.
+    pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
+        self.definitions.as_ref()?.load(&upstream.spec().transport)
+    }
+
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        if let Some(session) = self.session() {
-            let changed = session.view.lock().refresh(&*self.exposure, upstream);
-            self.tell(&session, changed);
+        for window in self.windows() {
+            let exposure = window.exposure();
+            let changed = window.view().refresh(&*exposure, upstream);
+            self.tell(&window, &changed);
+            if exposure.lists_to_modern() && !changed.is_empty() && !self.is_quiet() {
+                window.tell_listeners(&changed);
+            }
+        }
+        if upstream.spec().restart && upstream.has_failed() {
+            let upstream = upstream.clone();
+            self.spawn(async move {
+                tokio::time::sleep(upstream.wait()).await;
+                let _ = upstream.start();
+            });
         }
     }
 
-    /// Tells the client of changed lists, those that it sees.
-    fn tell(&self, session: &Session, mut changed: Vec<Kind>) {
-        changed.retain(|kind| self.exposure.lists(session.hello(), *kind));
-        session.lists_changed(&changed);
+    /// Every window that somebody looks through.
+    pub fn windows(&self) -> Vec<Arc<Window>> {
+        self.windows.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The client, while there is one.
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
-        self.session.lock().upgrade()
+    /// Whether the client is on our stdin.
+    pub fn is_stdio(&self) -> bool {
+        self.stdio().is_some()
     }
 
-    /// Which version we offer upstreams and which capabilities we tell them: those of the client.
+    /// The client on our stdin, while there is one.
+    pub(super) fn stdio(&self) -> Option<Arc<Session>> {
+        self.stdio.lock().upgrade()
+    }
+
+    /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
+    /// none is known or there may be several, all.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        match self.session().as_ref().and_then(|session| session.hello()) {
+        match self.stdio().as_ref().and_then(|session| session.hello()) {
             Some(hello) => (hello.version, hello.capabilities.clone()),
-            None => (Version::LATEST, "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}".to_owned()),
+            None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
     }
 
     /// Tells a fresh upstream what the client has set before.
     pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if let Some(session) = self.session()
+        if let Some(session) = self.stdio()
             && let Some(level) = session.log_level()
             && link.can("logging")
+            && !link.version().is_modern()
         {
             send_quietly(link, "logging/setLevel", &level);
         }
     }
 
-    /// Waits until the client has taken most of what it was sent.
+    /// Waits until the client on stdin has taken most of what it was sent.
     pub(super) async fn client_room(&self) {
-        if let Some(session) = self.session() {
-            session.out().room().await;
+        if let Some(session) = self.stdio() {
+            session.room().await;
+        }
+    }
+
+    fn links(&self, session: &Session) -> Vec<Arc<Link>> {
+        session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
+    }
+}
+
+/// Starts upstreams and waits until each is up or failed.
+pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
+    let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
+    for (upstream, start) in upstreams.iter().zip(starts) {
+        if let Ok(phase) = start {
+            let _ = upstream.settled(phase).await;
         }
     }
 }
@@ -280,50 +657,4 @@ impl Engine {
 pub(super) fn send_quietly(link: &Arc<Link>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
     link.peer.request(method, write, Caller::default(), None, Box::new(|_| ()));
-}
-
-fn send(
-    link: &Arc<Link>,
-    method: &'static str,
-    params: Node<'_>,
-    changes: &[(&str, Option<&str>)],
-    reply: Reply,
-    finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
-) {
-    if !link.takes_calls() {
-        let lost = Lost::new("the server does not read its input; too much waits for it already");
-        return finish(Answer::Lost(&lost), reply);
-    }
-    let session = reply.session().clone();
-    let key: Box<str> = reply.key().into();
-    let meta = params.get("_meta").filter(|meta| meta.is_object());
-    let token = meta.and_then(|meta| meta.get("progressToken"));
-    let caller = Caller { session: Some(session.clone()), progress: token.map(|token| token.raw().into()) };
-    let (upstream, version) = (link.upstream.clone(), link.version());
-    let on_answer = Box::new(move |answer: Answer<'_>| match answer {
-        Answer::Result(result) => {
-            level::note_links(reply.session(), &upstream, result);
-            level::results(version, reply.session().version(), result, |result| {
-                finish(Answer::Result(result), reply)
-            });
-        }
-        other => finish(other, reply),
-    });
-    let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
-        (Some(meta), Some(_)) => {
-            let mut number = Vec::new();
-            write_number(&mut number, id);
-            let mut meta_text = Vec::new();
-            let number = std::str::from_utf8(&number).expect("digits");
-            meta.write_with(&mut meta_text, &[("progressToken", Some(number))]);
-            let meta_text = String::from_utf8(meta_text).expect("written from UTF-8 texts");
-            let mut changes = changes.to_vec();
-            changes.push(("_meta", Some(&meta_text)));
-            params.write_with(out, &changes);
-        }
-        _ => params.write_with(out, changes),
-    };
-    if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
-        session.sent(&key, link, id);
-    }
 }

@@ -1,7 +1,8 @@
 //! What a result needs before a client of another protocol version can take it. Between equals nothing is touched.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::session::Session;
@@ -19,11 +20,22 @@ pub(super) fn results(upstream: Version, client: Version, result: Node<'_>, hand
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let Some(content) = result.get("content").and_then(|content| levelled(content.raw(), unknown)) else {
+    let content = result.get("content").and_then(|content| levelled(content.raw(), unknown));
+    let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
+    if let Some(content) = &content {
+        changes.push(("content", Some(content)));
+    }
+    if upstream.is_modern() {
+        changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
+        if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
+            changes.push(("structuredContent", None));
+        }
+    }
+    if changes.is_empty() || !result.is_object() {
         return hand_on(result);
-    };
+    }
     let mut text = Vec::new();
-    result.write_with(&mut text, &[("content", Some(&content))]);
+    result.write_with(&mut text, &changes);
     let mut scanner = Scanner::default();
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
@@ -69,14 +81,18 @@ fn describe(kind: &str, block: Node<'_>) -> String {
 
 /// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
 pub(super) fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
-    if memchr::memmem::find(result.raw().as_bytes(), b"resource_link").is_none() {
+    static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("resource_link"));
+    if MENTION.find(result.raw().as_bytes()).is_none() {
         return;
     }
-    let content = result.get("content").map_or("[]", Node::raw);
-    let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+    let list = |key| serde_json::from_str::<Vec<&RawValue>>(result.get(key).map_or("[]", Node::raw));
+    // A tool's result holds blocks, a prompt's messages hold one each.
+    let blocks = list("content").unwrap_or_default().into_iter().map(|block| (block, false));
+    let messages = list("messages").unwrap_or_default().into_iter().map(|message| (message, true));
     let mut scanner = Scanner::default();
-    for block in blocks {
+    for (block, is_message) in blocks.chain(messages) {
         let node = scanner.scan_str(block.get()).expect("a part of valid JSON is valid").root();
+        let node = if is_message { node.get("content").unwrap_or(node) } else { node };
         if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
             && let Some(uri) = node.get("uri").and_then(Node::as_str)
         {

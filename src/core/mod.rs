@@ -1,13 +1,20 @@
 //! The engine: upstreams and their processes, the catalog, clients and their views.
 
 pub mod backoff;
+mod bridge;
 pub mod catalog;
-pub mod connection;
+mod connection;
 pub mod engine;
 mod level;
+mod life;
+pub mod link;
+pub mod modern;
 pub mod process;
 mod relay;
+pub mod reload;
+pub mod seal;
 pub mod session;
 mod stderr;
+mod turns;
 pub mod upstream;
 pub mod view;

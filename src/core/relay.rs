@@ -3,17 +3,32 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::bridge::{Call, capability_for, level_of};
 use super::catalog::Kind;
-use super::connection::Link;
 use super::engine::Engine;
+use super::link::Link;
 use super::session::{Question, Session};
-use crate::wire::json::{Node, quote};
+use crate::wire::era::{LOG_LEVELS, meta};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
 
+/// The client that something belongs to, and its request, where there is one.
+struct Audience {
+    session: Arc<Session>,
+    key: Option<Arc<str>>,
+    call: Option<Arc<Call>>,
+}
+
 impl Engine {
-    /// Takes a notification of an upstream.
-    pub(super) fn upstream_notification(&self, link: &Arc<Link>, method: &str, params: Option<Node<'_>>) {
+    /// Takes a notification of an upstream; `on` is our request on whose stream it came, where streams tell.
+    pub(super) fn upstream_notification(
+        &self,
+        link: &Arc<Link>,
+        on: Option<u64>,
+        method: &str,
+        params: Option<Node<'_>>,
+    ) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
         }
@@ -27,71 +42,150 @@ impl Engine {
                 link.list_changed(Kind::Template);
             }
             "notifications/resources/updated" => self.resource_updated(link, params),
-            _ => {
-                if let Some(session) = self.session() {
-                    session.peer.notify(method, |out| {
-                        if let Some(params) = params {
-                            params.write(out);
-                        }
-                    });
+            "notifications/subscriptions/acknowledged" => {}
+            _ => self.relay(link, on, method, params),
+        }
+    }
+
+    /// Log messages, and whatever no rule names, go to the client that they belong to.
+    fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
+        let Some(to) = self.audience(link, on) else { return };
+        if method == "notifications/message" {
+            let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
+            let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
+            let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
+                Some(None) => return,
+                Some(wanted) => wanted,
+                // Where others share the upstream they may have asked it for more.
+                None if self.stdio().is_none() => to.session.log_level().as_deref().and_then(level_of),
+                None => None,
+            };
+            if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
+                return;
+            }
+        }
+        to.session.notify(to.key.as_deref(), method, |out| match params {
+            Some(params) if link.version().is_modern() => without_subscription(params, out),
+            Some(params) => params.write(out),
+            None => {}
+        });
+    }
+
+    /// Whose a message is: that of the request on whose stream it came; else of the one client with calls in flight
+    /// there; else, over stdio, of the only client there is. With calls of several clients in flight it is nobody's.
+    fn audience(&self, link: &Arc<Link>, on: Option<u64>) -> Option<Audience> {
+        let mut found: Vec<(u64, Audience)> = Vec::new();
+        link.peer.each(|id, caller| {
+            if let Some(session) = &caller.session
+                && on.is_none_or(|on| on == id)
+            {
+                let audience =
+                    Audience { session: session.clone(), key: caller.key.clone(), call: caller.call.clone() };
+                found.push((id, audience));
+            }
+        });
+        if found.is_empty() {
+            let session = self.stdio()?;
+            return Some(Audience { session, key: None, call: None });
+        }
+        let windows = |window: u64| found.iter().all(|(_, other)| other.session.window.id == window);
+        if !windows(found[0].1.session.window.id) {
+            return None;
+        }
+        // Of several calls of one client the oldest that is not waiting for it already.
+        found
+            .sort_by_key(|(id, audience)| (audience.call.as_ref().is_some_and(|call| call.is_parked()), *id));
+        found.into_iter().next().map(|(_, audience)| audience)
+    }
+
+    /// Clients hear of a resource under the URI by which they subscribed.
+    fn resource_updated(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
+        for window in self.windows() {
+            let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
+            if !window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream)) {
+                continue;
+            }
+            for uri in [exposed.as_str(), &*own] {
+                for session in window.sessions() {
+                    if session.subscriptions.lock().contains(uri) {
+                        session.notify(None, "notifications/resources/updated", |out| {
+                            let mut text = Vec::new();
+                            without_subscription(params, &mut text);
+                            let mut scanner = Scanner::default();
+                            let params = scanner.scan(&text).expect("written as valid JSON").root();
+                            params.write_with(out, &[("uri", Some(&quote(uri)))]);
+                        });
+                    }
+                }
+                for listener in window.listeners.lock().iter() {
+                    listener.resource_updated(uri);
+                }
+                if exposed == *own {
+                    break;
                 }
             }
         }
     }
 
-    /// The client hears of a resource under the URI by which it subscribed.
-    fn resource_updated(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
-        let Some(params) = params else { return };
-        let Some(uri) = params.get("uri").and_then(Node::as_str) else { return };
-        let Some(session) = self.session() else { return };
-        let exposed = self.exposure().full_name(&link.upstream, Kind::Resource, &uri);
-        let known = {
-            let subscriptions = session.subscriptions.lock();
-            [exposed, uri.into_owned()].into_iter().find(|uri| subscriptions.contains(uri))
-        };
-        if let Some(uri) = known {
-            session.peer.notify("notifications/resources/updated", |out| {
-                params.write_with(out, &[("uri", Some(&quote(&uri)))]);
-            });
-        }
-    }
-
     /// Takes a request of an upstream: a question for the client whose call it belongs to.
-    pub(super) fn upstream_request(&self, link: &Arc<Link>, id: Id, method: &str, params: Option<Node<'_>>) {
+    pub(super) fn upstream_request(
+        &self,
+        link: &Arc<Link>,
+        on: Option<u64>,
+        id: Id,
+        method: &str,
+        params: Option<Node<'_>>,
+    ) {
         if method == "ping" {
-            link.peer.out().push(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
+            link.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
         }
-        let Some(session) = self.session() else {
-            return refuse(link, &id, code::INTERNAL, "there is no client to ask");
+        // What is asked while no call is under way says nothing of calls.
+        let crowded =
+            link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
+        let Some(to) = self.audience(link, on) else {
+            return refuse(
+                link,
+                &id,
+                code::INVALID_REQUEST,
+                "it cannot be told which client this question belongs to",
+            );
         };
-        let needed = match method {
-            "sampling/createMessage" => Some("sampling"),
-            "elicitation/create" => Some("elicitation"),
-            "roots/list" => Some("roots"),
-            _ => None,
-        };
-        if let Some(capability) = needed
-            && !session.hello().is_some_and(|hello| hello.can(capability))
-        {
-            let message = format!("Method not found: the client does not support {capability}");
-            return refuse(link, &id, code::METHOD_NOT_FOUND, &message);
+        let modern = to.call.as_ref().and_then(|call| call.modern());
+        if let Some(capability) = capability_for(method) {
+            let can = match &modern {
+                Some(modern) => modern.can(capability),
+                None => to.session.hello().is_some_and(|hello| hello.can(capability)),
+            };
+            if !can {
+                let message = format!("Method not found: the client does not support {capability}");
+                return refuse(link, &id, code::METHOD_NOT_FOUND, &message);
+            }
         }
-        if link.questions.lock().contains_key(&id.key()) {
-            return refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
+        match (&to.call, modern) {
+            (Some(call), Some(_)) if capability_for(method).is_some() => {
+                call.park(id, method, params, crowded)
+            }
+            (_, Some(_)) => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
+            _ if link.questions.lock().contains_key(&id.key()) => {
+                refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
+            }
+            _ => self.ask(link, &to, id, method, params),
         }
-        self.ask(link, &session, id, method, params);
     }
 
-    fn ask(&self, link: &Arc<Link>, session: &Arc<Session>, id: Id, method: &str, params: Option<Node<'_>>) {
-        let meta = params.and_then(|params| params.get("_meta"));
-        let token = meta.and_then(|meta| meta.get("progressToken"));
+    fn ask(&self, link: &Arc<Link>, to: &Audience, id: Id, method: &str, params: Option<Node<'_>>) {
+        let session = &to.session;
+        let own_meta = params.and_then(|params| params.get("_meta"));
+        let token = own_meta.and_then(|own| own.get("progressToken"));
         let question =
             Question { link: Arc::downgrade(link), progress: token.map(|token| token.raw().into()) };
-        let write = |out: &mut Vec<u8>, ours: u64| match (params, meta, token) {
-            (Some(params), Some(meta), Some(_)) => {
+        let write = |out: &mut Vec<u8>, ours: u64| match (params, own_meta, token) {
+            (Some(params), Some(own), Some(_)) => {
                 let mut text = Vec::new();
-                meta.write_with(&mut text, &[("progressToken", Some(&ours.to_string()))]);
+                own.write_with(&mut text, &[("progressToken", Some(&ours.to_string()))]);
                 let text = String::from_utf8(text).expect("written from UTF-8 texts");
                 params.write_with(out, &[("_meta", Some(&text))]);
             }
@@ -107,7 +201,7 @@ impl Engine {
             asker.peer.touch_where(|caller| {
                 caller.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &asked))
             });
-            asker.peer.out().push(|out| match answer {
+            asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| result.write(out)),
                 Answer::Error(error) => write_raw_error(out, Some(&id), |out| error.write(out)),
                 Answer::Lost(lost) => write_raw_error(out, Some(&id), |out| {
@@ -117,7 +211,8 @@ impl Engine {
             });
         });
         let deadline = Deadline::new(None, Some(self.settings().question_timeout), &link.asking);
-        if let Some(ours) = session.peer.request(method, write, question, deadline, on_answer) {
+        let route = session.route(to.key.as_deref());
+        if let Some(ours) = session.peer.request_via(&route, method, write, question, deadline, on_answer) {
             link.questions.lock().insert(key, (ours, session.clone()));
         }
     }
@@ -127,9 +222,11 @@ impl Engine {
 fn upstream_progress(link: &Arc<Link>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-    let caller = link.peer.touch(id, |caller| Some((caller.session.clone()?, caller.progress.clone()?)));
-    if let Some(Some((session, token))) = caller {
-        session.peer.notify("notifications/progress", |out| {
+    let caller = link
+        .peer
+        .touch(id, |caller| Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?)));
+    if let Some(Some((session, key, token))) = caller {
+        session.notify(key.as_deref(), "notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
     }
@@ -148,7 +245,20 @@ fn upstream_cancelled(link: &Arc<Link>, params: Option<Node<'_>>) {
     }
 }
 
+/// The tag of our own subscription upstream is of no use to the client.
+fn without_subscription(params: Node<'_>, out: &mut Vec<u8>) {
+    match params.get("_meta").filter(|own| own.is_object()) {
+        Some(own) => {
+            let mut text = Vec::new();
+            own.write_with(&mut text, &[(meta::SUBSCRIPTION, None)]);
+            let text = String::from_utf8(text).expect("written from UTF-8 texts");
+            params.write_with(out, &[("_meta", (text != "{}").then_some(&text))]);
+        }
+        None => params.write(out),
+    }
+}
+
 fn refuse(link: &Arc<Link>, id: &Id, code: i64, message: &str) {
     let error = error_object(code, message, None);
-    link.peer.out().push(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
+    link.answer(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
 }

@@ -1,37 +1,162 @@
 //! A client: what it said of itself, what it waits for, what it sees.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use super::catalog::Kind;
-use super::connection::Link;
+use super::link::Link;
+use super::modern::{Listener, ModernCall};
 use super::upstream::Upstream;
-use super::view::View;
+use super::view::{Exposure, View};
 use crate::wire::era::{ClientHello, Version};
 use crate::wire::json::Node;
-use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
-use crate::wire::outbox::Outbox;
+use crate::wire::message::{Id, code, error_object, write_notification, write_raw_error, write_result};
+use crate::wire::outbox::{Out, Outbox};
 use crate::wire::peer::{Lost, Peer};
 
-/// One client over stdio.
+/// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
+pub trait Sink: Send + Sync {
+    /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
+    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
+    fn send(&self, message: &[u8], last: bool) -> bool;
+}
+
+/// Which way messages to a client go.
+#[derive(Clone)]
+pub enum Route {
+    /// Our stdout.
+    Pipe(Arc<Outbox>),
+    /// A stream of the client's.
+    Stream(Arc<dyn Sink>),
+    /// Nobody listens.
+    Nowhere,
+}
+
+impl Route {
+    /// Sends what `write` writes, one message; `last` says that no other will follow on this way.
+    pub fn push(&self, last: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        match self {
+            Self::Pipe(out) => out.push(write),
+            Self::Stream(sink) => {
+                let mut message = Vec::new();
+                write(&mut message);
+                sink.send(&message, last)
+            }
+            Self::Nowhere => false,
+        }
+    }
+}
+
+impl Out for Route {
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+        self.push(false, write)
+    }
+}
+
+/// A view, and the sessions that look through it: one over stdio and in the legacy era, all callers with the same
+/// credentials in the modern one.
+pub struct Window {
+    /// Tells windows apart.
+    pub id: u64,
+    /// Who looks through it, as the configuration names them.
+    pub principal: String,
+    /// Which of the gateway's faces is seen through it, and how things are named there.
+    face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
+    view: Mutex<View>,
+    sessions: Mutex<Vec<Weak<Session>>>,
+    pub(super) listeners: Mutex<Vec<Listener>>,
+}
+
+impl Window {
+    /// A window on nothing yet.
+    pub fn new(principal: &str, face: usize, exposure: Arc<dyn Exposure + Send + Sync>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            principal: principal.to_owned(),
+            face: RwLock::new((face, exposure)),
+            view: Mutex::default(),
+            sessions: Mutex::default(),
+            listeners: Mutex::default(),
+        })
+    }
+
+    /// Which of the gateway's faces is seen through it.
+    pub fn face(&self) -> usize {
+        self.face.read().0
+    }
+
+    /// How things are named in it.
+    pub fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
+        self.face.read().1.clone()
+    }
+
+    /// Shows another face from now on. The view must be renewed by it.
+    pub fn set_face(&self, face: usize, exposure: Arc<dyn Exposure + Send + Sync>) {
+        *self.face.write() = (face, exposure);
+    }
+
+    /// Whether a modern client wants to hear of changes.
+    pub fn has_listeners(&self) -> bool {
+        !self.listeners.lock().is_empty()
+    }
+
+    /// Ends the subscriptions of modern clients properly.
+    pub fn end_listeners(&self) {
+        let listeners = std::mem::take(&mut *self.listeners.lock());
+        for listener in listeners {
+            listener.finish();
+        }
+    }
+
+    /// Tells modern clients of lists that changed, those that asked for it.
+    pub fn tell_listeners(&self, changed: &[Kind]) {
+        for listener in self.listeners.lock().iter() {
+            listener.lists_changed(changed);
+        }
+    }
+
+    /// What is seen through it.
+    pub fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock()
+    }
+
+    /// Takes a subscription out, if the request with this id is one.
+    pub fn take_listener(&self, session: &Session, id: &Id) -> Option<Listener> {
+        let mut listeners = self.listeners.lock();
+        let at = listeners.iter().position(|listener| listener.belongs_to(session, id))?;
+        Some(listeners.swap_remove(at))
+    }
+
+    /// The sessions that look through it.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// One client over stdio, one legacy session, or one modern request over HTTP.
 pub struct Session {
+    /// What the client sees.
+    pub window: Arc<Window>,
     /// Our requests to the client: questions of upstreams.
     pub peer: Arc<Peer<Question>>,
-    /// What the client sees.
-    pub view: Mutex<View>,
+    main: Route,
     hello: OnceLock<ClientHello>,
-    waiting: Mutex<HashMap<Box<str>, Waiting>>,
+    waiting: Mutex<HashMap<Arc<str>, Waiting>>,
     all_answered: Notify,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
     /// URIs that results mentioned in a `resource_link`, and who sent them.
     links: Mutex<HashMap<String, Weak<Upstream>>>,
-    /// Exposed URIs that the client subscribed to.
+    /// Exposed URIs that the client subscribed to, and where they lead.
     pub subscriptions: Mutex<HashSet<String>>,
 }
 
@@ -49,17 +174,19 @@ struct Waiting {
     batch: Option<Arc<Batch>>,
     /// Where it was sent.
     target: Option<(Arc<Link>, u64)>,
+    route: Route,
 }
 
 /// URIs of links remembered at most.
 const MOST_LINKS: usize = 10_000;
 
 impl Session {
-    /// A client whose messages leave through `out`.
-    pub fn new(out: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Self {
-            peer: Peer::new(out),
-            view: Mutex::default(),
+    /// A client that looks through `window`; messages that belong to no request go by `main`.
+    pub fn new(window: Arc<Window>, main: Route) -> Arc<Self> {
+        let session = Arc::new(Self {
+            window: window.clone(),
+            peer: Peer::new(Arc::new(main.clone())),
+            main,
             hello: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
@@ -67,12 +194,24 @@ impl Session {
             log_level: Mutex::default(),
             links: Mutex::default(),
             subscriptions: Mutex::default(),
-        })
+        });
+        // A modern request over HTTP hears of nothing but its own answer.
+        if !matches!(session.main, Route::Nowhere) {
+            window.sessions.lock().push(Arc::downgrade(&session));
+        }
+        session
     }
 
-    /// Where messages to the client leave.
-    pub fn out(&self) -> &Arc<Outbox> {
-        self.peer.out()
+    /// What the client sees.
+    pub fn view(&self) -> MutexGuard<'_, View> {
+        self.window.view()
+    }
+
+    /// Waits until the client has taken most of what it was sent.
+    pub async fn room(&self) {
+        if let Route::Pipe(out) = &self.main {
+            out.room().await;
+        }
     }
 
     /// What the client said in `initialize`.
@@ -85,35 +224,38 @@ impl Session {
         self.hello.set(hello).is_ok()
     }
 
-    /// The version that the client speaks.
-    pub fn version(&self) -> Version {
-        self.hello().map_or(Version::LATEST, |hello| hello.version)
-    }
-
-    /// Takes a request on. `None`: its id is in use, or the session is ending; the refusal has been sent.
-    pub fn accept(self: &Arc<Self>, id: Id, batch: Option<Arc<Batch>>) -> Option<Reply> {
+    /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use, or the
+    /// session is ending; the refusal has been sent.
+    pub fn accept(
+        self: &Arc<Self>,
+        id: Id,
+        route: Option<Route>,
+        batch: Option<Arc<Batch>>,
+        modern: Option<Arc<ModernCall>>,
+    ) -> Option<Reply> {
+        let route = route.unwrap_or_else(|| self.main.clone());
         let refuse = |id: Option<&Id>, code, message: &str| {
             let error = error_object(code, message, None);
-            self.send(batch.as_ref(), |out| {
-                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()))
+            self.send(&route, batch.as_ref(), |out| {
+                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
             });
             None
         };
         if self.ending.load(Ordering::Relaxed) {
             return refuse(Some(&id), code::UPSTREAM_LOST, "the gateway is shutting down");
         }
-        let mut waiting = self.waiting.lock();
         let key = id.key();
-        if waiting.contains_key(&key) {
+        let mut waiting = self.waiting.lock();
+        let Entry::Vacant(entry) = waiting.entry(key.clone()) else {
             drop(waiting);
             let message = format!(
                 "Invalid request: the id {} is in use by a request that is not answered yet",
                 id.raw()
             );
             return refuse(None, code::INVALID_REQUEST, &message);
-        }
-        waiting.insert(key.clone(), Waiting { id, batch, target: None });
-        Some(Reply { session: self.clone(), key: Some(key) })
+        };
+        entry.insert(Waiting { id, batch, target: None, route });
+        Some(Reply { session: self.clone(), key: Some(key), modern })
     }
 
     /// Notes to which upstream a request went, so that it can be cancelled there.
@@ -123,18 +265,25 @@ impl Session {
         }
     }
 
+    /// Which way messages about a request go: its own while it waits, else the session's.
+    pub fn route(&self, key: Option<&str>) -> Route {
+        let own = key.and_then(|key| self.waiting.lock().get(key).map(|waiting| waiting.route.clone()));
+        own.unwrap_or_else(|| self.main.clone())
+    }
+
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
     pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
         let waiting = self.forget(&id.key())?;
         if let Some(batch) = &waiting.batch {
-            batch.add(self, None);
+            batch.add(&waiting.route, None);
         }
         waiting.target
     }
 
-    /// Accepts no further request.
+    /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        self.window.end_listeners();
     }
 
     /// Waits until every request is answered.
@@ -153,7 +302,7 @@ impl Session {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         let error = error_object(code::UPSTREAM_LOST, reason, None);
         for waiting in waiting.into_values() {
-            self.send(waiting.batch.as_ref(), |out| {
+            self.send(&waiting.route, waiting.batch.as_ref(), |out| {
                 write_raw_error(out, Some(&waiting.id), |out| out.extend_from_slice(error.as_bytes()));
             });
             if let Some((link, id)) = waiting.target {
@@ -163,14 +312,22 @@ impl Session {
         self.all_answered.notify_waiters();
     }
 
-    /// Tells the client that lists have changed.
+    /// Sends a notification that belongs to the request with this key, or to none.
+    pub fn notify(&self, key: Option<&str>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+        self.route(key).push(false, |out| write_notification(out, method, params));
+    }
+
+    /// Tells the client that lists have changed, if it is one that was told of them before.
     pub fn lists_changed(&self, kinds: &[Kind]) {
+        if self.hello().is_none() {
+            return;
+        }
         let mut told = Vec::new();
         for kind in kinds {
             let method = kind.changed_method();
             if !told.contains(&method) {
                 told.push(method);
-                self.peer.notify(method, |_| ());
+                self.notify(None, method, |_| ());
             }
         }
     }
@@ -208,16 +365,16 @@ impl Session {
         found
     }
 
-    /// Sends a message, or lets it wait for the rest of its batch.
-    pub fn send(&self, batch: Option<&Arc<Batch>>, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends an answer, or lets it wait for the rest of its batch.
+    pub fn send(&self, route: &Route, batch: Option<&Arc<Batch>>, write: impl FnOnce(&mut Vec<u8>)) {
         match batch {
             None => {
-                self.out().push(write);
+                route.push(true, write);
             }
             Some(batch) => {
                 let mut answer = Vec::new();
                 write(&mut answer);
-                batch.add(self, Some(answer));
+                batch.add(route, Some(answer));
             }
         }
     }
@@ -233,7 +390,7 @@ impl Batch {
     }
 
     /// Adds an answer, or `None` for a request that gets none, and sends all of them after the last.
-    pub fn add(&self, session: &Session, answer: Option<Vec<u8>>) {
+    pub fn add(&self, route: &Route, answer: Option<Vec<u8>>) {
         let answers = {
             let mut state = self.0.lock();
             state.1.extend(answer);
@@ -243,7 +400,7 @@ impl Batch {
             }
             std::mem::take(&mut state.1)
         };
-        session.out().push(|out| {
+        route.push(true, |out| {
             out.push(b'[');
             out.extend_from_slice(&answers.join(&b','));
             out.push(b']');
@@ -255,7 +412,8 @@ impl Batch {
 /// no client waits for ever.
 pub struct Reply {
     session: Arc<Session>,
-    key: Option<Box<str>>,
+    key: Option<Arc<str>>,
+    modern: Option<Arc<ModernCall>>,
 }
 
 impl Reply {
@@ -264,19 +422,44 @@ impl Reply {
         &self.session
     }
 
+    /// What a modern request said of itself; `None` in the legacy era.
+    pub fn modern(&self) -> Option<&Arc<ModernCall>> {
+        self.modern.as_ref()
+    }
+
+    /// The version that the client speaks.
+    pub fn version(&self) -> Version {
+        match (&self.modern, self.session.hello()) {
+            (Some(_), _) => Version::V2026July,
+            (None, hello) => hello.map_or(Version::LATEST_LEGACY, |hello| hello.version),
+        }
+    }
+
     /// The request's id, as [`Session::sent`] wants it.
-    pub fn key(&self) -> &str {
-        self.key.as_deref().expect("taken only by an answer, which consumes the reply")
+    pub fn key(&self) -> &Arc<str> {
+        self.key.as_ref().expect("taken only by an answer, which consumes the reply")
+    }
+
+    /// The request's id, while the client wants the answer.
+    pub fn id(&self) -> Option<Id> {
+        self.session.waiting.lock().get(self.key()).map(|waiting| waiting.id.clone())
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        self.session.waiting.lock().contains_key(self.key())
+        self.session.waiting.lock().contains_key(&**self.key())
     }
 
     /// Answers with a result that `write` writes as raw JSON.
     pub fn result_with(mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.send(|out, id| write_result(out, id, write));
+        match self.modern.take() {
+            None => self.send(|out, id| write_result(out, id, write)),
+            Some(modern) => {
+                let mut result = Vec::new();
+                write(&mut result);
+                self.send(|out, id| write_result(out, id, |out| modern.complete(out, &result)));
+            }
+        }
     }
 
     /// Answers with a raw result.
@@ -286,11 +469,22 @@ impl Reply {
 
     /// Answers with an upstream's raw error object.
     pub fn raw_error(mut self, error: Node<'_>) {
-        self.send(|out, id| write_raw_error(out, Some(id), |out| error.write(out)));
+        let modern = self.modern.is_some();
+        self.send(|out, id| {
+            write_raw_error(out, Some(id), |out| match error.get("code").map(Node::raw) {
+                // The code of the legacy era for a resource that is not there is gone.
+                Some("-32002") if modern => error.write_with(out, &[("code", Some("-32602"))]),
+                _ => error.write(out),
+            });
+        });
     }
 
     /// Answers with an error of our own; `data` is raw JSON.
     pub fn error(mut self, code: i64, message: &str, data: Option<&str>) {
+        let code = match code {
+            code::RESOURCE_NOT_FOUND if self.modern.is_some() => code::INVALID_PARAMS,
+            code => code,
+        };
         self.send_error(code, message, data);
     }
 
@@ -301,10 +495,13 @@ impl Reply {
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>, &Id)) {
         let Some(key) = self.key.take() else { return };
-        let waiting = self.session.waiting.lock().remove(&key);
-        if let Some(waiting) = waiting {
-            self.session.send(waiting.batch.as_ref(), |out| write(out, &waiting.id));
-            if self.session.waiting.lock().is_empty() {
+        let (found, last) = {
+            let mut waiting = self.session.waiting.lock();
+            (waiting.remove(&key), waiting.is_empty())
+        };
+        if let Some(waiting) = found {
+            self.session.send(&waiting.route, waiting.batch.as_ref(), |out| write(out, &waiting.id));
+            if last {
                 self.session.all_answered.notify_waiters();
             }
         }
@@ -313,6 +510,12 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.send_error(code::INTERNAL, "Internal error: the request was dropped without an answer", None);
+        if self.key.is_some() {
+            self.send_error(
+                code::INTERNAL,
+                "Internal error: the request was dropped without an answer",
+                None,
+            );
+        }
     }
 }

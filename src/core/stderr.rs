@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 
 use crate::config::Redactor;
 use crate::wire::lines::{Line, Lines};
@@ -29,8 +29,8 @@ impl Tail {
         redactor: Redactor,
     ) {
         let mut lines = Lines::new(LONGEST);
-        while stream.read_buf(lines.space()).await.is_ok_and(|read| read > 0) {
-            while let Some(line) = lines.next() {
+        while lines.read(&mut stream).await.is_ok_and(|read| read > 0) {
+            while let Some(line) = lines.next_line() {
                 let (Line::Whole(text) | Line::TooLong(text, _)) = line;
                 self.push(text, &label, &redactor);
             }

@@ -1,29 +1,53 @@
 //! One upstream: whether it runs, what it offers, and the way to it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use super::backoff::Backoff;
 use super::catalog::Items;
-use super::connection::{self, Link};
+use super::connection;
 use super::engine::Engine;
-use crate::config::Server;
+use super::link::Link;
+use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
 pub struct Upstream {
-    /// The toolbox it stands in.
+    /// What it stands in: its toolbox, or its namespace.
     pub group: Arc<str>,
     /// Its name there.
     pub server: Arc<str>,
-    /// What the file says of it.
-    pub spec: Arc<Server>,
+    /// What the file says of it now.
+    spec: RwLock<Arc<Spec>>,
+    /// What people know it by.
+    label: Arc<str>,
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
+    /// Whoever holds it may ask for `phase` and `spec`; never the other way round.
     state: Mutex<State>,
+    /// How many of its lives are not over yet, processes included.
+    lives: watch::Sender<usize>,
+}
+
+/// What the file says of an upstream, whatever the face.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// How to reach it.
+    pub transport: Transport,
+    /// Which of its tools exist for clients.
+    pub filter: ToolFilter,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+    /// Whether it is started again by itself when it ends.
+    pub restart: bool,
+    /// Whether it runs on when nobody has it open.
+    pub lives_on: bool,
+    /// Who shares a connection to it.
+    pub isolation: Isolation,
 }
 
 #[derive(Default)]
@@ -33,7 +57,23 @@ struct State {
     link: Option<Arc<Link>>,
     items: Arc<Items>,
     last_failure: Option<Arc<str>>,
+    era: Option<Era>,
+    /// Resources that clients subscribed to, by its own URIs, and how many did.
+    subscriptions: BTreeMap<String, usize>,
     stop: Option<oneshot::Sender<()>>,
+    /// Requests of clients that wait for it to come up.
+    waiting: usize,
+    /// Whether the file has it no longer, or has another in its place: it is never started again.
+    retired: bool,
+}
+
+/// Which era an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// With `initialize`.
+    Legacy,
+    /// With `server/discover`.
+    Modern,
 }
 
 /// Where an upstream is in its life.
@@ -49,6 +89,9 @@ pub enum Phase {
     Failed(Arc<str>),
 }
 
+/// Between two looks at whether an upstream that is to end is still needed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 /// How a connection ended.
 pub enum End {
     /// We wanted it.
@@ -61,15 +104,27 @@ pub enum End {
 
 impl Upstream {
     /// An upstream that does not run yet.
-    pub fn new(group: &str, spec: Arc<Server>, engine: Weak<Engine>) -> Arc<Self> {
+    pub fn new(group: &str, server: &str, label: &str, spec: Spec, engine: Weak<Engine>) -> Arc<Self> {
         Arc::new(Self {
             group: group.into(),
-            server: spec.name.as_str().into(),
-            spec,
+            server: server.into(),
+            label: label.into(),
+            spec: RwLock::new(Arc::new(spec)),
             engine,
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::default(),
+            lives: watch::Sender::new(0),
         })
+    }
+
+    /// What the file says of it now.
+    pub fn spec(&self) -> Arc<Spec> {
+        self.spec.read().clone()
+    }
+
+    /// Puts other settings in force. How it is reached is not among them: that takes another upstream.
+    pub(super) fn set_spec(&self, spec: Spec) {
+        *self.spec.write() = Arc::new(spec);
     }
 
     /// The connection, while there is one.
@@ -82,6 +137,11 @@ impl Upstream {
         self.state.lock().items.clone()
     }
 
+    /// Whether it ended, or did not come up.
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Failed(_))
+    }
+
     /// Whether it is connected.
     pub fn is_up(&self) -> bool {
         *self.phase.borrow() == Phase::Up
@@ -91,6 +151,9 @@ impl Upstream {
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Arc<str>> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
+            if state.retired {
+                return Err("the configuration has changed, and this server is no longer part of it".into());
+            }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let reason = state.last_failure.as_deref().unwrap_or("it was started too often");
@@ -101,7 +164,13 @@ impl Upstream {
             let (stop, stopped) = oneshot::channel();
             state.stop = Some(stop);
             self.phase.send_replace(Phase::Starting);
-            if !engine.spawn(connection::run(engine.clone(), self.clone(), state.generation, stopped)) {
+            let life = Life::new(self);
+            let run = connection::run(engine.clone(), self.clone(), state.generation, stopped);
+            let whole = async move {
+                run.await;
+                drop(life);
+            };
+            if !engine.spawn(whole) {
                 self.phase.send_replace(Phase::Idle);
                 return Err("the gateway is ending".into());
             }
@@ -112,7 +181,40 @@ impl Upstream {
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
         let phase = self.start()?;
+        let _waiting = Waiting::new(self);
         self.settled(phase).await
+    }
+
+    /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
+    /// started again. Returns when everything of it is gone.
+    pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
+        self.state.lock().retired = true;
+        let end = tokio::time::Instant::now() + patience;
+        // Looked at now and then, so that calls need not tell.
+        while self.is_busy() && tokio::time::Instant::now() < end {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        self.stop();
+        let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
+    }
+
+    /// Whether a client waits for it.
+    pub(super) fn is_busy(&self) -> bool {
+        let (waiting, link) = {
+            let state = self.state.lock();
+            (state.waiting, state.link.clone())
+        };
+        let mut busy = waiting > 0;
+        if let Some(link) = link {
+            link.peer.each(|_, caller| busy |= caller.session.is_some());
+        }
+        busy
+    }
+
+    /// Takes over what clients expect of an upstream that this one stands in for.
+    pub fn inherit(&self, before: &Self) {
+        let subscriptions = before.state.lock().subscriptions.clone();
+        self.state.lock().subscriptions = subscriptions;
     }
 
     /// Waits until a start is over.
@@ -122,6 +224,38 @@ impl Upstream {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
             _ => self.link().ok_or_else(|| "it was closed".into()),
         }
+    }
+
+    /// The era that it spoke when last asked.
+    pub(super) fn era(&self) -> Option<Era> {
+        self.state.lock().era
+    }
+
+    /// Remembers its era, so that the next start needs no probe; `None` asks again.
+    pub(super) fn remember_era(&self, era: Option<Era>) {
+        self.state.lock().era = era;
+    }
+
+    /// The URIs of its own that clients are subscribed to.
+    pub(super) fn subscriptions(&self) -> Vec<String> {
+        self.state.lock().subscriptions.keys().cloned().collect()
+    }
+
+    /// Counts a subscription more or less. `true`: the upstream must be told.
+    pub(super) fn count_subscription(&self, uri: &str, more: bool) -> bool {
+        let mut state = self.state.lock();
+        let count = state.subscriptions.entry(uri.to_owned()).or_insert(0);
+        let told = if more { *count == 0 } else { *count == 1 };
+        *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            state.subscriptions.remove(uri);
+        }
+        told
+    }
+
+    /// How long it may not be started again.
+    pub fn wait(&self) -> Duration {
+        self.state.lock().backoff.wait(Instant::now())
     }
 
     /// Ends it: calls in flight fail at once, the process ends in the background.
@@ -153,13 +287,10 @@ impl Upstream {
         }
         // The views first: whoever waits for the phase must find the tools in them.
         self.tell_engine();
-        self.phase.send_if_modified(|phase| {
-            let fresh = self.state.lock().generation == generation;
-            if fresh {
-                *phase = Phase::Up;
-            }
-            fresh
-        });
+        let state = self.state.lock();
+        if state.generation == generation {
+            self.phase.send_replace(Phase::Up);
+        }
     }
 
     /// Called by the connection of `generation` when lists were read anew.
@@ -206,13 +337,69 @@ impl Upstream {
     }
 }
 
+/// One life of an upstream, from start to the end of its whole process tree.
+struct Life(Arc<Upstream>);
+
+impl Life {
+    fn new(upstream: &Arc<Upstream>) -> Self {
+        upstream.lives.send_modify(|lives| *lives += 1);
+        Self(upstream.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.lives.send_modify(|lives| *lives -= 1);
+    }
+}
+
+/// A request that waits for an upstream to come up.
+struct Waiting<'a>(&'a Upstream);
+
+impl<'a> Waiting<'a> {
+    fn new(upstream: &'a Upstream) -> Self {
+        upstream.state.lock().waiting += 1;
+        Self(upstream)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// An upstream without a process; [`Self::pretend`] gives it a life.
+    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
+        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
+        let spec = Spec {
+            transport: Transport::Stdio(command),
+            filter: ToolFilter::All,
+            timeouts: Timeouts::default(),
+            restart: false,
+            lives_on: false,
+            isolation: Isolation::Shared,
+        };
+        Self::new(group, server, group, spec, Weak::new())
+    }
+
+    /// Is up and offers this, or is down.
+    pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
+        match items {
+            Some(items) => {
+                self.came_up(0, Link::new(self.clone(), Default::default()), items);
+            }
+            None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
+        }
+    }
+}
+
 impl std::fmt::Display for Upstream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.group.is_empty() {
-            write!(out, "{}", self.server)
-        } else {
-            write!(out, "{}/{}", self.group, self.server)
-        }
+        out.write_str(&self.label)
     }
 }
 

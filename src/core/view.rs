@@ -1,9 +1,9 @@
-//! What one client sees of the catalog: upstreams in their order, and every exposed name.
+//! What one client sees of the catalog: upstreams in their order, every exposed name, and what is switched on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::catalog::{Exposed, Item, Items, Kind, NameLimits};
+use super::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits};
 use super::upstream::Upstream;
 use crate::wire::era::ClientHello;
 
@@ -11,16 +11,35 @@ use crate::wire::era::ClientHello;
 pub trait Exposure {
     /// The name in full, before it is made fit for clients.
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
+    /// Another name for a thing whose name is taken, where the face has such.
+    fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
     /// The definition as clients see it.
     fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String;
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool;
-    /// What becomes of the later of two tools that would share a name.
-    fn renames_tools(&self) -> bool;
+    /// Whether it is active until it is switched by hand.
+    fn starts_active(&self, kind: Kind, full: &str, name: &str) -> bool;
+    /// What becomes of two tools that would share a name.
+    fn clash(&self) -> Clash;
     /// How tool names must look.
     fn limits(&self) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
+    /// Whether the lists of modern clients follow the catalog; else they never change.
+    fn lists_to_modern(&self) -> bool;
+    /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
+    fn tells(&self, kind: Kind, definition: &str) -> Option<String>;
+}
+
+/// What becomes of two tools that would share a name, and of the names of an upstream that is down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clash {
+    /// The later one gets another name; a name once given stays, also while its upstream is down.
+    Rename,
+    /// The first in the file has the name while it is up; the other is left out.
+    FirstInFile,
 }
 
 /// The part of the catalog that one client sees.
@@ -29,16 +48,20 @@ pub struct View {
     /// In the order of listing.
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// In the order of opening.
+    /// Groups in the order of opening.
     open: Vec<Arc<str>>,
     names: [HashMap<Arc<str>, Slot>; 4],
+    /// Places in `entries`, by group and server.
+    origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
+    /// What was switched by hand: tools, and resources with templates, by full name.
+    pub switched: [HashMap<Arc<str>, bool>; 2],
 }
 
 /// One upstream in a view.
 pub struct Entry {
     /// Which.
     pub upstream: Arc<Upstream>,
-    /// As it was when last up; it can still be called by these names.
+    /// As it was when last up.
     pub exposed: Arc<Exposed>,
     /// What `exposed` was made of.
     items: Arc<Items>,
@@ -46,13 +69,34 @@ pub struct Entry {
     pub up: bool,
     /// Whether it stands in lists yet: not before its whole group has settled.
     pub settled: bool,
+    /// Whether others have names that it would like.
+    lost_names: bool,
 }
 
 impl Entry {
+    fn new(upstream: &Arc<Upstream>) -> Self {
+        Self {
+            upstream: upstream.clone(),
+            exposed: Arc::default(),
+            items: Arc::default(),
+            up: false,
+            settled: false,
+            lost_names: false,
+        }
+    }
+
     /// Whether its things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
     }
+}
+
+/// What entries add to each list, and what the list of tools tells of their things.
+#[derive(Default)]
+struct Listing {
+    lists: [Vec<u8>; 4],
+    /// Kind, group, name, text.
+    told: Vec<(Kind, Arc<str>, Arc<str>, String)>,
 }
 
 #[derive(Clone, Copy)]
@@ -70,14 +114,21 @@ pub struct Target {
     pub upstream: Arc<Upstream>,
     /// The upstream's own name for it, as JSON.
     pub raw_key: Arc<str>,
-    /// Whether the upstream is connected.
-    pub up: bool,
+    /// Whether it is switched on.
+    pub active: bool,
+    /// The name that stands in lists.
+    pub name: Arc<str>,
 }
 
 impl View {
     /// The entries of a group, in the order of listing.
     pub fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.entries.values().filter(move |entry| &*entry.upstream.group == group)
+    }
+
+    /// The entry of one server of a group.
+    pub fn server(&self, group: &str, server: &str) -> Option<&Entry> {
+        self.entries.get(self.origins.get(group)?.get(server)?)
     }
 
     /// Every entry, in the order of listing.
@@ -88,25 +139,28 @@ impl View {
     /// Adds upstreams that are not there yet, at the end, unsettled.
     pub fn add(&mut self, face: &dyn Exposure, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
-            if self.entries.values().any(|entry| Arc::ptr_eq(&entry.upstream, upstream)) {
+            if self.server(&upstream.group, &upstream.server).is_some() {
                 continue;
             }
-            let seq = self.next;
+            self.entries.insert(self.next, Entry::new(upstream));
+            let group = self.origins.entry(upstream.group.clone()).or_default();
+            group.insert(upstream.server.clone(), self.next);
             self.next += 1;
-            self.entries.insert(
-                seq,
-                Entry {
-                    upstream: upstream.clone(),
-                    exposed: Arc::default(),
-                    items: Arc::default(),
-                    up: false,
-                    settled: false,
-                },
-            );
             if upstream.is_up() {
                 self.refresh(face, upstream);
             }
         }
+    }
+
+    /// The groups in it: those that are open in the order of opening, then those that are about to be.
+    pub fn groups(&self) -> Vec<Arc<str>> {
+        let mut groups = self.open.clone();
+        for entry in self.entries.values() {
+            if !groups.contains(&entry.upstream.group) {
+                groups.push(entry.upstream.group.clone());
+            }
+        }
+        groups
     }
 
     /// Whether the group is open.
@@ -119,7 +173,7 @@ impl View {
         if !self.is_open(group) {
             self.open.push(group.into());
         }
-        let mut changed = Vec::new();
+        let mut changed = BTreeSet::new();
         for entry in
             self.entries.values_mut().filter(|entry| &*entry.upstream.group == group && !entry.settled)
         {
@@ -128,19 +182,16 @@ impl View {
                 changed.extend(kinds_in(&entry.exposed));
             }
         }
-        distinct(changed)
+        changed.into_iter().collect()
     }
 
     /// Takes a group out. Returns the kinds whose lists changed by it.
     pub fn remove(&mut self, group: &str) -> Vec<Kind> {
         self.open.retain(|open| &**open != group);
-        let gone: Vec<u64> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| &*entry.upstream.group == group)
-            .map(|(seq, _)| *seq)
-            .collect();
-        let mut changed = Vec::new();
+        self.origins.remove(group);
+        let gone = self.entries.iter().filter(|(_, entry)| &*entry.upstream.group == group);
+        let gone: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
+        let mut changed = BTreeSet::new();
         for seq in gone {
             self.forget_names(seq);
             let entry = self.entries.remove(&seq).expect("found above");
@@ -148,49 +199,143 @@ impl View {
                 changed.extend(kinds_in(&entry.exposed));
             }
         }
-        distinct(changed)
+        changed.into_iter().collect()
     }
 
-    /// Takes over what the upstream offers now. Returns the kinds whose lists changed by it.
+    /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
-        let Some((&seq, entry)) =
-            self.entries.iter_mut().find(|(_, entry)| Arc::ptr_eq(&entry.upstream, upstream))
-        else {
+        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+    }
+
+    /// Shows what the upstream is known to offer as if it were up.
+    pub fn recall(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>, items: Arc<Items>) {
+        self.take_over(face, upstream, true, items);
+    }
+
+    fn take_over(
+        &mut self,
+        face: &dyn Exposure,
+        upstream: &Arc<Upstream>,
+        up: bool,
+        items: Arc<Items>,
+    ) -> Vec<Kind> {
+        let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
+        // One that another stands in for since the file changed has no say any more.
+        let own = |entry: &&Entry| Arc::ptr_eq(&entry.upstream, upstream);
+        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get(&seq).filter(own)?))) else {
             return Vec::new();
         };
-        let before = entry.is_listed();
-        let (was, old, items) = (entry.items.clone(), entry.exposed.clone(), upstream.items());
-        let up = upstream.link().is_some();
-        entry.up = up;
-        let mut changed = Vec::new();
-        if before != entry.is_listed() {
-            changed.extend(kinds_in(&entry.exposed));
+        if entry.up == up && Arc::ptr_eq(&entry.items, &items) {
+            return Vec::new();
         }
-        if up && !Arc::ptr_eq(&was, &items) {
-            entry.items = items;
-            let settled = entry.settled;
+        let unsettled = |other: &Entry| !other.settled && other.upstream.group == upstream.group;
+        let gives_way = |at: &u64| *at > seq && unsettled(&self.entries[at]);
+        let renewed: BTreeSet<u64> = match (face.clash(), entry.settled) {
             // Within a group that has not settled no name is fixed yet, and the first in the file keeps the plain one.
-            let renewed: Vec<u64> = if settled {
-                vec![seq]
-            } else {
-                let unsettled = self.entries.iter().filter(|(_, other)| {
-                    !other.settled && other.upstream.group == upstream.group && other.up
-                });
-                unsettled.map(|(seq, _)| *seq).collect()
+            (Clash::Rename, false) if self.rivals(face, seq, &items).iter().any(gives_way) => self
+                .entries
+                .iter()
+                .filter(|(at, other)| **at == seq || (unsettled(other) && other.up))
+                .map(|(at, _)| *at)
+                .collect(),
+            (Clash::Rename, _) => [seq].into(),
+            // Whatever this one takes or leaves, those that wanted it get another chance.
+            (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
+        };
+        // A name that goes from one entry to another may leave the whole as it was.
+        let watched =
+            if renewed.len() > 1 { self.entries.keys().copied().collect() } else { renewed.clone() };
+        let before = self.listing(face, &watched);
+        let entry = self.entries.get_mut(&seq).expect("found above");
+        entry.up = up;
+        if up {
+            entry.items = items;
+        }
+        let kept = !up && face.clash() == Clash::Rename;
+        for seq in renewed.iter().filter(|_| !kept) {
+            self.forget_names(*seq);
+        }
+        for seq in renewed.iter().filter(|_| !kept) {
+            self.expose(face, *seq);
+        }
+        let now = self.listing(face, &watched);
+        let differs = |kind: Kind| {
+            let told = kind == Kind::Tool && before.told != now.told;
+            told || before.lists[kind as usize] != now.lists[kind as usize]
+        };
+        Kind::ALL.into_iter().filter(|kind| differs(*kind)).collect()
+    }
+
+    /// Makes the view anew after the file has changed: with these upstreams in this order, and these groups at most.
+    /// One that stands in for another of the same group and server takes over its place and, until it is up or failed,
+    /// what it offered. Names once listed stay, unless `rename`.
+    pub fn renew(&mut self, face: &dyn Exposure, wanted: &[Arc<Upstream>], groups: &[&str], rename: bool) {
+        self.open.retain(|open| groups.contains(&&**open));
+        let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
+        self.names = Default::default();
+        self.origins = HashMap::new();
+        self.next = wanted.len() as u64;
+        for (seq, upstream) in (0..).zip(wanted) {
+            let same = |entry: &Entry| {
+                entry.upstream.group == upstream.group && entry.upstream.server == upstream.server
             };
-            for seq in &renewed {
-                self.forget_names(*seq);
+            let mut entry = match before.iter().position(same) {
+                Some(at) => before.swap_remove(at),
+                None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
+            };
+            entry.upstream = upstream.clone();
+            if upstream.link().is_some() {
+                (entry.up, entry.items) = (true, upstream.items());
             }
-            for seq in renewed {
-                self.expose(face, seq);
+            if face.clash() == Clash::Rename && entry.settled && !rename {
+                self.reserve(seq, &entry);
             }
-            let entry = &self.entries[&seq];
-            if entry.is_listed() {
-                let differs = |kind: &Kind| old.of(*kind).text() != entry.exposed.of(*kind).text();
-                changed.extend(Kind::ALL.into_iter().filter(differs));
+            self.entries.insert(seq, entry);
+            self.origins.entry(upstream.group.clone()).or_default().insert(upstream.server.clone(), seq);
+        }
+        if rename {
+            self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
+        }
+        for seq in 0..self.next {
+            self.expose(face, seq);
+        }
+        self.release_unused();
+    }
+
+    /// Keeps the names that an entry has had from being given to others.
+    fn reserve(&mut self, seq: u64, entry: &Entry) {
+        for kind in Kind::ALL {
+            for (index, item) in entry.exposed.of(kind).items().iter().enumerate() {
+                let slot = Slot { entry: seq, item: index, alias: false };
+                self.names[kind as usize].insert(item.name.clone(), slot);
             }
         }
-        distinct(changed)
+    }
+
+    /// Gives back names that were kept for things that are no more.
+    fn release_unused(&mut self) {
+        for kind in Kind::ALL {
+            let entries = &self.entries;
+            self.names[kind as usize].retain(|name, slot| {
+                let item = entries[&slot.entry].exposed.of(kind).items().get(slot.item);
+                item.is_some_and(|item| item.name == *name || item.full.as_ref() == Some(name))
+            });
+        }
+    }
+
+    /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
+    pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) -> Vec<Kind> {
+        let before = Kind::ALL.map(|kind| self.states(kind));
+        for (classes, active) in [(on, true), (off, false)] {
+            for (switched, names) in self.switched.iter_mut().zip(classes) {
+                switched.extend(names.iter().map(|name| (name.clone(), active)));
+            }
+        }
+        Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != self.states(*kind)).collect()
+    }
+
+    fn states(&self, kind: Kind) -> Vec<bool> {
+        self.items(kind).map(|(_, item)| self.is_active(kind, item)).collect()
     }
 
     /// Where the name of a thing leads.
@@ -198,27 +343,94 @@ impl View {
         let slot = self.names[kind as usize].get(name)?;
         let entry = &self.entries[&slot.entry];
         let item = &entry.exposed.of(kind).items()[slot.item];
-        Some(Target { upstream: entry.upstream.clone(), raw_key: item.raw_key.clone(), up: entry.up })
+        Some(Target {
+            upstream: entry.upstream.clone(),
+            raw_key: item.raw_key.clone(),
+            active: self.is_active(kind, item),
+            name: item.name.clone(),
+        })
     }
 
-    /// Every name of a kind that stands in lists.
-    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+    /// Whether a thing is switched on.
+    pub fn is_active(&self, kind: Kind, item: &ExposedItem) -> bool {
+        match kind {
+            Kind::Prompt => true,
+            _ => {
+                let switched = &self.switched[usize::from(kind != Kind::Tool)];
+                let by_hand = if switched.is_empty() { None } else { switched.get(item.full_name()) };
+                by_hand.copied().unwrap_or(item.starts_active)
+            }
+        }
+    }
+
+    /// Every thing of a kind whose upstream stands in lists, active or not.
+    pub fn items(&self, kind: Kind) -> impl Iterator<Item = (&Entry, &ExposedItem)> {
         let listed = self.entries.values().filter(|entry| entry.is_listed());
-        listed.flat_map(move |entry| entry.exposed.of(kind).items().iter().map(|item| &*item.name))
+        listed.flat_map(move |entry| entry.exposed.of(kind).items().iter().map(move |item| (entry, item)))
     }
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them.
-    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool) {
+    /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
+    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool, from_start: bool) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let text = entry.exposed.of(kind).text();
+            self.write_entry(entry, kind, out, &mut first, from_start);
+        }
+    }
+
+    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool, from_start: bool) {
+        let mut write = |text: &str| {
             if !text.is_empty() {
-                if !std::mem::take(&mut first) {
+                if !std::mem::take(first) {
                     out.push(b',');
                 }
                 out.extend_from_slice(text.as_bytes());
             }
+        };
+        let shelf = entry.exposed.of(kind);
+        if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
+            return write(shelf.text());
         }
+        let active =
+            |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
+        for item in shelf.items().iter().filter(|item| active(item)) {
+            write(shelf.definition(item));
+        }
+    }
+
+    fn listing(&self, face: &dyn Exposure, watched: &BTreeSet<u64>) -> Listing {
+        let Listing { mut lists, mut told } = Listing::default();
+        let entries = watched.iter().map(|seq| &self.entries[seq]).filter(|entry| entry.is_listed());
+        for entry in entries {
+            for kind in Kind::ALL {
+                let list = &mut lists[kind as usize];
+                self.write_entry(entry, kind, list, &mut list.is_empty(), false);
+                let shelf = entry.exposed.of(kind);
+                told.extend(shelf.items().iter().filter_map(|item| {
+                    let text = face.tells(kind, shelf.definition(item))?;
+                    Some((kind, entry.upstream.group.clone(), item.name.clone(), text))
+                }));
+            }
+        }
+        Listing { lists, told }
+    }
+
+    /// The entry, and those that hold or miss a name that it has now or is about to have.
+    fn rivals(&self, face: &dyn Exposure, seq: u64, items: &Items) -> BTreeSet<u64> {
+        let mut rivals: BTreeSet<u64> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.lost_names && entry.up)
+            .map(|(seq, _)| *seq)
+            .collect();
+        let entry = &self.entries[&seq];
+        for kind in Kind::ALL {
+            for item in items.of(kind).iter() {
+                let full = face.full_name(&entry.upstream, kind, &item.key);
+                rivals.extend(self.names[kind as usize].get(&*full).map(|slot| slot.entry));
+            }
+        }
+        rivals.insert(seq);
+        rivals
     }
 
     fn forget_names(&mut self, seq: u64) {
@@ -237,81 +449,99 @@ impl View {
 
     /// Names and renders everything that the entry's upstream offers. A name once listed stays with its origin.
     fn expose(&mut self, face: &dyn Exposure, seq: u64) {
-        let entry = self.entries.get(&seq).expect("the caller has it from there");
+        let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
+        entry.lost_names = false;
+        if !entry.up && face.clash() == Clash::FirstInFile {
+            entry.exposed = Arc::default();
+            return;
+        }
         let (upstream, items) = (entry.upstream.clone(), entry.items.clone());
-        let kept: HashMap<(Kind, Box<str>), Arc<str>> = if entry.settled {
-            let old = &entry.exposed;
-            let named = |kind| {
-                old.of(kind).items().iter().map(move |item| ((kind, item.key.clone()), item.name.clone()))
-            };
-            Kind::ALL.into_iter().flat_map(named).collect()
-        } else {
-            HashMap::new()
+        let kept: HashMap<(Kind, &str), Arc<str>> = match (face.clash(), entry.settled) {
+            (Clash::Rename, true) => {
+                let named = |kind| {
+                    entry
+                        .exposed
+                        .of(kind)
+                        .items()
+                        .iter()
+                        .map(move |item| ((kind, &*item.key), item.name.clone()))
+                };
+                Kind::ALL.into_iter().flat_map(named).collect()
+            }
+            _ => HashMap::new(),
         };
         let mut exposed = Exposed::default();
+        let mut lost = false;
         for kind in Kind::ALL {
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             for item in items.of(kind).iter().filter(|item| face.allows(&upstream, kind, &item.key)) {
                 if !seen.insert(&*item.key) {
                     log::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
                     continue;
                 }
                 let full = face.full_name(&upstream, kind, &item.key);
-                let old = kept.get(&(kind, item.key.clone())).cloned();
-                let Some(name) = old.or_else(|| self.choose(face, &upstream, kind, &full, &item.key)) else {
+                let old = kept.get(&(kind, &*item.key)).cloned();
+                let Some(name) = old.or_else(|| choose(&self.names, face, &upstream, kind, &full, &item.key))
+                else {
                     log::warn!("[{upstream}] {full} is taken by an earlier server; this one is left out");
+                    lost = true;
                     continue;
                 };
                 let index = exposed.of(kind).items().len();
                 let names = &mut self.names[kind as usize];
                 names.insert(name.clone(), Slot { entry: seq, item: index, alias: false });
+                let active = kind == Kind::Prompt || face.starts_active(kind, &full, &name);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
                 if let Some(full) = &full {
                     names.entry(full.clone()).or_insert(Slot { entry: seq, item: index, alias: true });
                 }
                 let definition = face.render(&upstream, kind, &name, item);
-                exposed.push(kind, item, name, full, &definition);
+                exposed.push(kind, item, name, full, active, &definition);
             }
         }
-        self.entries.get_mut(&seq).expect("as above").exposed = Arc::new(exposed);
+        let entry = self.entries.get_mut(&seq).expect("as above");
+        entry.exposed = Arc::new(exposed);
+        entry.lost_names = lost;
     }
+}
 
-    /// A name that clients take and nobody has.
-    fn choose(
-        &self,
-        face: &dyn Exposure,
-        upstream: &Upstream,
-        kind: Kind,
-        full: &str,
-        key: &str,
-    ) -> Option<Arc<str>> {
-        let names = &self.names[kind as usize];
-        let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
-        if kind != Kind::Tool {
-            return free(full).then(|| full.into());
-        }
-        let limits = face.limits();
-        let fits = limits.fits(full);
-        if fits && free(full) {
-            return Some(full.into());
-        }
-        if fits && !face.renames_tools() {
-            return None;
-        }
-        let origin = [&*upstream.group, &*upstream.server, key];
-        (0..u32::MAX)
-            .map(|attempt| limits.marked(full, &origin, attempt))
-            .find(|name| free(name))
-            .map(Arc::from)
+/// A name that clients take and nobody has.
+fn choose(
+    names: &[HashMap<Arc<str>, Slot>; 4],
+    face: &dyn Exposure,
+    upstream: &Upstream,
+    kind: Kind,
+    full: &str,
+    key: &str,
+) -> Option<Arc<str>> {
+    let names = &names[kind as usize];
+    let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
+    if !free(full)
+        && let Some(second) = face.second_name(upstream, key)
+    {
+        return free(&second).then(|| second.into());
     }
+    if kind != Kind::Tool {
+        return free(full).then(|| full.into());
+    }
+    let limits = face.limits();
+    let fits = limits.fits(full);
+    if fits && free(full) {
+        return Some(full.into());
+    }
+    if face.clash() == Clash::FirstInFile && names.contains_key(full) {
+        return None;
+    }
+    // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
+    let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
+    let origin = [&*upstream.group, server, key];
+    (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt)).find(|name| free(name)).map(Arc::from)
 }
 
 fn kinds_in(exposed: &Exposed) -> Vec<Kind> {
     Kind::ALL.into_iter().filter(|kind| !exposed.of(*kind).items().is_empty()).collect()
 }
 
-fn distinct(mut kinds: Vec<Kind>) -> Vec<Kind> {
-    kinds.sort_unstable_by_key(|kind| *kind as usize);
-    kinds.dedup();
-    kinds
-}
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -102,7 +102,7 @@ mod tests {
         for (limit, expected) in [
             (0, "H\n- a: some quite long description of a\n- b: short\nT"),
             (100, "H\n- a: some quite long description of a\n- b: short\nT"),
-            (40, "H\n- a: some quite long…\n- b: short\nT"),
+            (40, "H\n- a: some quite long d…\n- b: short\nT"),
             (20, "H\n- a\n- b\nT"),
             (10, "H\n- a\n+1\nT"),
             (6, "H\n+2\nT"),

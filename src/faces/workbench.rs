@@ -1,13 +1,14 @@
 //! The workbench: toolboxes that a model opens.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::fit::{Listing, one_line};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::catalog::{Item, Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Entry, Exposure, View};
+use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner, quote};
 
@@ -260,6 +261,7 @@ impl Workbench {
         &self,
         meta: Meta,
         mode: Mode,
+        modern: bool,
         toolbox: &Toolbox,
         view: &View,
         failed: &[(Arc<str>, Arc<str>)],
@@ -285,6 +287,17 @@ impl Workbench {
                 format!("\"tools\":[{}]", tools.join(","))
             }
         };
+        // The lists of modern clients do not grow, so they find the rest of the toolbox here.
+        let mut rest = String::new();
+        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| modern) {
+            let texts: Vec<_> = entries()
+                .map(|entry| entry.exposed.of(kind).text().to_owned())
+                .filter(|text| !text.is_empty())
+                .collect();
+            if !texts.is_empty() {
+                rest.push_str(&format!(",\"{}\":[{}]", kind.list_key(), texts.join(",")));
+            }
+        }
         let errors = match errors.is_empty() {
             true => String::new(),
             false => format!(
@@ -293,7 +306,7 @@ impl Workbench {
             ),
         };
         value_result(&format!(
-            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{errors}}}",
+            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{rest}{errors}}}",
             quote(group),
             quote(&toolbox.description),
             entries().count(),
@@ -304,6 +317,8 @@ impl Workbench {
     fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
         let upstream = &entry.upstream;
         let items = upstream.items();
+        let by_key: HashMap<&str, &Item> =
+            items.of(Kind::Tool).iter().rev().map(|item| (&*item.key, item)).collect();
         let mut scanner = Scanner::default();
         let shelf = entry.exposed.of(Kind::Tool);
         let exposed = shelf.items().iter();
@@ -320,7 +335,7 @@ impl Workbench {
                     shelf.definition(exposed).to_owned()
                 } else {
                     first.push(("name", Some(exposed.raw_key.to_string())));
-                    items.of(Kind::Tool).iter().find(|item| item.key == exposed.key)?.raw.to_string()
+                    by_key.get(&*exposed.key)?.raw.to_string()
                 };
                 first.extend(place);
                 let node = scanner.scan_str(&raw).expect("definitions are valid JSON").root();
@@ -434,7 +449,10 @@ impl Workbench {
 
     /// No tool of that name at all.
     pub fn unknown_tool(&self, view: &View, name: &str) -> String {
-        let names = Meta::ALL.iter().map(|meta| meta.name()).chain(view.names(Kind::Tool));
+        let names = Meta::ALL
+            .iter()
+            .map(|meta| meta.name())
+            .chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
         let near = nearest(name, names, 5);
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
@@ -509,11 +527,23 @@ impl Exposure for Workbench {
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
-        kind != Kind::Tool || upstream.spec.filter.allows(key)
+        kind != Kind::Tool || upstream.spec().filter.allows(key)
     }
 
-    fn renames_tools(&self) -> bool {
+    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
         true
+    }
+
+    fn clash(&self) -> Clash {
+        Clash::Rename
+    }
+
+    fn lists_to_modern(&self) -> bool {
+        false
+    }
+
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
     }
 
     fn limits(&self) -> NameLimits {
@@ -549,10 +579,11 @@ pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<
     Ok((address, inner_arguments(outer)?))
 }
 
-/// Toolbox, concatenated name and arguments, from the arguments of `workbench_use_tool`.
-pub fn classic_use_tool<'a>(
-    arguments: Option<Node<'a>>,
-) -> Result<(Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>), String> {
+/// Toolbox, concatenated name and arguments of a call.
+pub type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
+
+/// The parts of a call, from the arguments of `workbench_use_tool`.
+pub fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
     let outer = object_argument(arguments, "toolbox_name")?;
     only_keys(outer, &["toolbox_name", "tool_name", "arguments"])?;
     Ok((text_argument(outer, "toolbox_name")?, text_argument(outer, "tool_name")?, inner_arguments(outer)?))
@@ -609,7 +640,7 @@ fn invalid(what: &str) -> String {
 }
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
-fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
+pub(super) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
     let usable =
         tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
     if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }

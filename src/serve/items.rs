@@ -1,11 +1,13 @@
-//! Resources and prompts of opened toolboxes.
+//! Resources, prompts and completion: by URI or name to the upstream that has them.
 
 use std::sync::Arc;
 
-use super::Gateway;
+use super::toolman::Found;
+use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::session::{Reply, Session};
 use crate::core::upstream::Upstream;
+use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
@@ -14,49 +16,109 @@ impl Gateway {
     /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
     pub(super) fn resource(self: &Arc<Self>, method: &'static str, params: Node<'_>, reply: Reply) {
         let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
-            return reply.error(code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string", None);
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
         };
         let session = reply.session().clone();
-        let Some((upstream, own)) = self.resource_owner(&session, &uri) else {
-            let message =
-                format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.");
-            return reply.error(
-                code::RESOURCE_NOT_FOUND,
-                &message,
-                Some(&format!("{{\"uri\":{}}}", quote(&uri))),
-            );
-        };
-        let uri = uri.into_owned();
-        self.engine.forward(
-            &upstream,
-            method,
-            params,
-            &[("uri", Some(&own))],
-            reply,
-            move |answer, reply| {
-                if let Answer::Result(_) = answer {
-                    let mut subscriptions = session.subscriptions.lock();
-                    match method {
-                        "resources/subscribe" => drop(subscriptions.insert(uri)),
-                        "resources/unsubscribe" => drop(subscriptions.remove(&uri)),
-                        _ => {}
-                    }
+        // What was switched off since it was subscribed to can still be left.
+        let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
+        let found = match &*self.face(&session) {
+            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session, &uri),
+            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri, left) {
+                Some(Found::Resource(upstream, own)) => Some((upstream, own)),
+                Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
+                Some(Found::Inactive(name)) => {
+                    let message = bench.face.inactive(Kind::Resource, &name);
+                    return self.refuse(reply, code::INVALID_PARAMS, &message);
                 }
-                relay(answer, reply);
+                None if !bench.is_ready() => return self.later(bench, method, params, reply),
+                _ => None,
             },
-        );
+        };
+        let Some((upstream, own)) = found else {
+            let message = match &*self.face(&session) {
+                Face::Workbench(_) => {
+                    format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.")
+                }
+                Face::Plain(_) => format!("Resource not found: {uri}"),
+                Face::Toolman(bench) => bench.face.unknown_resource(&session.view(), &uri),
+            };
+            return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
+        };
+        match method {
+            "resources/read" => {
+                let relay = self.relay(&session, &uri);
+                self.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
+            }
+            _ => self.subscribe(method, &uri, &upstream, &own, params, reply),
+        }
+    }
+
+    /// Subscribes a legacy client, or no longer. Upstreams of its era answer for themselves.
+    fn subscribe(
+        self: &Arc<Self>,
+        method: &'static str,
+        uri: &str,
+        upstream: &Arc<Upstream>,
+        own: &str,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let (session, more) = (reply.session().clone(), method == "resources/subscribe");
+        let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
+        let (engine, owner, exposed) = (self.engine.clone(), upstream.clone(), uri.to_owned());
+        let count = move |session: &Session| {
+            let changed = match more {
+                true => session.subscriptions.lock().insert(exposed),
+                false => session.subscriptions.lock().remove(&exposed),
+            };
+            if changed {
+                engine.subscribe(&owner, &own_uri, more);
+            }
+        };
+        if upstream.link().is_some_and(|link| link.version().is_modern()) {
+            count(&session);
+            return reply.result("{}");
+        }
+        let relay = self.relay(&session, uri);
+        let finish = move |answer: Answer<'_>, reply: Reply| {
+            if let Answer::Result(_) = answer {
+                count(&session);
+            }
+            relay(answer, reply);
+        };
+        self.engine.forward(upstream, method, params, &[("uri", Some(own))], reply, finish);
+    }
+
+    /// Who has the resource, whatever the face, if it can be read.
+    pub(super) fn resource_of(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
+        match &*self.face(session) {
+            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(session, uri),
+            Face::Toolman(bench) => match self.find_resource(bench, session, uri, false) {
+                Some(Found::Resource(upstream, own)) => Some((upstream, own)),
+                _ => None,
+            },
+        }
     }
 
     /// Who has the resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that
     /// upstream, listed or not, since templates stand for more than lists show.
     fn resource_owner(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        let view = session.view.lock();
+        let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return Some((target.upstream, target.raw_key.to_string()));
         }
+        let fits = |strict| {
+            view.items(Kind::Template).find(move |(_, item)| uri_template::fits(&item.name, uri, strict))
+        };
+        if let Some((entry, _)) = fits(true).or_else(|| fits(false)) {
+            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
+            return Some((entry.upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri))));
+        }
         for entry in view.entries() {
-            let prefix = self.engine.exposure().full_name(&entry.upstream, Kind::Resource, "");
-            if let Some(own) = uri.strip_prefix(&prefix) {
+            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
+            if !prefix.is_empty()
+                && let Some(own) = uri.strip_prefix(&prefix)
+            {
                 return Some((entry.upstream.clone(), quote(own)));
             }
         }
@@ -66,47 +128,32 @@ impl Gateway {
 
     pub(super) fn get_prompt(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let Ok(Some(Some(name))) = params.unique("name").map(|name| name.map(Node::as_str)) else {
-            return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
-        match self.prompt(&name, &reply) {
+        let session = reply.session().clone();
+        match prompt(&name, &session) {
             Ok((upstream, own)) => {
-                self.engine.forward(&upstream, "prompts/get", params, &[("name", Some(&own))], reply, relay);
+                let changes = [("name", Some(&*own))];
+                let relay = self.relay(&session, &name);
+                self.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
             }
-            Err(message) => reply.error(code::INVALID_PARAMS, &message, None),
-        }
-    }
-
-    fn prompt(&self, name: &str, reply: &Reply) -> Result<(Arc<Upstream>, Arc<str>), String> {
-        let view = reply.session().view.lock();
-        match view.find(Kind::Prompt, name) {
-            Some(target) => Ok((target.upstream, target.raw_key)),
-            None => {
-                let near = nearest(name, view.names(Kind::Prompt), 5);
-                let near = if near.is_empty() {
-                    String::new()
-                } else {
-                    format!(". Nearest names: {}", near.join(", "))
-                };
-                Err(format!("Prompt not found: {name}{near}"))
-            }
+            Err(message) => match &*self.face(&session) {
+                Face::Toolman(bench) if !bench.is_ready() => self.later(bench, "prompts/get", params, reply),
+                _ => self.refuse(reply, code::INVALID_PARAMS, &message),
+            },
         }
     }
 
     pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+        let session = reply.session().clone();
         let reference = params.get("ref").filter(|reference| reference.is_object());
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
+        let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
             (Some(name), None) => {
-                self.prompt(&name, &reply).map(|(upstream, own)| (upstream, "name", own.to_string()))
+                prompt(&name, &session).map(|(upstream, own)| (upstream, "name", own.to_string()))
             }
-            (None, Some(uri)) => {
-                let target = reply.session().view.lock().find(Kind::Template, &uri);
-                target
-                    .map(|target| (target.upstream, target.raw_key.to_string()))
-                    .or_else(|| self.resource_owner(reply.session(), &uri))
-                    .map(|(upstream, own)| (upstream, "uri", own))
-                    .ok_or_else(|| format!("Resource not found: {uri}"))
-            }
+            (None, Some(uri)) => self.completed(&uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
             _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
         };
         match (found, reference) {
@@ -114,26 +161,61 @@ impl Gateway {
                 let mut changed = Vec::new();
                 reference.write_with(&mut changed, &[(key, Some(&own))]);
                 let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
-                self.engine.forward(
-                    &upstream,
-                    "completion/complete",
-                    params,
-                    &[("ref", Some(&changed))],
-                    reply,
-                    relay,
-                );
+                let changes = [("ref", Some(&*changed))];
+                let relay = self.relay(&session, &named);
+                self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
             }
-            (Err(message), _) => reply.error(code::INVALID_PARAMS, &message, None),
+            (Err(message), _) => match &*self.face(&session) {
+                Face::Toolman(bench) if !bench.is_ready() => {
+                    self.later(bench, "completion/complete", params, reply);
+                }
+                _ => self.refuse(reply, code::INVALID_PARAMS, &message),
+            },
             (Ok(_), None) => unreachable!("only a reference can name something"),
+        }
+    }
+
+    /// Whose template or resource is to be completed, and its own URI there.
+    fn completed(&self, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
+        if let Some(target) = session.view().find(Kind::Template, uri) {
+            return Ok((target.upstream, target.raw_key.to_string()));
+        }
+        self.resource_of(session, uri).ok_or_else(|| format!("There is no resource or template '{uri}'."))
+    }
+
+    /// An error of our own where the request was no tool call, in the shape of the face.
+    fn refuse(&self, reply: Reply, code: i64, message: &str) {
+        let shaped = matches!(*self.face(reply.session()), Face::Toolman(_));
+        refuse(reply, code, message, shaped);
+    }
+
+    /// Answers as the upstream did; where it did not, the error names what was asked for.
+    fn relay(&self, session: &Session, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+        let (shaped, name) = (matches!(*self.face(session), Face::Toolman(_)), name.to_owned());
+        move |answer, reply| match answer {
+            Answer::Result(result) => reply.result_with(|out| result.write(out)),
+            Answer::Error(error) => reply.raw_error(error),
+            Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),
         }
     }
 }
 
-/// Answers as the upstream did.
-fn relay(answer: Answer<'_>, reply: Reply) {
-    match answer {
-        Answer::Result(result) => reply.result_with(|out| result.write(out)),
-        Answer::Error(error) => reply.raw_error(error),
-        Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
+fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, Arc<str>), String> {
+    let view = session.view();
+    match view.find(Kind::Prompt, name) {
+        Some(target) => Ok((target.upstream, target.raw_key)),
+        None => {
+            let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
+            let near = match near.is_empty() {
+                true => String::new(),
+                false => format!(" Nearest names: {}", near.join(", ")),
+            };
+            Err(format!("There is no prompt '{name}'.{near}"))
+        }
     }
+}
+
+fn refuse(reply: Reply, code: i64, message: &str, shaped: bool) {
+    let data = shaped.then(|| toolman::answer(Err(message)));
+    reply.error(code, message, data.as_deref());
 }

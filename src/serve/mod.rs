@@ -1,83 +1,308 @@
 //! A client's messages: which method does what. Transports are in the modules below.
 
+mod backend;
+pub mod doctor;
+pub mod http;
 mod items;
+mod modern;
+mod plain;
+mod reload;
+pub mod shell;
 pub mod stdio;
-mod tools;
+pub mod toolman;
+mod workbench;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
+
+use self::backend::Guests;
+use self::toolman::Bench;
+use crate::config::{Common, Serving};
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
-use crate::core::session::{Reply, Session};
-use crate::faces::workbench::Workbench;
-use crate::wire::era::ClientHello;
-use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, code};
+use crate::core::link::Link;
+use crate::core::modern::ModernCall;
+use crate::core::session::{Batch, Reply, Route, Session, Window};
+use crate::core::view::{Exposure, View};
+use crate::faces::plain::Plain;
+use crate::faces::workbench::{Mode, Workbench};
+use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
 /// The face and the engine under it.
 pub struct Gateway {
     engine: Arc<Engine>,
-    face: Arc<Workbench>,
+    /// What the file stands for: the first is for those who may see everything, the others are made when somebody
+    /// comes who may see a part, or asks for one toolbox alone.
+    faces: RwLock<Vec<(Part, Arc<Face>)>>,
+    /// Those who share a view by their credentials, and sessions over HTTP.
+    guests: Mutex<Guests>,
 }
 
-const LOG_LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+/// A part of what the file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Part {
+    /// The toolboxes or namespaces that exist; `None` is all.
+    names: Option<Vec<String>>,
+    /// The one toolbox that is served as a plain server.
+    toolbox: Option<String>,
+}
+
+impl Part {
+    fn admits(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name))
+    }
+}
+
+/// A product surface at work.
+pub enum Face {
+    /// Toolboxes.
+    Workbench(Arc<Workbench>),
+    /// One catalog.
+    Toolman(Arc<Bench>),
+    /// One toolbox as a plain server.
+    Plain(Arc<Plain>),
+}
+
+impl Face {
+    fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
+        match self {
+            Self::Workbench(face) => face.clone(),
+            Self::Toolman(bench) => bench.face.clone(),
+            Self::Plain(plain) => plain.clone(),
+        }
+    }
+
+    /// This part of the whole; `None` if there is no such toolbox in it.
+    fn part(&self, part: &Part) -> Option<Self> {
+        match (self, &part.toolbox) {
+            (Self::Workbench(whole), Some(toolbox)) => {
+                let toolbox = whole.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
+                let common = whole.config.common.clone();
+                Some(Self::Plain(Arc::new(Plain { toolbox: toolbox.clone(), common })))
+            }
+            (Self::Workbench(whole), None) => {
+                let mut config = whole.config.clone();
+                config.toolboxes.retain(|toolbox| part.admits(toolbox.name.as_str()));
+                Some(Self::Workbench(Arc::new(Workbench { config })))
+            }
+            (Self::Toolman(whole), None) => {
+                Some(Self::Toolman(Arc::new(whole.part(&|name| part.admits(name)))))
+            }
+            _ => None,
+        }
+    }
+
+    /// Top-level settings of its configuration.
+    fn common(&self) -> &Common {
+        match self {
+            Self::Plain(plain) => &plain.common,
+            Self::Workbench(workbench) => &workbench.config.common,
+            Self::Toolman(bench) => &bench.face.config.common,
+        }
+    }
+
+    /// How its configuration wants to be served over HTTP.
+    pub fn serving(&self) -> &Serving {
+        &self.common().serving
+    }
+}
+
+/// What we can do, as raw JSON.
+const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}}";
 
 impl Gateway {
     /// A gateway that has started nothing yet.
-    pub fn new(face: Workbench, around: Surroundings) -> Arc<Self> {
-        let face = Arc::new(face);
-        let engine = Engine::new(face.config.common.clone(), face.clone(), around);
-        Arc::new(Self { engine, face })
+    pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
+        let settings = face.common().clone();
+        let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
+        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default() })
+    }
+
+    /// A window of a face for a client, or for all callers with the same credentials.
+    fn window(self: &Arc<Self>, face: usize, principal: &str) -> Arc<Window> {
+        let at_work = self.faces.read()[face].1.clone();
+        let window = self.engine.window(principal, face, at_work.exposure());
+        if let Face::Toolman(bench) = &*at_work {
+            self.furnish(bench, &window);
+        }
+        window
+    }
+
+    /// Lets what must run from the start begin.
+    fn begin(self: &Arc<Self>, window: &Arc<Window>) {
+        let face = self.faces.read()[0].1.clone();
+        if let Face::Toolman(bench) = &*face {
+            self.start_bench(bench, window);
+        }
+    }
+
+    fn face(&self, session: &Session) -> Arc<Face> {
+        self.faces.read()[session.window.face()].1.clone()
+    }
+
+    /// The face of a part of the file; `None` if there is no such toolbox in it.
+    fn face_of(&self, part: &Part) -> Option<usize> {
+        let mut faces = self.faces.write();
+        if let (Face::Workbench(whole), Some(toolbox)) = (&*faces[0].1, &part.toolbox)
+            && !(part.admits(toolbox) && whole.toolbox(toolbox).is_some())
+        {
+            return None;
+        }
+        if let Some(found) = faces.iter().position(|(other, _)| other == part) {
+            return Some(found);
+        }
+        let face = faces[0].1.part(part)?;
+        faces.push((part.clone(), Arc::new(face)));
+        Some(faces.len() - 1)
+    }
+
+    /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
+    fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        message: Result<Message<'_>, Malformed>,
+        route: Option<Route>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        let refuse = |route: Option<Route>, id: Option<&Id>, code, message: &str, data: Option<&str>| {
+            let error = error_object(code, message, data);
+            let route = route.unwrap_or_else(|| session.route(None));
+            session.send(&route, batch, |out| {
+                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
+            });
+        };
+        match message {
+            Ok(Message::Request { id, method, params }) => {
+                let modern = match ModernCall::read(&method, params) {
+                    Ok(modern) => modern.map(Arc::new),
+                    Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
+                };
+                let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
+                // A panic fails the request that caused it: its reply answers when it is dropped.
+                let request = AssertUnwindSafe(|| self.request(&method, params, reply));
+                if catch_unwind(request).is_err() {
+                    log::error!("a request for {method} made us panic; please report it");
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
+            Ok(Message::Response { id, outcome }) => {
+                if !id.is_some_and(|id| session.peer.resolve(id, outcome)) {
+                    log::debug!("an answer of the client that nobody waits for");
+                }
+            }
+            Err(bad) => refuse(route, bad.id.as_ref(), bad.code, bad.message, None),
+        }
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
         let mut empty = Scanner::default();
         let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+        if matches!(method, "subscriptions/listen" | "resources/subscribe")
+            && let Face::Plain(plain) = &*self.face(reply.session())
+            && !plain.is_open(&reply.session().view())
+        {
+            // What is to be watched must be known.
+            return self.open_plain(plain, method, params, reply);
+        }
+        if reply.modern().is_some() {
+            return self.modern_request(method, params, reply);
+        }
         if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
         }
         match method {
-            "tools/call" => self.call_tool(params, reply),
             "ping" => reply.result("{}"),
             "initialize" => self.initialize(params, reply),
+            "resources/subscribe" => self.resource("resources/subscribe", params, reply),
+            "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
+            "logging/setLevel" => self.set_log_level(params, reply),
+            _ => self.common_request(method, params, reply),
+        }
+    }
+
+    /// What both eras have.
+    fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        let session = reply.session().clone();
+        if let Face::Plain(plain) = &*self.face(&session)
+            && !plain.is_open(&session.view())
+        {
+            return self.open_plain(plain, method, params, reply);
+        }
+        match method {
+            "tools/call" => self.call_tool(params, reply),
             "tools/list" => self.list(Kind::Tool, params, reply),
             "resources/list" => self.list(Kind::Resource, params, reply),
             "resources/templates/list" => self.list(Kind::Template, params, reply),
             "prompts/list" => self.list(Kind::Prompt, params, reply),
             "resources/read" => self.resource("resources/read", params, reply),
-            "resources/subscribe" => self.resource("resources/subscribe", params, reply),
-            "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
             "prompts/get" => self.get_prompt(params, reply),
             "completion/complete" => self.complete(params, reply),
-            "logging/setLevel" => self.set_log_level(params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
-        let hello = match ClientHello::read(Some(params)) {
+        let hello = match ClientHello::read(params) {
             Ok(hello) => hello,
             Err(message) => {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let (version, mode) = (hello.version, self.face.mode(Some(&hello)));
+        let version = hello.version;
+        let instructions = self.instructions(reply.session(), Some(&hello));
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         reply.result(&format!(
-            "{{\"protocolVersion\":\"{}\",\"capabilities\":{{\"tools\":{{\"listChanged\":true}},\
-             \"resources\":{{\"subscribe\":true,\"listChanged\":true}},\"prompts\":{{\"listChanged\":true}},\
-             \"completions\":{{}},\"logging\":{{}}}},\
-             \"serverInfo\":{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}},\"instructions\":{}}}",
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            env!("CARGO_PKG_VERSION"),
-            crate::wire::json::quote(&self.face.instructions(mode)),
+            our_info(),
         ));
     }
 
-    fn list(&self, kind: Kind, params: Node<'_>, reply: Reply) {
+    /// The `instructions` for a client, as a member with a comma before it; modern clients say hello to nobody.
+    fn instructions(&self, session: &Session, hello: Option<&ClientHello>) -> String {
+        let text = match &*self.face(session) {
+            Face::Workbench(face) => {
+                face.instructions(hello.map_or(Mode::Proxy, |hello| face.mode(Some(hello))))
+            }
+            Face::Toolman(bench) => bench.face.instructions(),
+            Face::Plain(plain) if plain.toolbox.description.is_empty() => return String::new(),
+            Face::Plain(plain) => plain.toolbox.description.clone(),
+        };
+        format!(",\"instructions\":{}", quote(&text))
+    }
+
+    fn call_tool(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
+            Ok([Some(name), arguments, _]) => (name, arguments),
+            Ok([None, ..]) => {
+                return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
+            }
+            Err(_) => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
+        };
+        let Some(name) = name.as_str() else {
+            return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
+        };
+        match &*self.face(reply.session()) {
+            Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
+            Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
+            Face::Plain(_) => self.call_plain(&name, params, reply),
+        }
+    }
+
+    fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
+        let session = reply.session().clone();
+        if let Face::Toolman(bench) = &*self.face(&session)
+            && !bench.is_ready()
+        {
+            return self.later(bench, kind.list_method(), params, reply);
+        }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
             return reply.error(
                 code::INVALID_PARAMS,
@@ -85,20 +310,41 @@ impl Gateway {
                 None,
             );
         }
-        let session = reply.session().clone();
-        let view = session.view.lock();
+        let modern = reply.modern().is_some();
+        let view = session.view();
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            let meta = match kind {
-                Kind::Tool => self.face.meta_tools(self.face.mode(session.hello())),
-                _ => String::new(),
-            };
-            out.extend_from_slice(meta.as_bytes());
-            if self.engine.exposure().lists(session.hello(), kind) {
-                view.write_list(kind, out, meta.is_empty());
-            }
+            self.write_list(&session.window, &view, session.hello(), modern, kind, out);
             out.extend_from_slice(b"]}");
         });
+    }
+
+    /// Appends everything of a kind that a client is shown, separated by commas.
+    fn write_list(
+        &self,
+        window: &Window,
+        view: &View,
+        client: Option<&ClientHello>,
+        modern: bool,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.faces.read()[window.face()].1.clone();
+        let own = match (kind, &*face) {
+            (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
+            (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(client)),
+            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(view, modern),
+            _ => String::new(),
+        };
+        out.extend_from_slice(own.as_bytes());
+        let exposure = window.exposure();
+        let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(client, kind) };
+        if listed {
+            view.write_list(kind, out, own.is_empty(), modern);
+        }
+        if let (Kind::Tool, Face::Toolman(bench), true) = (kind, &*face, modern) {
+            out.extend_from_slice(format!(",{}", bench.face.call_tool()).as_bytes());
+        }
     }
 
     fn set_log_level(&self, params: Node<'_>, reply: Reply) {
@@ -116,23 +362,29 @@ impl Gateway {
         }
         match method {
             "notifications/initialized" => {}
-            "notifications/cancelled" => cancelled(session, params),
+            "notifications/cancelled" => self.cancelled(session, params),
             "notifications/progress" => progress(session, params),
             _ => self.engine.broadcast(session, method, params),
         }
     }
-}
 
-/// The client gives a request up: the upstream is told under our id, and no answer will be sent.
-fn cancelled(session: &Session, params: Option<Node<'_>>) {
-    let Some(params) = params else { return };
-    let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-    if let Some((link, ours)) = session.cancel(&id)
-        && link.peer.forget(ours).is_some()
-    {
-        link.peer.notify("notifications/cancelled", |out| {
-            params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
-        });
+    /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
+    fn cancelled(&self, session: &Session, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
+        if let Some((link, ours)) = self.give_up(session, &id) {
+            link.peer.notify("notifications/cancelled", |out| {
+                params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
+            });
+        }
+    }
+
+    /// Forgets a request, and says which one of ours the upstream is to be told of.
+    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
+        if let Some(listener) = session.window.take_listener(session, id) {
+            self.unlisten(&listener);
+        }
+        session.cancel(id).filter(|(link, ours)| link.peer.forget(*ours).is_some())
     }
 }
 

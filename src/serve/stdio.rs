@@ -1,15 +1,15 @@
 //! One client on our own stdin and stdout.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::Gateway;
-use crate::core::session::{Batch, Session};
+use crate::core::session::{Batch, Route, Session};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
@@ -30,8 +30,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let out = Outbox::new();
-    let session = Session::new(out.clone());
-    gateway.engine.attach(&session);
+    let window = gateway.window(0, "stdio");
+    let session = Session::new(window.clone(), Route::Pipe(out.clone()));
+    gateway.engine.attach_stdio(&session);
+    gateway.begin(&window);
     let writer = tokio::spawn({
         let out = out.clone();
         async move { out.run(stdout).await }
@@ -68,18 +70,20 @@ struct Client {
 
 impl Client {
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
-        let mut lines = Lines::new(self.gateway.engine.settings().max_message_bytes);
+        let limit = self.gateway.engine.limit();
+        let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::default();
         loop {
-            match stdin.read_buf(lines.space()).await {
+            lines.set_limit(limit.load(Ordering::Relaxed));
+            match lines.read(&mut stdin).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 self.take(&mut scanner, line);
             }
             // A client that does not read its answers is not read from.
-            self.session.out().room().await;
+            self.session.room().await;
         }
         if let Some(rest) = lines.rest() {
             self.take(&mut scanner, Line::Whole(rest));
@@ -103,7 +107,7 @@ impl Client {
                 self.refuse(None, code::PARSE, &message);
             }
             Ok(doc) if doc.root().raw().starts_with('[') => self.take_batch(doc.root().raw()),
-            Ok(doc) => self.handle(Message::read(doc.root()), None),
+            Ok(doc) => self.gateway.take(&self.session, Message::read(doc.root()), None, None),
         }
     }
 
@@ -132,46 +136,14 @@ impl Client {
             messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
         let batch = Batch::new(answered);
         for message in messages {
-            self.handle(message, Some(&batch));
-        }
-    }
-
-    fn handle(
-        &self,
-        message: Result<Message<'_>, crate::wire::message::Malformed>,
-        batch: Option<&Arc<Batch>>,
-    ) {
-        match message {
-            Ok(Message::Request { id, method, params }) => {
-                if let Some(reply) = self.session.accept(id, batch.cloned()) {
-                    // A panic fails the request that caused it: its reply answers when it is dropped.
-                    let request = AssertUnwindSafe(|| self.gateway.request(&method, params, reply));
-                    if catch_unwind(request).is_err() {
-                        log::error!("a request for {method} made us panic; please report it");
-                    }
-                }
-            }
-            Ok(Message::Notification { method, params }) => {
-                self.gateway.notification(&self.session, &method, params)
-            }
-            Ok(Message::Response { id, outcome }) => {
-                if !id.is_some_and(|id| self.session.peer.resolve(&id, outcome)) {
-                    log::debug!("an answer of the client that nobody waits for");
-                }
-            }
-            Err(bad) => {
-                let error = error_object(bad.code, bad.message, None);
-                let write = |out: &mut Vec<u8>| {
-                    write_raw_error(out, bad.id.as_ref(), |out| out.extend_from_slice(error.as_bytes()));
-                };
-                self.session.send(batch, write);
-            }
+            self.gateway.take(&self.session, message, None, Some(&batch));
         }
     }
 
     fn refuse(&self, id: Option<&Id>, code: i64, message: &str) {
         let error = error_object(code, message, None);
-        self.session
-            .send(None, |out| write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes())));
+        self.session.send(&self.session.route(None), None, |out| {
+            write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()))
+        });
     }
 }

@@ -1,8 +1,8 @@
-//! Protocol versions and the legacy handshake. The modern era (2026-07-28) will stand beside it.
+//! Protocol versions, the legacy handshake, and the metadata of the modern era.
 
 use super::json::{Node, Scanner, quote};
 
-/// A protocol version of the legacy era, in the order of their dates.
+/// A protocol version, in the order of their dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 2024-11-05
@@ -13,17 +13,39 @@ pub enum Version {
     V2025June,
     /// 2025-11-25
     V2025November,
+    /// 2026-07-28: the modern era, without sessions and handshake.
+    V2026July,
 }
 
-impl Version {
-    /// All of them, newest last.
-    pub const ALL: [Self; 4] = [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November];
-    /// What we offer where nothing else decides.
-    pub const LATEST: Self = Self::V2025November;
+/// Keys of `_meta` that the modern era has.
+pub mod meta {
+    #![allow(missing_docs)]
+    pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+}
 
-    /// The version that a peer names.
-    pub fn from_text(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.as_str() == text)
+/// The levels of log messages, least severe first.
+pub const LOG_LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// What a client that can be asked anything declares.
+pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
+
+impl Version {
+    /// Those of the legacy era, newest last.
+    pub const LEGACY: [Self; 4] = [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November];
+    /// What we offer in a handshake where nothing else decides.
+    pub const LATEST_LEGACY: Self = Self::V2025November;
+    /// The modern one.
+    pub const MODERN: Self = Self::V2026July;
+
+    /// The version of the legacy era that a peer names.
+    pub fn legacy(text: &str) -> Option<Self> {
+        Self::LEGACY.into_iter().find(|version| version.as_str() == text)
     }
 
     /// As it stands on the wire.
@@ -33,19 +55,20 @@ impl Version {
             Self::V2025March => "2025-03-26",
             Self::V2025June => "2025-06-18",
             Self::V2025November => "2025-11-25",
+            Self::V2026July => "2026-07-28",
         }
     }
 
-    /// What we answer to a client that asks for a version: the same if we know it, else our latest.
-    pub fn negotiate(requested: &str) -> Self {
-        Self::from_text(requested).unwrap_or(Self::LATEST)
+    /// Whether it is of the modern era.
+    pub fn is_modern(self) -> bool {
+        self == Self::MODERN
     }
 }
 
 /// What a client said of itself in `initialize`.
 #[derive(Debug, Clone)]
 pub struct ClientHello {
-    /// Negotiated.
+    /// Negotiated: the same if we know it, else our latest.
     pub version: Version,
     /// `clientInfo.name`, or empty.
     pub name: String,
@@ -55,16 +78,15 @@ pub struct ClientHello {
 
 impl ClientHello {
     /// Reads the parameters of `initialize`; the error says what is missing.
-    pub fn read(params: Option<Node<'_>>) -> Result<Self, &'static str> {
+    pub fn read(params: Node<'_>) -> Result<Self, &'static str> {
         let requested = params
-            .and_then(|params| params.get("protocolVersion"))
+            .get("protocolVersion")
             .and_then(Node::as_str)
             .ok_or("initialize needs a \"protocolVersion\"")?;
-        let capabilities =
-            params.and_then(|params| params.get("capabilities")).filter(|node| node.is_object());
-        let name = params.and_then(|params| params.get("clientInfo")).and_then(|info| info.get("name"));
+        let capabilities = params.get("capabilities").filter(|node| node.is_object());
+        let name = params.get("clientInfo").and_then(|info| info.get("name"));
         Ok(Self {
-            version: Version::negotiate(&requested),
+            version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
             name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
             capabilities: capabilities.map_or("{}", Node::raw).to_owned(),
         })
@@ -72,11 +94,11 @@ impl ClientHello {
 
     /// Whether the client declared this capability.
     pub fn can(&self, capability: &str) -> bool {
-        has_member(&self.capabilities, capability)
+        declares(&self.capabilities, capability)
     }
 }
 
-/// What an upstream said of itself in its answer to `initialize`.
+/// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.
 #[derive(Debug, Clone)]
 pub struct ServerHello {
     /// Chosen by the upstream.
@@ -89,35 +111,64 @@ impl ServerHello {
     /// Reads the result of `initialize`.
     pub fn read(result: &str) -> Result<Self, String> {
         let mut scanner = Scanner::default();
-        let root =
-            scanner.scan_str(result).map_err(|_| "answered `initialize` with no JSON".to_owned())?.root();
+        let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
         let version = root
             .get("protocolVersion")
             .and_then(Node::as_str)
             .ok_or("answered `initialize` without a protocol version; is it an MCP server?")?;
-        let version = Version::from_text(&version)
+        let version = Version::legacy(&version)
             .ok_or_else(|| format!("speaks protocol version {}, which is not supported", quote(&version)))?;
-        let capabilities = root.get("capabilities").filter(|node| node.is_object()).map_or("{}", Node::raw);
-        Ok(Self { version, capabilities: capabilities.to_owned() })
+        Ok(Self { version, capabilities: capabilities(root) })
+    }
+
+    /// Reads the result of `server/discover`; `None` if it is none, or names no version that we speak.
+    pub fn discovered(result: &str) -> Option<Self> {
+        let mut scanner = Scanner::default();
+        let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
+        let versions: Vec<String> = serde_json::from_str(root.get("supportedVersions")?.raw()).ok()?;
+        let modern = versions.iter().any(|version| version == Version::MODERN.as_str());
+        modern.then(|| Self { version: Version::MODERN, capabilities: capabilities(root) })
     }
 
     /// Whether the upstream declared this capability.
     pub fn can(&self, capability: &str) -> bool {
-        has_member(&self.capabilities, capability)
+        declares(&self.capabilities, capability)
     }
 }
 
-fn has_member(object: &str, key: &str) -> bool {
-    Scanner::default()
-        .scan_str(object)
-        .is_ok_and(|doc| doc.root().get(key).is_some_and(|node| node.raw() != "null"))
+fn capabilities(root: Node<'_>) -> String {
+    root.get("capabilities").filter(|node| node.is_object()).map_or("{}", Node::raw).to_owned()
+}
+
+/// Whether a raw capabilities object has this member.
+pub fn declares(capabilities: &str, capability: &str) -> bool {
+    let found =
+        |doc: super::json::Doc<'_>| doc.root().get(capability).is_some_and(|node| node.raw() != "null");
+    Scanner::default().scan_str(capabilities).is_ok_and(found)
+}
+
+/// Who we are, as clients and servers introduce themselves.
+pub fn our_info() -> String {
+    format!("{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The parameters of our own `initialize`.
 pub fn initialize_params(version: Version, capabilities: &str) -> String {
     format!(
-        "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}}}}",
+        "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{}}}",
         version.as_str(),
-        env!("CARGO_PKG_VERSION"),
+        our_info(),
+    )
+}
+
+/// The members of `_meta` that every request of the modern era needs, without braces.
+pub fn modern_meta(capabilities: &str) -> String {
+    format!(
+        "\"{}\":\"{}\",\"{}\":{},\"{}\":{capabilities}",
+        meta::VERSION,
+        Version::MODERN.as_str(),
+        meta::CLIENT_INFO,
+        our_info(),
+        meta::CAPABILITIES,
     )
 }

@@ -1,6 +1,6 @@
 //! JSON seen from the outside: one validating pass over a text that builds no tree.
 //!
-//! The pass remembers where the members of the outer objects stand, down to [`INDEXED`] levels, which is as
+//! The pass remembers where the members of the outer objects stand, down to `INDEXED` levels, which is as
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
 
@@ -17,14 +17,19 @@ pub struct Doc<'a> {
     text: &'a str,
     members: &'a [Member],
     broken_lines: bool,
+    depth: usize,
 }
 
 /// Where one member of an indexed object stands.
 #[derive(Clone, Copy)]
 struct Member {
     depth: u8,
+    /// Whether the key is spelled with escapes.
+    escaped: bool,
     key: Span,
     value: Span,
+    /// Index of the first member behind the value.
+    next: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -63,6 +68,11 @@ impl<'a> Doc<'a> {
         Node { doc: self, depth: 0, inside: 0, span: Span::new(start, end) }
     }
 
+    /// How many arrays and objects stand inside each other at the deepest place.
+    pub fn depth(self) -> usize {
+        self.depth
+    }
+
     /// Whether line breaks stand between tokens, which would break framing by lines.
     pub fn has_line_breaks(self) -> bool {
         self.broken_lines
@@ -97,32 +107,27 @@ impl<'a> Node<'a> {
 
     /// The members of an indexed object in their order: decoded key and value.
     pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> {
-        self.spans().map(move |(key, node)| (decode_lossy(&self.doc.text[key.range()]), node))
+        self.spans().map(|(key, node)| (key.decoded(), node))
     }
 
     /// The member with this key, refused if another key is equal but for case.
     pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
-        let mut found = None;
-        let mut seen = false;
-        for (span, node) in self.spans() {
-            let raw = &self.doc.text[span.range()];
-            let inner = &raw[1..raw.len() - 1];
-            let same = if inner.len() == key.len() && !inner.contains('\\') {
-                inner.eq_ignore_ascii_case(key).then(|| inner == key)
-            } else if inner.contains('\\') {
-                let decoded = decode_lossy(raw);
-                decoded.eq_ignore_ascii_case(key).then(|| decoded == key)
-            } else {
-                None
-            };
-            if let Some(exact) = same {
-                if seen {
-                    return Err(Duplicate);
-                }
-                seen = true;
-                if exact {
-                    found = Some(node);
-                }
+        self.all_unique([key]).map(|[found]| found)
+    }
+
+    /// As [`Node::unique`], for several keys in one pass.
+    pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<[Option<Node<'a>>; N], Duplicate> {
+        let mut found = [None; N];
+        let mut seen = [false; N];
+        for (name, node) in self.spans() {
+            let decoded = name.decoded();
+            let same = |key: &&str| key.len() == decoded.len() && key.eq_ignore_ascii_case(&decoded);
+            let Some(at) = keys.iter().position(same) else { continue };
+            if std::mem::replace(&mut seen[at], true) {
+                return Err(Duplicate);
+            }
+            if keys[at] == decoded {
+                found[at] = Some(node);
             }
         }
         Ok(found)
@@ -130,7 +135,7 @@ impl<'a> Node<'a> {
 
     /// The first member with this key; for data in which a duplicate does no harm.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
-        self.members().find(|(name, _)| name == key).map(|(_, node)| node)
+        self.spans().find(|(name, _)| name.is(key)).map(|(_, node)| node)
     }
 
     /// The decoded text of a string; `None` for other values and for strings that no Unicode text equals
@@ -156,12 +161,10 @@ impl<'a> Node<'a> {
             out.push(b':');
             out.extend_from_slice(value.as_bytes());
         };
-        for (span, node) in self.spans() {
-            let key = &self.doc.text[span.range()];
-            let decoded = decode_lossy(key);
-            match changes.iter().find(|(name, _)| *name == decoded) {
-                None => member(key, node.raw()),
-                Some((_, Some(value))) => member(key, value),
+        for (key, node) in self.spans() {
+            match changes.iter().find(|(name, _)| key.is(name)) {
+                None => member(key.raw, node.raw()),
+                Some((_, Some(value))) => member(key.raw, value),
                 Some((_, None)) => {}
             }
         }
@@ -187,29 +190,43 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn spans(self) -> impl Iterator<Item = (Span, Node<'a>)> {
+    fn spans(self) -> impl Iterator<Item = (Key<'a>, Node<'a>)> {
+        let Doc { text, members, .. } = self.doc;
         let depth = self.depth + 1;
-        let all = self.doc.members;
-        let is_object = self.is_object();
-        let mut next = self.inside;
+        let mut next = if self.is_object() { self.inside } else { members.len() };
         std::iter::from_fn(move || {
-            if !is_object {
+            let member = members.get(next)?;
+            if member.depth != depth || member.value.start > self.span.end {
                 return None;
             }
-            while let Some(member) = all.get(next) {
-                if member.depth < depth || member.value.start > self.span.end {
-                    return None;
-                }
-                next += 1;
-                if member.depth == depth {
-                    return Some((
-                        member.key,
-                        Node { doc: self.doc, depth, inside: next, span: member.value },
-                    ));
-                }
-            }
-            None
+            let inside = next + 1;
+            next = member.next as usize;
+            let key = Key { raw: &text[member.key.range()], escaped: member.escaped };
+            Some((key, Node { doc: self.doc, depth, inside, span: member.value }))
         })
+    }
+}
+
+/// The key of a member.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    /// With its quotes.
+    raw: &'a str,
+    escaped: bool,
+}
+
+impl<'a> Key<'a> {
+    /// What stands between the quotes.
+    fn plain(self) -> &'a str {
+        &self.raw[1..self.raw.len() - 1]
+    }
+
+    fn decoded(self) -> Cow<'a, str> {
+        if self.escaped { decode_lossy(self.raw) } else { Cow::Borrowed(self.plain()) }
+    }
+
+    fn is(self, key: &str) -> bool {
+        if self.escaped { self.decoded() == key } else { self.plain() == key }
     }
 }
 
@@ -259,6 +276,7 @@ pub struct Scanner {
     /// One bit a level: set for an object.
     levels: Vec<u64>,
     depth: usize,
+    deepest: usize,
     /// The level of the outermost open array; members inside arrays are not indexed.
     array_at: Option<usize>,
     open: [usize; INDEXED],
@@ -284,10 +302,11 @@ impl Scanner {
         self.members.shrink_to(KEPT_MEMBERS);
         self.levels.clear();
         self.depth = 0;
+        self.deepest = 0;
         self.array_at = None;
         self.broken_lines = false;
         self.walk(text.as_bytes())?;
-        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines })
+        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines, depth: self.deepest })
     }
 
     /// The number under `id` in a message that was cut off.
@@ -297,9 +316,11 @@ impl Scanner {
             Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
         };
         let _ = self.scan_str(text);
-        let doc = Doc { text, members: &self.members, broken_lines: false };
+        let doc = Doc { text, members: &self.members, broken_lines: false, depth: 0 };
         let outer =
             doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        // What ends with the text may have been longer.
+        let outer = outer.filter(|member| (member.value.end as usize) < doc.text.len());
         let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
         let id = ids.next()?;
         doc.text[id.value.range()].parse().ok()
@@ -346,7 +367,9 @@ impl Scanner {
                 }
                 let object = self.in_object();
                 if object && let Some(member) = self.indexed() {
-                    self.members[member].value.end = at as u32;
+                    let behind = self.members.len() as u32;
+                    let member = &mut self.members[member];
+                    (member.value.end, member.next) = (at as u32, behind);
                 }
                 at = self.space(text, at);
                 match (text.get(at), object) {
@@ -383,8 +406,10 @@ impl Scanner {
             self.open[self.depth - 1] = self.members.len();
             self.members.push(Member {
                 depth: self.depth as u8,
+                escaped: text[at..end].contains(&b'\\'),
                 key: Span::new(at, end),
                 value: Span::new(value, value),
+                next: u32::MAX,
             });
         }
         Ok(value)
@@ -407,6 +432,7 @@ impl Scanner {
             self.array_at.get_or_insert(self.depth);
         }
         self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
     }
 
     fn pop_array(&mut self) {
@@ -434,22 +460,34 @@ impl Scanner {
     }
 }
 
-/// Bytes of a string looked at one by one before a vectorised search pays.
-const SHORT: usize = 24;
+/// Bytes of a string looked at by words before a vectorised search pays.
+const SHORT: usize = 32;
+
+/// The first byte of a word that a string cannot just pass over: a quote, a backslash or a control character.
+fn special(word: [u8; 8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let word = u64::from_le_bytes(word);
+    // The high bit of each byte that is below `limit`, and perhaps of some that stand behind one.
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let found = equal(b'"') | equal(b'\\') | below(word, 0x20);
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
+}
 
 /// The end of the string that begins at `at`.
 fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
     let mut at = at + 1;
     loop {
-        let near = text.len().min(at + SHORT);
+        let near = at + SHORT;
         let mut stop = None;
-        while at < near {
-            let byte = text[at];
-            if byte == b'"' || byte == b'\\' || byte < 0x20 {
-                stop = Some(at);
+        while at < near
+            && let Some(word) = text[at..].first_chunk()
+        {
+            if let Some(found) = special(*word) {
+                stop = Some(at + found);
                 break;
             }
-            at += 1;
+            at += word.len();
         }
         let stop = match stop {
             Some(stop) => stop,
@@ -556,7 +594,8 @@ mod tests {
     #[test]
     fn depth_is_no_danger() {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        assert!(Scanner::default().scan_str(&deep).is_ok());
+        assert_eq!(Scanner::default().scan_str(&deep).map(Doc::depth), Ok(1_000_000));
+        assert_eq!(Scanner::default().scan_str("[{},[]]").map(Doc::depth), Ok(2));
         assert!(Scanner::default().scan_str(&deep[1..]).is_err());
     }
 

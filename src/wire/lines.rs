@@ -1,5 +1,11 @@
 //! Framing by lines: bytes in any pieces become whole lines, and one without end costs no memory.
 
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
 /// Cuts a byte stream into lines.
 pub struct Lines {
     buffer: Vec<u8>,
@@ -27,6 +33,9 @@ const PREFIX: usize = 4096;
 const ROOM: usize = 16 * 1024;
 /// Most room offered, once reads have filled the smaller one.
 const MOST_ROOM: usize = 256 * 1024;
+/// A stream that is silent for so long gets along with little memory. Not at once: to touch fresh memory for each
+/// of many long lines costs more than to read them.
+pub const PAUSE: Duration = Duration::from_secs(1);
 
 impl Lines {
     /// Lines of at most `limit` bytes.
@@ -34,12 +43,28 @@ impl Lines {
         Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None }
     }
 
+    /// Another limit, for lines that are not whole yet.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Reads on; 0 at the end of the stream. Nothing is lost if the future is dropped.
+    pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+        let space = self.space();
+        if space.is_empty() && space.capacity() > MOST_ROOM {
+            if let Ok(read) = timeout(PAUSE, stream.read_buf(space)).await {
+                return read;
+            }
+            *space = Vec::new();
+        }
+        stream.read_buf(self.space()).await
+    }
+
     /// Where the next bytes of the stream go: append to it.
-    pub fn space(&mut self) -> &mut Vec<u8> {
+    fn space(&mut self) -> &mut Vec<u8> {
         if self.start == self.buffer.len() {
             self.buffer.clear();
             (self.start, self.seen) = (0, 0);
-            self.buffer.shrink_to(MOST_ROOM);
         } else if self.start > 0 {
             self.buffer.drain(..self.start);
             self.seen -= self.start;
@@ -54,7 +79,7 @@ impl Lines {
     }
 
     /// The next whole line, if there is one. Blank lines are passed over.
-    pub fn next(&mut self) -> Option<Line<'_>> {
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
                 self.seen = self.buffer.len();
@@ -120,7 +145,7 @@ mod tests {
         let mut shown = Vec::new();
         for chunk in chunks {
             lines.space().extend_from_slice(chunk);
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 shown.push(match line {
                     Line::Whole(text) => String::from_utf8_lossy(text).into_owned(),
                     Line::TooLong(prefix, length) => {
@@ -157,14 +182,14 @@ mod tests {
             let room = space.capacity() - space.len();
             assert!(room > 0);
             space.resize(space.len() + room, b'x');
-            assert_eq!(lines.next(), None);
+            assert_eq!(lines.next_line(), None);
             assert!(lines.buffer.capacity() <= 1024 * 1024, "{}", lines.buffer.capacity());
         }
         lines.space().extend_from_slice(b"\n{}\n");
         assert!(
-            matches!(lines.next(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
+            matches!(lines.next_line(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
         );
-        assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
+        assert_eq!(lines.next_line(), Some(Line::Whole(b"{}")));
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use super::json::{Duplicate, Node, quote};
 
@@ -14,13 +15,16 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
+    pub const URL_ELICITATION: i64 = -32042;
     /// An upstream died, hung or was closed under a request.
     pub const UPSTREAM_LOST: i64 = -32000;
 }
 
 /// A request's id exactly as its sender wrote it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Id(Box<str>);
+pub struct Id(Arc<str>);
 
 impl Id {
     /// The id of one of our own requests.
@@ -34,7 +38,7 @@ impl Id {
     }
 
     /// What two spellings of the same id have in common; `1` and `"1"` differ.
-    pub fn key(&self) -> Box<str> {
+    pub fn key(&self) -> Arc<str> {
         match self.0.contains('\\') {
             true => match serde_json::from_str::<String>(&self.0) {
                 Ok(text) => format!("\"{text}\"").into(),
@@ -44,15 +48,13 @@ impl Id {
         }
     }
 
-    /// The number, if it is one that we could have sent.
-    pub fn number(&self) -> Option<u64> {
-        self.0.parse().ok()
-    }
-
     /// A string or a number; anything else is no id.
     pub fn from_node(node: Node<'_>) -> Option<Self> {
-        matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
-            .then(|| Self(node.raw().into()))
+        Self::raw_from_node(node).map(|raw| Self(raw.into()))
+    }
+
+    fn raw_from_node(node: Node<'_>) -> Option<&str> {
+        matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then(|| node.raw())
     }
 }
 
@@ -82,8 +84,8 @@ pub enum Message<'a> {
     },
     /// Answers a request of ours.
     Response {
-        /// Of the request, if it is readable.
-        id: Option<Id>,
+        /// Of the request as JSON, if it is readable.
+        id: Option<&'a str>,
         /// `Err` holds the error object.
         outcome: Result<Node<'a>, Node<'a>>,
     },
@@ -113,28 +115,28 @@ impl From<Duplicate> for Malformed {
 impl<'a> Message<'a> {
     /// Reads the envelope.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
-        let bad =
-            |id: Option<&Id>, message| Malformed { id: id.cloned(), code: code::INVALID_REQUEST, message };
+        let bad = |id: Option<Node<'_>>, message| Malformed {
+            id: id.and_then(Id::from_node),
+            code: code::INVALID_REQUEST,
+            message,
+        };
         if !root.is_object() {
             return Err(bad(None, "Invalid request: a message is a JSON object"));
         }
-        let id_node = root.unique("id")?;
-        let id = id_node.and_then(Id::from_node);
-        let method = root.unique("method")?;
-        let params = root.unique("params")?;
-        let (result, error) = (root.unique("result")?, root.unique("error")?);
-        if root.unique("jsonrpc")?.is_none_or(|version| version.raw() != "\"2.0\"") {
-            return Err(bad(id.as_ref(), "Invalid request: \"jsonrpc\" must be \"2.0\""));
+        let [version, id, method, params, result, error] =
+            root.all_unique(["jsonrpc", "id", "method", "params", "result", "error"])?;
+        if version.is_none_or(|version| version.raw() != "\"2.0\"") {
+            return Err(bad(id, "Invalid request: \"jsonrpc\" must be \"2.0\""));
         }
-        match (method, id_node, result, error) {
-            (Some(method), id_node, None, None) => {
+        match (method, id, result, error) {
+            (Some(method), id, None, None) => {
                 let Some(method) = method.as_str() else {
-                    return Err(bad(id.as_ref(), "Invalid request: \"method\" must be a string"));
+                    return Err(bad(id, "Invalid request: \"method\" must be a string"));
                 };
-                match (id_node, id) {
-                    (None, _) => Ok(Self::Notification { method, params }),
-                    (Some(_), None) => Err(bad(None, "Invalid request: \"id\" must be a string or a number")),
-                    (Some(_), Some(id)) => match params {
+                match id.map(Id::from_node) {
+                    None => Ok(Self::Notification { method, params }),
+                    Some(None) => Err(bad(None, "Invalid request: \"id\" must be a string or a number")),
+                    Some(Some(id)) => match params {
                         Some(params) if !params.is_object() => Err(Malformed {
                             id: Some(id),
                             code: code::INVALID_PARAMS,
@@ -144,9 +146,13 @@ impl<'a> Message<'a> {
                     },
                 }
             }
-            (None, Some(_), Some(result), None) => Ok(Self::Response { id, outcome: Ok(result) }),
-            (None, Some(_), None, Some(error)) => Ok(Self::Response { id, outcome: Err(error) }),
-            _ => Err(bad(id.as_ref(), "Invalid request: neither a request, a notification nor a response")),
+            (None, Some(id), Some(result), None) => {
+                Ok(Self::Response { id: Id::raw_from_node(id), outcome: Ok(result) })
+            }
+            (None, Some(id), None, Some(error)) => {
+                Ok(Self::Response { id: Id::raw_from_node(id), outcome: Err(error) })
+            }
+            _ => Err(bad(id, "Invalid request: neither a request, a notification nor a response")),
         }
     }
 }
@@ -248,7 +254,7 @@ mod tests {
         );
         check(r#"{"jsonrpc":"2.0","method":"n","params":[]}"#, "notification n []");
         check(r#"{"jsonrpc":"2.0","id":1e400,"method":"m"}"#, "request 1e400 m -");
-        check(r#"{"jsonrpc":"2.0","id":5,"result":null}"#, "result Some(5) null");
+        check(r#"{"jsonrpc":"2.0","id":5,"result":null}"#, r#"result Some("5") null"#);
         check(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, r#"error None {"code":1}"#);
     }
 

@@ -1,9 +1,12 @@
 //! Messages and how they travel. Knows nothing of toolboxes: payloads stay bytes.
 
 pub mod era;
+pub mod http_client;
 pub mod json;
 pub mod lines;
 pub mod message;
 pub mod outbox;
 pub mod peer;
+pub mod sse;
 pub mod stdio;
+pub mod tool_headers;

@@ -10,12 +10,27 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+use super::lines::PAUSE;
 
 /// Bytes that may wait before readers pause.
 pub const HIGH_WATER: usize = 1024 * 1024;
-/// Capacity that a buffer keeps between two writes.
+/// Capacity that a buffer keeps while there is nothing to write.
 const KEPT: usize = 64 * 1024;
+
+/// Where messages to one peer go.
+pub trait Out: Send + Sync {
+    /// Sends what `write` appends, which is one message. `false`: nobody will read it any more.
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool;
+}
+
+impl Out for Outbox {
+    fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+        self.push(write)
+    }
+}
 
 /// Messages on their way out.
 pub struct Outbox {
@@ -79,6 +94,29 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
+    /// Hands on what is appended, message by message, until the outbox is closed or nobody takes it.
+    pub async fn hand_on(&self, taker: mpsc::Sender<Vec<u8>>) {
+        loop {
+            let chunk = {
+                let mut state = self.state.lock();
+                if state.buffer.is_empty() && state.closed {
+                    break;
+                }
+                std::mem::take(&mut state.buffer)
+            };
+            if chunk.is_empty() {
+                self.filled.notified().await;
+            }
+            for message in chunk.split(|byte| *byte == b'\n').filter(|message| !message.is_empty()) {
+                if taker.send(message.to_vec()).await.is_err() {
+                    self.close();
+                    break;
+                }
+            }
+            self.drained.notify_waiters();
+        }
+    }
+
     /// Writes what is appended until the outbox is closed or the other side is gone.
     pub async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
         let mut chunk = Vec::new();
@@ -92,16 +130,13 @@ impl Outbox {
                 state.writing = chunk.len();
             }
             if chunk.is_empty() {
-                self.filled.notified().await;
+                self.wait(&mut chunk).await;
                 continue;
             }
-            if let Err(error) = writer.write_all(&chunk).await.and(writer.flush().await) {
+            if let Err(error) = self.write(&mut writer, &chunk).await {
                 break Err(error);
             }
             chunk.clear();
-            chunk.shrink_to(KEPT);
-            self.state.lock().writing = 0;
-            self.drained.notify_waiters();
         };
         {
             let mut state = self.state.lock();
@@ -111,6 +146,31 @@ impl Outbox {
         }
         self.drained.notify_waiters();
         outcome
+    }
+
+    /// Waits for a message; memory that longer ones needed is given back meanwhile.
+    async fn wait(&self, chunk: &mut Vec<u8>) {
+        if chunk.capacity() > KEPT {
+            if timeout(PAUSE, self.filled.notified()).await.is_ok() {
+                return;
+            }
+            *chunk = Vec::new();
+            self.state.lock().buffer.shrink_to(KEPT);
+        }
+        self.filled.notified().await;
+    }
+
+    /// Writes all of it, and lets those who wait for room know as it goes.
+    async fn write(&self, writer: &mut (impl AsyncWrite + Unpin), mut chunk: &[u8]) -> io::Result<()> {
+        while !chunk.is_empty() {
+            match writer.write(chunk).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => chunk = &chunk[count..],
+            }
+            self.state.lock().writing = chunk.len();
+            self.drained.notify_waiters();
+        }
+        writer.flush().await
     }
 }
 

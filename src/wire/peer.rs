@@ -1,6 +1,6 @@
 //! Requests that we send over one connection, until each is answered exactly once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::json::Node;
-use super::message::{Id, code, write_notification, write_request, write_string};
-use super::outbox::Outbox;
+use super::message::{code, write_notification, write_request, write_string};
+use super::outbox::Out;
 
 /// How a request of ours ended.
 pub enum Answer<'a> {
@@ -50,13 +51,14 @@ pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
 
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
 pub struct Peer<T> {
-    out: Arc<Outbox>,
+    out: Arc<dyn Out>,
     calls: Mutex<Calls<T>>,
 }
 
 struct Calls<T> {
     next: u64,
-    open: HashMap<u64, Call<T>>,
+    /// By id, so in the order of sending.
+    open: BTreeMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
 
@@ -64,6 +66,16 @@ struct Call<T> {
     on_answer: OnAnswer,
     tag: T,
     deadline: Option<Deadline>,
+    expiry: Option<Expiry>,
+}
+
+/// The task that watches a deadline; it ends with its call, however far the deadline is.
+struct Expiry(AbortHandle);
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// When a request is given up.
@@ -99,19 +111,27 @@ impl Deadline {
 
 impl<T: Send + 'static> Peer<T> {
     /// A connection whose messages leave through `out`.
-    pub fn new(out: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: HashMap::new(), closed: None }) })
-    }
-
-    /// Where messages leave.
-    pub fn out(&self) -> &Arc<Outbox> {
-        &self.out
+    pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
+        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None }) })
     }
 
     /// Sends a request. `params` gets the request's id, which also serves as its progress token. `on_answer` runs
     /// exactly once, at once if the connection is down. Returns the id while the request is open.
     pub fn request(
         self: &Arc<Self>,
+        method: &str,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<u64> {
+        self.request_via(&*self.out, method, params, tag, deadline, on_answer)
+    }
+
+    /// As [`Peer::request`], by another way out than usual.
+    pub fn request_via(
+        self: &Arc<Self>,
+        out: &dyn Out,
         method: &str,
         params: impl FnOnce(&mut Vec<u8>, u64),
         tag: T,
@@ -128,15 +148,25 @@ impl<T: Send + 'static> Peer<T> {
             }
             let id = calls.next;
             calls.next += 1;
-            calls.open.insert(id, Call { on_answer, tag, deadline });
+            calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
             id
         };
-        if !self.out.push(|out| write_request(out, id, method, |out| params(out, id))) {
+        let mut params = Some(params);
+        let sent = out.send(&mut |out| {
+            if let Some(params) = params.take() {
+                write_request(out, id, method, |out| params(out, id));
+            }
+        });
+        if !sent {
             self.fail(id, &Lost::new("the connection is closed"));
             return None;
         }
         if watched {
-            tokio::spawn(self.clone().expire(id));
+            let task = tokio::spawn(self.clone().expire(id));
+            let expiry = Some(Expiry(task.abort_handle()));
+            if let Some(call) = self.calls.lock().open.get_mut(&id) {
+                call.expiry = expiry;
+            }
         }
         Some(id)
     }
@@ -166,9 +196,11 @@ impl<T: Send + 'static> Peer<T> {
         outcome
     }
 
-    /// Hands the answer to whoever waits for it. `false`: nobody does.
-    pub fn resolve(&self, id: &Id, outcome: Result<Node<'_>, Node<'_>>) -> bool {
-        let Some(call) = id.number().and_then(|id| self.calls.lock().open.remove(&id)) else { return false };
+    /// Hands the answer to whoever waits for it. `id` is raw; `false`: nobody waits for that one.
+    pub fn resolve(&self, id: &str, outcome: Result<Node<'_>, Node<'_>>) -> bool {
+        let Some(call) = id.parse().ok().and_then(|id: u64| self.calls.lock().open.remove(&id)) else {
+            return false;
+        };
         (call.on_answer)(match outcome {
             Ok(result) => Answer::Result(result),
             Err(error) => Answer::Error(error),
@@ -192,7 +224,9 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Forgets a request without an answer, and returns what was known of it.
     pub fn forget(&self, id: u64) -> Option<T> {
-        self.calls.lock().open.remove(&id).map(|call| call.tag)
+        // What is dropped with it may send the next request, so not with the calls locked.
+        let call = self.calls.lock().open.remove(&id);
+        call.map(|call| call.tag)
     }
 
     /// Tells the other side that a request is given up.
@@ -206,7 +240,12 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Sends a notification.
     pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        self.out.push(|out| write_notification(out, method, params));
+        let mut params = Some(params);
+        self.out.send(&mut |out| {
+            if let Some(params) = params.take() {
+                write_notification(out, method, params);
+            }
+        });
     }
 
     /// Looks at an open request; progress on it restarts its idle time.
@@ -219,10 +258,22 @@ impl<T: Send + 'static> Peer<T> {
         Some(look(&call.tag))
     }
 
-    /// Looks at every open request.
-    pub fn each(&self, mut look: impl FnMut(&T)) {
-        for call in self.calls.lock().open.values() {
-            look(&call.tag);
+    /// Looks at every open request, in no order.
+    pub fn each(&self, mut look: impl FnMut(u64, &T)) {
+        for (id, call) in &self.calls.lock().open {
+            look(*id, &call.tag);
+        }
+    }
+
+    /// Whether there is such an open request.
+    pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.calls.lock().open.values().any(|call| wanted(&call.tag))
+    }
+
+    /// Changes what is known of an open request.
+    pub fn change(&self, id: u64, change: impl FnOnce(&mut T)) {
+        if let Some(call) = self.calls.lock().open.get_mut(&id) {
+            change(&mut call.tag);
         }
     }
 
@@ -256,12 +307,9 @@ impl<T: Send + 'static> Peer<T> {
             calls.closed.get_or_insert_with(|| lost.clone());
             std::mem::take(&mut calls.open)
         };
-        let mut open: Vec<_> = open.into_iter().collect();
-        open.sort_unstable_by_key(|(id, _)| *id);
-        for (_, call) in open {
+        for call in open.into_values() {
             (call.on_answer)(Answer::Lost(lost));
         }
-        self.out.close();
     }
 
     async fn expire(self: Arc<Self>, id: u64) {

@@ -68,6 +68,17 @@ fn the_next_call_to_one_of_its_tools_starts_it_again() {
 }
 
 #[test]
+fn many_calls_after_the_crash_start_it_once() {
+    let mut gateway = opened("proxy");
+    gateway.use_tool("a", "crash", "{}").failure();
+    let calls: Vec<String> = (0..20).map(|_| gateway.post_use_tool("a", "echo", "{}")).collect();
+    for call in calls {
+        gateway.answer(&call).text();
+    }
+    assert_eq!(gateway.lab.starts("a"), 2);
+}
+
+#[test]
 fn the_next_open_starts_it_again() {
     for mode in ["dynamic", "proxy"] {
         let mut gateway = opened(mode);

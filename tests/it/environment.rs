@@ -107,7 +107,10 @@ fn secrets_stand_in_no_error_and_no_log() {
     gateway.initialize(VERSION);
     let text = gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).failure();
     assert!(text.contains("cannot log in with ${WB_SECRET} and ${TOKEN}"), "{text}");
+    gateway.close();
+    gateway.wait();
     let log = gateway.stderr();
+    assert!(!log.is_empty(), "there is a log to search");
     for secret in [SECRET, "declared-secret"] {
         assert!(!text.contains(secret) && !log.contains(secret), "{text}\n{log}");
     }

@@ -19,7 +19,7 @@ const VALUES: [&str; 10] = [
 ];
 
 /// A tool definition with everything that a tool may have, and more.
-const TOOL: &str = r#"{"title":"T\u00e9","name":"echo","futureField":[18446744073709551616,1e40,{"b":0,"a":0}],"description":"Says \u0041","inputSchema":{"type":"object","properties":{"z":{"maximum":9223372036854775807},"a":{"const":0.1000000000000000055511151231257827}},"$comment":"\u2028"},"outputSchema":{"type":"object","b":1.0,"a":2},"annotations":{"readOnlyHint":true,"new":1.50},"icons":[{"src":"x"}],"_meta":{"k":1.10}}"#;
+const TOOL: &str = r#"{"title":"T\u00e9","name":"echo","futureField":[18446744073709551616,1e400,{"b":0,"a":0}],"description":"Says \u0041","inputSchema":{"type":"object","properties":{"z":{"maximum":9223372036854775807},"a":{"const":0.1000000000000000055511151231257827}},"$comment":"\u2028"},"outputSchema":{"type":"object","b":1.0,"a":2},"annotations":{"readOnlyHint":true,"new":1.50},"icons":[{"src":"x"}],"_meta":{"k":1.10}}"#;
 
 fn nested(depth: usize) -> String {
     format!(r#"{{"deep":{}{}}}"#, "[".repeat(depth), "]".repeat(depth))
@@ -29,7 +29,7 @@ fn gateways() -> impl Iterator<Item = (&'static str, Gateway)> {
     ["dynamic", "proxy"].into_iter().map(|mode| {
         let entry = fake_with("--with result,error,requests,notify,received", &["--tool", TOOL]);
         let mut gateway = Gateway::start(dev(mode, json!({"a": entry})));
-        gateway.open("dev");
+        gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
         (mode, gateway)
     })
 }
@@ -216,4 +216,42 @@ fn both_contracts_return_the_same_results() {
             assert_eq!(answer.at(&["result"]), result, "{mode}");
         }
     }
+}
+
+#[test]
+fn blocks_that_an_old_client_does_not_know_become_text() {
+    let link = r#"{"type":"resource_link","uri":"x:1","name":"l"}"#;
+    let audio = r#"{"type":"audio","data":"AA==","mimeType":"audio/wav"}"#;
+    let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","new":1.10}"#;
+    let result = json!({"json": format!(r#"{{"content":[{link},{audio},{image}],"new":1.10}}"#)});
+    // The client's version, and which of link and audio it knows.
+    for (version, knows_link, knows_audio) in
+        [("2024-11-05", false, false), ("2025-03-26", false, true), ("2025-06-18", true, true)]
+    {
+        let entry = fake("--with result --protocol 2025-11-25");
+        let mut gateway = Gateway::spawn(dev("proxy", json!({"a": entry})));
+        gateway.initialize(version);
+        gateway.open("dev");
+        let answer = gateway.use_tool("a", "result", &result);
+        for (n, block, known) in [("0", link, knows_link), ("1", audio, knows_audio), ("2", image, true)] {
+            let relayed = answer.at(&["result", "content", n]);
+            if known {
+                assert_eq!(relayed, block, "{version}");
+            } else {
+                assert_eq!(raw_at(&relayed, &["type"]), r#""text""#, "{version}: {relayed}");
+            }
+        }
+        assert_eq!(answer.at(&["result", "new"]), "1.10", "{version}");
+    }
+}
+
+#[test]
+fn between_equals_everything_is_relayed_as_it_came() {
+    let result = r#"{"content":[{"type":"resource_link","uri":"x:1","name":"l"},{"type":"audio"}],"structuredContent":[1.10]}"#;
+    let entry = fake("--with result --protocol 2024-11-05");
+    let mut gateway = Gateway::spawn(dev("proxy", json!({"a": entry})));
+    gateway.initialize("2024-11-05");
+    gateway.open("dev");
+    let answer = gateway.use_tool("a", "result", json!({"json": result}));
+    assert_eq!(answer.at(&["result"]), result);
 }

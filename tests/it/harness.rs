@@ -4,6 +4,8 @@
 //! the path of the fake upstream, `@dir` by the test's own directory and `@marker` by a text that no other test
 //! has. Every wait has a deadline that only a hang can reach; nothing sleeps to let things settle. When a
 //! gateway goes out of scope it must end by itself, with status 0, and leave no process behind.
+//!
+//! `cargo test` builds the fake upstream; before `cargo test --test it` alone run `cargo build --examples`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
 
@@ -31,9 +33,20 @@ pub(crate) const VERSION: &str = "2025-06-18";
 /// `tools/list_changed`.
 pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 
+/// `resources/list_changed`.
+pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+
+/// `prompts/list_changed`.
+pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+
 /// The gateway's executable.
 pub(crate) fn gateway_path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_mcp-workbench"))
+}
+
+/// The executable of the toolman face.
+pub(crate) fn toolman_path() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_toolman"))
 }
 
 /// The fake upstream's executable, which cargo builds beside the gateway's.
@@ -68,6 +81,17 @@ pub(crate) fn classic(mode: &str, servers: Value) -> Value {
     let mut config = dev(mode, servers);
     config["metaTools"] = json!("classic");
     config
+}
+
+/// An entry of `tools.toml` that runs the fake upstream with these flags, quoted as for a shell, and further lines.
+pub(crate) fn server(namespace: &str, flags: &str, more: &str) -> String {
+    command(namespace, &format!("@fake {flags} --marker @marker"), more)
+}
+
+/// An entry of `tools.toml` with this command, and further lines.
+pub(crate) fn command(namespace: &str, command: &str, more: &str) -> String {
+    // A string of JSON is one of TOML.
+    format!("[[servers]]\nnamespace = {}\ncommand = {}\n{more}\n", json!(namespace), json!(command))
 }
 
 /// A directory that only this test has, and the marker that its processes carry.
@@ -115,7 +139,12 @@ impl Lab {
 
     /// A command of the gateway that sees nothing of the user's own files and settings.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(gateway_path());
+        self.program(&gateway_path())
+    }
+
+    /// A command of one of our executables that sees nothing of the user's own files and settings.
+    pub(crate) fn program(&self, path: &Path) -> Command {
+        let mut command = Command::new(path);
         command
             .current_dir(&self.dir)
             .env("XDG_CONFIG_HOME", self.dir.join("xdg-config"))
@@ -162,6 +191,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A test that fails leaves nothing behind either.
+            for (pid, _) in self.processes() {
+                signal_if_there(pid, "KILL");
+            }
+        }
         // What cannot be removed is the temporary directory's business.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
@@ -427,6 +462,22 @@ impl Peer {
         self.take("message", |_| true)
     }
 
+    /// The next message of a program that has ended, if there is one.
+    pub(crate) fn rest(&mut self) -> Option<Message> {
+        self.queue.pop_front().or_else(|| self.stdout.recv_timeout(DEADLINE).ok())
+    }
+
+    /// The messages that have come and were not taken.
+    pub(crate) fn left(&mut self) -> Vec<Message> {
+        self.queue.extend(self.stdout.try_iter());
+        self.queue.iter().cloned().collect()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Makes sure that all that was said before has been read: what it caused at once is in the queue now.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
@@ -573,6 +624,95 @@ impl Gateway {
         Self { peer: Peer::spawn(&mut command), lab, orderly: true }
     }
 
+    /// Starts toolman with this `tools.toml` and shakes hands.
+    #[track_caller]
+    pub(crate) fn toolman(config: impl fmt::Display) -> Self {
+        let mut gateway = Self::spawn_toolman(Lab::new(), config, |_| ());
+        gateway.initialize(VERSION);
+        gateway
+    }
+
+    /// Starts toolman in a prepared place with a changed command; the file is that of the working directory.
+    #[track_caller]
+    pub(crate) fn spawn_toolman(
+        lab: Lab,
+        config: impl fmt::Display,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
+        lab.write("tools.toml", &lab.fill(&config.to_string()));
+        Self::run_in(lab, &toolman_path(), change)
+    }
+
+    /// Starts one of our executables in a place that holds its file already.
+    #[track_caller]
+    pub(crate) fn run_in(lab: Lab, program: &Path, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = lab.program(program);
+        change(&mut command);
+        Self { peer: Peer::spawn(&mut command), lab, orderly: true }
+    }
+
+    /// Ends it as a client does that goes away, and gives its place back.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Lab {
+        self.close();
+        let status = self.wait();
+        assert!(status.success(), "{status}; stderr:\n{}", self.stderr());
+        let lab = std::mem::replace(&mut self.lab, Lab::new());
+        lab.wait_until_gone(DEADLINE);
+        lab
+    }
+
+    /// Calls `toolman_activate` with these four lists.
+    #[track_caller]
+    pub(crate) fn activate(&mut self, lists: [&[&str]; 4]) -> Message {
+        let [tools_on, tools_off, resources_on, resources_off] = lists;
+        let arguments = json!({
+            "tools_on": tools_on, "tools_off": tools_off,
+            "resources_on": resources_on, "resources_off": resources_off,
+        });
+        self.call("toolman_activate", arguments)
+    }
+
+    /// The description of `toolman_activate`, which must be the first tool.
+    #[track_caller]
+    pub(crate) fn catalog(&mut self) -> String {
+        let tool = self.request("tools/list", "{}").result()["tools"][0].take();
+        assert_eq!(tool["name"], "toolman_activate");
+        tool["description"].as_str().expect("a text").to_owned()
+    }
+
+    /// One field of every item of a list.
+    #[track_caller]
+    pub(crate) fn field(&mut self, method: &str, list: &str, field: &str) -> Vec<String> {
+        let result = self.request(method, "{}").result();
+        let items = result[list].as_array().cloned().unwrap_or_default();
+        items.iter().map(|item| item[field].as_str().unwrap_or("?").to_owned()).collect()
+    }
+
+    /// The URIs of the listed resources.
+    #[track_caller]
+    pub(crate) fn uris(&mut self) -> Vec<String> {
+        self.field("resources/list", "resources", "uri")
+    }
+
+    /// The listed templates.
+    #[track_caller]
+    pub(crate) fn templates(&mut self) -> Vec<String> {
+        self.field("resources/templates/list", "resourceTemplates", "uriTemplate")
+    }
+
+    /// The names of the listed prompts.
+    #[track_caller]
+    pub(crate) fn prompts(&mut self) -> Vec<String> {
+        self.field("prompts/list", "prompts", "name")
+    }
+
+    /// How many `list_changed` of each kind are in the queue: tools, resources, prompts. They are taken out.
+    #[track_caller]
+    pub(crate) fn changes(&mut self) -> [usize; 3] {
+        [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED].map(|method| self.count(method))
+    }
+
     /// Opens a toolbox of the current contract and returns what it says.
     #[track_caller]
     pub(crate) fn open(&mut self, toolbox: &str) -> Value {
@@ -678,8 +818,13 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
 /// Sends a signal, by its name, to a process.
 #[track_caller]
 pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.expect("there is a kill").success(), "the process is there");
+    assert!(signal_if_there(pid, name), "the process is there");
+}
+
+/// Whether there was a process to send the signal to.
+fn signal_if_there(pid: u32, name: &str) -> bool {
+    let output = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// The ids and command lines of all living processes.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, TOOLS_CHANGED, dev, fake, fake_with};
+use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, fake_with};
 
 const OPEN_DEV: &str = r#"{"toolbox_name":"dev"}"#;
 
@@ -101,10 +101,10 @@ fn servers_that_failed_are_tried_again_and_servers_that_run_are_left_alone() {
         "a": fake("--with report --count @dir/a"),
         "b": fake("--with echo --fail-while @dir/broken")
     });
-    let lab = crate::harness::Lab::new();
+    let lab = Lab::new();
     lab.write("broken", "");
     let mut gateway = Gateway::spawn_with(lab, dev("dynamic", servers), |_| ());
-    gateway.initialize(crate::harness::VERSION);
+    gateway.initialize(VERSION);
     let opened = gateway.open("dev");
     assert_eq!(opened["servers_connected"], 1);
     assert!(opened["_errors"][0].as_str().expect("a text").contains("told to fail"), "{opened}");
@@ -149,11 +149,11 @@ fn after_two_failures_attempts_are_spaced_and_refused_at_once_in_between() {
 
 #[test]
 fn a_server_that_came_back_is_tried_after_the_pause() {
-    let lab = crate::harness::Lab::new();
+    let lab = Lab::new();
     lab.write("broken", "");
     let entry = fake("--with echo --fail-while @dir/broken");
     let mut gateway = Gateway::spawn_with(lab, dev("proxy", json!({"a": entry})), |_| ());
-    gateway.initialize(crate::harness::VERSION);
+    gateway.initialize(VERSION);
     for _ in 0..3 {
         gateway.call("open_toolbox", OPEN_DEV).failure();
     }
@@ -177,6 +177,54 @@ fn a_call_past_its_idle_timeout_fails_and_is_cancelled_upstream() {
     }
 }
 
+/// A call of `progress` with a token, in the toolbox `dev`.
+fn progress(server: &str, arguments: Value) -> Value {
+    let tool = json!({"toolbox": "dev", "server": server, "tool": "progress"});
+    json!({
+        "name": "use_tool", "arguments": {"tool": tool, "arguments": arguments}, "_meta": {"progressToken": 1}
+    })
+}
+
+#[test]
+fn progress_extends_the_idle_timeout_and_not_the_absolute_one() {
+    let mut idle = fake("--with progress");
+    idle["callTimeout"] = json!(1);
+    let mut absolute = fake("--with progress");
+    absolute["maxCallTime"] = json!(1);
+    let mut gateway = Gateway::start(dev("proxy", json!({"absolute": absolute, "idle": idle})));
+    gateway.open("dev");
+    let steps = json!({"n": 10, "ms": 200});
+    let calls =
+        ["idle", "absolute"].map(|server| gateway.post("tools/call", progress(server, steps.clone())));
+    assert_eq!(gateway.answer(&calls[0]).text(), "progress");
+    let text = gateway.answer(&calls[1]).failure();
+    assert!(text.starts_with("[dev/absolute/progress] "), "{text}");
+}
+
+#[test]
+fn a_question_pauses_the_idle_timeout() {
+    let mut asking = fake("--with ask");
+    asking["callTimeout"] = json!(0.5);
+    let mut gateway = Gateway::spawn(dev("proxy", json!({"asking": asking, "clock": fake("--with slow")})));
+    gateway.initialize_with(VERSION, r#"{"elicitation":{}}"#);
+    gateway.open("dev");
+    let call =
+        gateway.post_use_tool("asking", "ask", json!({"method": "elicitation/create", "params": "{}"}));
+    let question = gateway.question("elicitation/create");
+    gateway.use_tool("clock", "slow", json!({"ms": 1500})).text();
+    gateway.reply(&question, r#""result":{"action":"accept"}"#);
+    assert_eq!(gateway.answer(&call).json()["result"]["action"], "accept");
+}
+
+#[test]
+fn a_list_without_end_runs_into_the_deadline() {
+    let mut entry = fake_with("", &["--result", r#"tools/list={"tools":[],"nextCursor":"again"}"#]);
+    entry["connectTimeout"] = json!(0.5);
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    let text = gateway.call("open_toolbox", OPEN_DEV).failure();
+    assert!(text.contains("'a'"), "{text}");
+}
+
 #[test]
 fn a_command_that_is_not_found_says_where_it_was_looked_for() {
     let mut gateway = Gateway::start(dev("proxy", json!({"a": {"command": "no-such-program-at-all"}})));
@@ -188,7 +236,7 @@ fn a_command_that_is_not_found_says_where_it_was_looked_for() {
 #[test]
 fn a_bare_command_is_never_a_file_of_the_working_directory() {
     use std::os::unix::fs::PermissionsExt;
-    let lab = crate::harness::Lab::new();
+    let lab = Lab::new();
     let program = lab.write("wb-local-program", "#!/bin/sh\ntouch executed\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let path = format!(".:{}", std::env::var("PATH").unwrap_or_default());
@@ -196,7 +244,7 @@ fn a_bare_command_is_never_a_file_of_the_working_directory() {
         Gateway::spawn_with(lab, dev("proxy", json!({"a": {"command": "wb-local-program"}})), |command| {
             command.env("PATH", path);
         });
-    gateway.initialize(crate::harness::VERSION);
+    gateway.initialize(VERSION);
     gateway.call("open_toolbox", OPEN_DEV).failure();
     assert!(!gateway.lab.dir.join("executed").exists());
 }

@@ -1,8 +1,17 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod bridge;
 mod classic;
+#[cfg(unix)]
+mod client;
+mod clients;
+mod commands;
 mod config;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod conformance;
 mod crash;
+mod demo;
+mod doctor;
 mod ending;
 mod environment;
 mod face;
@@ -10,12 +19,27 @@ mod fake;
 mod fidelity;
 mod handshake;
 mod harness;
+#[cfg(unix)]
+mod http;
 mod lifecycle;
+mod matrix;
 mod names;
 mod npm;
 mod offers;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod readme;
 mod real;
 mod relay;
+mod reload;
+mod shell;
+mod toolman_activate;
+mod toolman_catalog;
+mod toolman_config;
+mod toolman_life;
+mod toolman_proxy;
+mod toolman_real;
 mod untrusted;
+#[cfg(unix)]
+mod verbs;

@@ -1,4 +1,4 @@
-//! Installs the official servers that `tests/npm/package-lock.json` names.
+//! Installs what the committed lock files name: the official servers, and the official conformance suite.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they need")]
 
@@ -14,7 +14,7 @@ use crate::harness::Lab;
 const SEAL: &str = ".installed-from";
 
 /// Where the servers are.
-static INSTALLED: LazyLock<PathBuf> = LazyLock::new(install);
+static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| install("tests/npm"));
 
 /// The script of an official server.
 pub(crate) fn script(server: &str) -> PathBuf {
@@ -29,10 +29,12 @@ pub(crate) fn entry(server: &str, arguments: &[&str]) -> Value {
     json!({"command": "node", "args": args})
 }
 
-/// Installs aside and moves into place in one step, so that whoever finds the tree finds all of it, however
+/// Installs what the lock file of this folder names, and gives the place.
+///
+/// It installs aside and moves into place in one step, so that whoever finds the tree finds all of it, however
 /// many tests and test runs want it at once.
-fn install() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm");
+pub(crate) fn install(folder: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let lock = std::fs::read_to_string(source.join("package-lock.json")).expect("it is committed");
     let place = source.join("node_modules");
     if is_installed(&place, &lock) {
@@ -64,7 +66,7 @@ fn install() -> PathBuf {
         // Somebody else was faster.
         let _ = std::fs::remove_dir_all(&beside);
     }
-    assert!(is_installed(&place, &lock), "the servers are in {}", place.display());
+    assert!(is_installed(&place, &lock), "they are in {}", place.display());
     place
 }
 

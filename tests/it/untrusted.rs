@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Gateway, dev, fake, fake_with};
+use crate::harness::{Gateway, Lab, VERSION, dev, fake, fake_with};
 
 const FLAGS: &str = "--with echo,raw,received,requests,large,flood,slow,started,release";
 
@@ -40,11 +40,42 @@ fn garbage_is_survived_and_nothing_unsolicited_is_written_upstream() {
 }
 
 #[test]
-fn messages_with_carriage_returns_or_a_byte_order_mark_are_understood() {
+fn messages_that_end_in_a_carriage_return_are_understood() {
     let mut gateway = opened();
     let text = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/vendor\",\"params\":{\"n\":1}}\r\n";
     gateway.use_tool("a", "raw", json!({"text": text})).text();
     assert_eq!(gateway.notification("notifications/vendor").at(&["params"]), r#"{"n":1}"#);
+}
+
+#[test]
+fn batches_of_an_upstream_of_2025_03_26_are_understood() {
+    let entry = fake("--with raw --protocol 2025-03-26");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    gateway.open("dev");
+    let note = |n: u32| json!({"jsonrpc": "2.0", "method": "notifications/vendor", "params": {"n": n}});
+    let batch = json!([note(1), note(2)]);
+    gateway.use_tool("a", "raw", json!({"text": format!("{batch}\n")})).text();
+    for n in 1..=2 {
+        assert_eq!(gateway.notification("notifications/vendor").value()["params"]["n"], n);
+    }
+}
+
+#[test]
+fn stdout_carries_protocol_only_however_much_is_logged() {
+    let config =
+        dev("dynamic", json!({"a": fake(FLAGS), "b": fake_with("--exit 1", &["--stderr", "words"])}));
+    let mut gateway = Gateway::spawn_with(Lab::new(), config, |command| {
+        command.arg("-v").env("RUST_LOG", "trace");
+    });
+    gateway.initialize(VERSION);
+    gateway.open("dev");
+    gateway.use_tool("a", "raw", json!({"text": "noise\n"})).text();
+    gateway.request("no/such", "{}");
+    gateway.close();
+    gateway.wait();
+    while let Some(message) = gateway.rest() {
+        assert_eq!(message.value()["jsonrpc"], "2.0", "{message:?}");
+    }
 }
 
 #[test]

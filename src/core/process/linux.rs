@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::{Child, Exit, Launch, Stderr, Stdin, Stdout, shim};
@@ -102,8 +102,8 @@ impl Control {
     /// Sends SIGTERM to the whole tree, SIGKILL after the grace to what is left of it, and resolves when
     /// nothing is. Dropping the future cuts the grace short.
     pub async fn stop(mut self, grace: Duration) {
-        // The socket's buffer is empty, so this does not block; it fails only if the shim is gone.
-        let _ = self.lifeline.try_write(&Stop(grace).encode());
+        // The socket's buffer is empty, so this is at once; it fails only if the shim is gone.
+        let _ = self.lifeline.write_all(&Stop(grace).encode()).await;
         if let Some(shim) = &mut self.shim
             && let Err(error) = shim.wait().await
         {

@@ -5,10 +5,8 @@
 //! members detached themselves, ends with [`Control::stop`], with the drop of the [`Control`], with the
 //! exit of the program itself, and with the death of the gateway, `kill -9` included.
 //!
-//! On Linux each upstream has a small supervisor, the [shim], which is this very executable started again:
+//! On Linux each upstream has a small supervisor, the shim, which is this very executable started again:
 //! `main` calls [`run_shim_if_asked`] before anything else. Elsewhere a process group does what it can.
-//!
-//! [shim]: self::shim
 
 use std::ffi::OsString;
 use std::fmt;
@@ -86,6 +84,16 @@ impl Launcher {
     ) -> Result<Launch, CommandError> {
         let login_path = || async { self.login_path.get_or_init(|| login::ask(self, vars)).await.clone() };
         command::prepare(command, vars, directory, login_path).await
+    }
+
+    /// Whether the program is found without the login shell.
+    pub async fn finds_by_itself(
+        &self,
+        command: &config::Command,
+        vars: &[(OsString, OsString)],
+        directory: &Path,
+    ) -> bool {
+        command::prepare(command, vars, directory, || async { None }).await.is_ok()
     }
 
     /// Starts the program and returns at once; whether it could be executed is told by

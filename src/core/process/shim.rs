@@ -82,10 +82,12 @@ fn start(launch: &Launch) -> Result<c_int, i32> {
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
-    // SAFETY: runs between fork and exec in a process of one thread; system calls only, no allocation. std has
-    // emptied the signal mask before it.
+    // SAFETY: runs between fork and exec in a process of one thread; system calls only, no allocation.
     unsafe {
         command.pre_exec(move || {
+            let mut none = MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
             // Should the shim itself be killed, at least the upstream's own process goes with it.
             prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)?;
             match std::os::unix::process::parent_id() == shim {

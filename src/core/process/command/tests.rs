@@ -59,7 +59,8 @@ async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
     const NOT_FOUND: &str = "install it, or give its absolute path as the command";
     let place = Place::new();
     // program, PATH, login PATH, program found and PATH of the child or the error
-    let cases: &[(&str, &str, Option<&str>, Result<(&str, &str), &str>)] = &[
+    type Case<'a> = (&'a str, &'a str, Option<&'a str>, Result<(&'a str, &'a str), &'a str>);
+    let cases: &[Case] = &[
         ("tool", "@/bin", None, Ok(("@/bin/tool", "@/bin"))),
         ("tool", "@/missing:@/bin:/", None, Ok(("@/bin/tool", "@/missing:@/bin:/"))),
         ("tool", "@/bin", Some("@/login"), Ok(("@/bin/tool", "@/bin"))),

@@ -1,0 +1,282 @@
+//! Calls: how long one takes, how many there are in a second, and what they cost the process in the middle.
+
+use std::time::Duration;
+
+use crate::Effort;
+use crate::client::{Call, Client, Shape};
+use crate::scene::{self, File, Size, Way};
+use crate::system;
+use crate::table::{self, Target, median, micros, quantile};
+
+const ONE: Size = Size(1, 1, 1);
+const IN_FLIGHT: [usize; 3] = [1, 16, 64];
+
+/// Somebody between the client and the upstream.
+struct Contestant {
+    name: &'static str,
+    client: Client,
+    way: Way,
+    size: Size,
+    /// What a call took when last measured, by [`IN_FLIGHT`].
+    each: [Duration; 3],
+}
+
+// Their places in the list of contestants.
+const DIRECT: usize = 0;
+const ENVELOPE: usize = 2;
+const PROXY: usize = 3;
+const DYNAMIC: usize = 4;
+const RMCP: usize = 5;
+
+/// What was measured of one contestant in one round.
+#[derive(Default)]
+struct Sample {
+    p50: f64,
+    p99: f64,
+    /// Calls a second, by [`IN_FLIGHT`].
+    throughput: [f64; 3],
+    /// Microseconds of processor time a call, by [`IN_FLIGHT`].
+    cpu: [f64; 3],
+}
+
+/// Everyone, with payloads of several sizes. (The toolman face and HTTP join the list when they are there.)
+pub(crate) fn measure(effort: Effort) {
+    let file = File::new(ONE);
+    let role = |name: &'static str, role: &str, way| {
+        let mut client = Client::start(scene::role(&[role]));
+        client.initialize();
+        Contestant::new(name, client, way, ONE)
+    };
+    let ours = |name, mode, way| Contestant::new(name, scene::open_gateway(&file, mode, ONE), way, ONE);
+    let mut direct = Client::start(scene::upstream(1));
+    direct.initialize();
+    let mut contestants = vec![
+        Contestant::new("direct", direct, Way::Plain, ONE),
+        role("byte relay", "bytes", Way::Plain),
+        role("envelope relay", "envelope", Way::Registered),
+        ours("**ours**, proxy", "proxy", Way::Used),
+        ours("**ours**, dynamic", "dynamic", Way::Registered),
+        role("rmcp relay", "rmcp", Way::Registered),
+    ];
+    const KB: usize = 1000;
+    for (title, shape) in [
+        ("100 B there and back", Shape::Echo(100)),
+        ("10 KB there and back", Shape::Echo(10 * KB)),
+        ("1 MB there and back", Shape::Echo(1000 * KB)),
+        ("10 KB in the answer", Shape::Answer(10 * KB)),
+        ("1 MB in the answer", Shape::Answer(1000 * KB)),
+    ] {
+        let rounds = rounds(&mut contestants, shape, effort);
+        show(title, &contestants, &rounds);
+        match shape {
+            Shape::Echo(100) => small_targets(&rounds),
+            Shape::Echo(1_000_000) | Shape::Answer(1_000_000) => large_targets(title, &rounds),
+            _ => {}
+        }
+    }
+}
+
+/// One call among many tools and upstreams, beside one among one of each.
+pub(crate) fn flatness(effort: Effort) {
+    const MANY: Size = Size(1, 200, 50);
+    let mut rows = Vec::new();
+    let mut targets = Vec::new();
+    for (mode, way) in [("proxy", Way::Used), ("dynamic", Way::Registered)] {
+        let mut contestants: Vec<_> =
+            [("1 tool of 1 upstream", ONE), ("10,000 tools of 200 upstreams", MANY)]
+                .into_iter()
+                .map(|(name, size)| {
+                    let client = scene::open_gateway(&File::new(size), mode, size);
+                    Contestant::new(name, client, way, size)
+                })
+                .collect();
+        let rounds = rounds(&mut contestants, Shape::Echo(100), effort);
+        let ratio = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[1]) / of(&round[0])));
+        for (at, contestant) in contestants.iter().enumerate() {
+            let of = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            rows.push(vec![
+                format!("{mode}: {}", contestant.name),
+                format!("{:.1}", of(|sample| sample.p50)),
+                format!("{:.0}", of(|sample| sample.throughput[2])),
+                format!("{:.2}", of(|sample| sample.cpu[2])),
+            ]);
+        }
+        targets.extend([
+            Target::at_most(
+                "p50 of a call among many ≤ 1.1× one of each",
+                ratio(|sample| sample.p50),
+                1.1,
+                "×",
+            ),
+            Target::at_most("CPU of it, 64 in flight ≤ 1.1×", ratio(|sample| sample.cpu[2]), 1.1, "×"),
+        ]);
+    }
+    table::print(
+        "Flatness",
+        "",
+        &["", "p50 µs", "calls/s, 64 in flight", "CPU µs/call, 64 in flight"],
+        &rows,
+    );
+    table::targets("Flatness", targets);
+}
+
+fn rounds(contestants: &mut [Contestant], shape: Shape, effort: Effort) -> Vec<Vec<Sample>> {
+    for contestant in &mut *contestants {
+        let call = Call::new(scene::call(contestant.way, contestant.size), shape);
+        contestant.client.settle();
+        contestant.client.check(&call, shape);
+        let warm = if shape.size() > 100_000 { 1 } else { 4 };
+        contestant.each = IN_FLIGHT.map(|in_flight| {
+            let count = warm * in_flight;
+            contestant.client.calls(&call, count, in_flight).0 / count as u32
+        });
+    }
+    let round = |_| contestants.iter_mut().map(|contestant| contestant.sample(shape, effort)).collect();
+    (0..effort.rounds).map(round).collect()
+}
+
+impl Contestant {
+    fn new(name: &'static str, client: Client, way: Way, size: Size) -> Self {
+        Self { name, client, way, size, each: [Duration::ZERO; 3] }
+    }
+
+    fn sample(&mut self, shape: Shape, effort: Effort) -> Sample {
+        let call = Call::new(scene::call(self.way, self.size), shape);
+        let mut sample = Sample::default();
+        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
+            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
+            let count = (count as usize).clamp(in_flight.max(4), 200_000);
+            let before = system::cpu(self.client.pid());
+            let (elapsed, latencies) = self.client.calls(&call, count, in_flight);
+            let spent = system::cpu(self.client.pid()) - before;
+            self.each[at] = elapsed / count as u32;
+            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
+            sample.cpu[at] = micros(spent) / count as f64;
+            if in_flight == 1 {
+                let mut latencies: Vec<_> = latencies.into_iter().map(micros).collect();
+                sample.p50 = quantile(&mut latencies, 0.5);
+                sample.p99 = quantile(&mut latencies, 0.99);
+            }
+        }
+        sample
+    }
+}
+
+fn show(title: &str, contestants: &[Contestant], rounds: &[Vec<Sample>]) {
+    let rows = contestants.iter().enumerate().map(|(at, contestant)| {
+        let of = |of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+        let cpu = |flight: usize| match at {
+            DIRECT => "–".to_owned(),
+            _ => format!("{:.2}", of(&|sample| sample.cpu[flight])),
+        };
+        vec![
+            contestant.name.to_owned(),
+            format!("{:.1}", of(&|sample| sample.p50)),
+            format!("{:.1}", of(&|sample| sample.p99)),
+            format!("{:.1}", median(added(rounds, at))),
+            format!("{:.0}", of(&|sample| sample.throughput[0])),
+            format!("{:.0}", of(&|sample| sample.throughput[1])),
+            format!("{:.0}", of(&|sample| sample.throughput[2])),
+            cpu(0),
+            cpu(2),
+        ]
+    });
+    let head = [
+        "",
+        "p50 µs",
+        "p99 µs",
+        "added p50 µs",
+        "calls/s, 1 in flight",
+        "16",
+        "64",
+        "CPU µs/call, 1 in flight",
+        "64",
+    ];
+    table::print(&format!("Calls, {title}"), "", &head, &rows.collect::<Vec<_>>());
+}
+
+/// What the middle adds to the median call, round by round.
+fn added(rounds: &[Vec<Sample>], at: usize) -> impl Iterator<Item = f64> {
+    rounds.iter().map(move |round| round[at].p50 - round[DIRECT].p50)
+}
+
+/// The median of a number of one contestant over that of another, round by round.
+fn ratio(rounds: &[Vec<Sample>], one: usize, other: usize, of: impl Fn(&Sample) -> f64) -> f64 {
+    median(rounds.iter().map(|round| of(&round[one]) / of(&round[other])))
+}
+
+fn small_targets(rounds: &[Vec<Sample>]) {
+    let added =
+        |ours| median(added(rounds, ours).zip(added(rounds, ENVELOPE)).map(|(ours, limit)| ours / limit));
+    let through = |sample: &Sample| sample.throughput[2];
+    table::targets(
+        "Small calls",
+        vec![
+            Target::at_most("proxy: added p50 ≤ 2× the envelope relay's", added(PROXY), 2.0, "×"),
+            Target::at_most("proxy: added p50 ≤ 1.5×", added(PROXY), 1.5, "×"),
+            Target::at_most("dynamic: added p50 ≤ 1.5×", added(DYNAMIC), 1.5, "×"),
+            Target::at_least(
+                "proxy: throughput, 64 in flight ≥ 0.5× the envelope relay's",
+                ratio(rounds, PROXY, ENVELOPE, through),
+                0.5,
+                "×",
+            ),
+            Target::at_least("proxy: throughput ≥ 0.7×", ratio(rounds, PROXY, ENVELOPE, through), 0.7, "×"),
+            Target::at_least(
+                "dynamic: throughput ≥ 0.7×",
+                ratio(rounds, DYNAMIC, ENVELOPE, through),
+                0.7,
+                "×",
+            ),
+            Target::at_least(
+                "proxy: throughput ≥ 5× the rmcp relay's",
+                ratio(rounds, PROXY, RMCP, through),
+                5.0,
+                "×",
+            ),
+            Target::at_least(
+                "dynamic: throughput ≥ 5× the rmcp relay's",
+                ratio(rounds, DYNAMIC, RMCP, through),
+                5.0,
+                "×",
+            ),
+            Target::at_most(
+                "proxy: CPU per call, 1 in flight ≤ 2× the envelope relay's",
+                ratio(rounds, PROXY, ENVELOPE, |sample| sample.cpu[0]),
+                2.0,
+                "×",
+            ),
+            Target::at_most(
+                "proxy: CPU per call, 64 in flight ≤ 2×",
+                ratio(rounds, PROXY, ENVELOPE, |sample| sample.cpu[2]),
+                2.0,
+                "×",
+            ),
+            Target::at_most(
+                "dynamic: CPU per call, 64 in flight ≤ 2×",
+                ratio(rounds, DYNAMIC, ENVELOPE, |sample| sample.cpu[2]),
+                2.0,
+                "×",
+            ),
+        ],
+    );
+}
+
+fn large_targets(title: &str, rounds: &[Vec<Sample>]) {
+    let best = |ours| {
+        let by_flight = (0..3).map(|at| ratio(rounds, ours, ENVELOPE, |sample| sample.throughput[at]));
+        by_flight.fold(f64::INFINITY, f64::min)
+    };
+    table::targets(
+        title,
+        vec![
+            Target::at_least(
+                "proxy: throughput ≥ 0.85× the envelope relay's, the worst of 1, 16, 64 in flight",
+                best(PROXY),
+                0.85,
+                "×",
+            ),
+            Target::at_least("dynamic: the same", best(DYNAMIC), 0.85, "×"),
+        ],
+    );
+}

@@ -1,0 +1,91 @@
+//! Memory, and the time from nothing to the first answer.
+
+use std::time::{Duration, Instant};
+
+use crate::Effort;
+use crate::client::{Call, Client, Shape};
+use crate::scene::{self, File, Size, Way};
+use crate::system::{self, Memory};
+use crate::table::{self, Target, median, millis};
+
+/// Resident memory and cold start.
+pub(crate) fn measure(effort: Effort) {
+    memory();
+    cold_start(effort);
+}
+
+fn memory() {
+    const FIFTY: Size = Size(1, 50, 20);
+    let file = File::new(FIFTY);
+    let mut client = Client::start(scene::gateway(&file, "dynamic"));
+    client.initialize();
+    let idle = system::memory(client.pid());
+    client.request("tools/call", &scene::open(0));
+    client.settle();
+    let opened = system::memory(client.pid());
+    let shims: Vec<Memory> = system::children(client.pid()).into_iter().map(system::memory).collect();
+    let shim = Memory {
+        rss: median(shims.iter().map(|shim| shim.rss)),
+        pss: median(shims.iter().map(|shim| shim.pss)),
+    };
+    for (shape, calls) in [(Shape::Echo(100), 50_000), (Shape::Echo(1_000_000), 100)] {
+        client.calls(&Call::new(scene::call(Way::Registered, FIFTY), shape), calls, 64);
+    }
+    client.settle();
+    // Buffers of long messages are given back once a stream has been silent for a second.
+    std::thread::sleep(Duration::from_secs(2));
+    let loaded = system::memory(client.pid());
+    let each = (opened.rss - idle.rss) / 50.0;
+    let row = |name: &str, memory: Memory| {
+        vec![name.to_owned(), format!("{:.0}", memory.rss), format!("{:.0}", memory.pss)]
+    };
+    let rows = [
+        row("gateway, idle", idle),
+        row("gateway, 50 upstreams with 20 tools each", opened),
+        row("gateway, two seconds after load (50,000 small calls, 100 of 1 MB, 64 in flight)", loaded),
+        vec!["gateway, each upstream more".into(), format!("{each:.1}"), "–".into()],
+        row("one shim", shim),
+    ];
+    table::print("Memory", "", &["", "RSS KB", "PSS KB"], &rows);
+    table::targets(
+        "Memory",
+        vec![
+            Target::at_most("idle ≤ 8 MB", idle.rss / 1024.0, 8.0, " MB"),
+            Target::at_most("50 upstreams < 10 MB", opened.rss / 1024.0, 10.0, " MB"),
+            Target::at_most("each idle upstream ≤ 50 KB", each, 50.0, " KB"),
+            Target::at_most("each shim ≤ 1 MB (PSS)", shim.pss / 1024.0, 1.0, " MB"),
+        ],
+    );
+}
+
+fn cold_start(effort: Effort) {
+    let file = File::new(Size(10, 5, 20));
+    let path = file.0.to_str().expect("a plain path").to_owned();
+    let round = |_| {
+        let hello = first_answer(|| scene::role(&["hello", &path]));
+        let ours = first_answer(|| scene::gateway(&file, "dynamic"));
+        (millis(hello), millis(ours))
+    };
+    let rounds: Vec<_> = (0..effort.rounds * 4).map(round).collect();
+    let (hello, ours) =
+        (median(rounds.iter().map(|round| round.0)), median(rounds.iter().map(|round| round.1)));
+    let ratio = median(rounds.iter().map(|round| round.1 / round.0));
+    let rows = [vec![format!("{hello:.2}"), format!("{ours:.2}"), format!("{ratio:.2}")]];
+    let note = "From spawning to the answer to `initialize`, with a file of 10 toolboxes × 5 servers; the other program reads the same file into a tree and answers one line.";
+    table::print("Cold start", note, &["hello-world ms", "ours ms", "ratio"], &rows);
+    table::targets(
+        "Cold start",
+        vec![
+            Target::at_most("`initialize` answered within 20 ms", ours, 20.0, " ms"),
+            Target::at_most("≤ 2× a hello-world that parses the same file", ratio, 2.0, "×"),
+        ],
+    );
+}
+
+fn first_answer(command: impl Fn() -> std::process::Command) -> Duration {
+    let command = command();
+    let began = Instant::now();
+    let mut client = Client::start(command);
+    client.initialize();
+    began.elapsed()
+}

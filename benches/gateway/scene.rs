@@ -1,0 +1,126 @@
+//! What is started: the gateway with a configuration, and this executable in its roles.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::roles;
+
+/// What a registered name of the one-server configuration has before the upstream's own.
+pub(crate) const PREFIX: &str = "box0__server0__";
+
+/// Toolboxes, servers in each, tools in each server.
+#[derive(Clone, Copy)]
+pub(crate) struct Size(pub(crate) usize, pub(crate) usize, pub(crate) usize);
+
+/// How a tool is addressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By the upstream's own name.
+    Plain,
+    /// By its registered name.
+    Registered,
+    /// Through `use_tool`.
+    Used,
+}
+
+/// The parameters of a call to the last tool of the last server, up to its arguments, and what follows them.
+pub(crate) fn call(way: Way, Size(toolboxes, servers, tools): Size) -> (String, &'static str) {
+    let (toolbox, server, tool) = (toolboxes - 1, servers - 1, roles::tool(tools - 1));
+    match way {
+        Way::Plain => (format!("{{\"name\":\"{tool}\",\"arguments\":"), "}"),
+        Way::Registered => {
+            (format!("{{\"name\":\"box{toolbox}__server{server}__{tool}\",\"arguments\":"), "}")
+        }
+        Way::Used => (
+            format!(
+                "{{\"name\":\"use_tool\",\"arguments\":{{\"tool\":{{\"toolbox\":\"box{toolbox}\",\"server\":\"server{server}\",\
+                 \"tool\":\"{tool}\"}},\"arguments\":"
+            ),
+            "}}",
+        ),
+    }
+}
+
+/// This executable as an upstream.
+pub(crate) fn upstream(tools: usize) -> Command {
+    role(&["upstream", &tools.to_string()])
+}
+
+/// This executable in a role.
+pub(crate) fn role(arguments: &[&str]) -> Command {
+    let mut command = program(&std::env::current_exe().expect("it runs"));
+    command.arg(roles::ARGUMENT).args(arguments);
+    command
+}
+
+/// The gateway in front of a configuration file.
+pub(crate) fn gateway(file: &File, mode: &str) -> Command {
+    let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
+    command.arg("--config").arg(&file.0).args(["--tool-mode", mode]);
+    command
+}
+
+/// The gateway inside this executable, started by the words of `with`.
+pub(crate) fn inside(file: &File, with: &[&str]) -> Command {
+    let itself = role(&["gateway", file.0.to_str().expect("a plain path")]);
+    match with {
+        [] => itself,
+        [watcher, options @ ..] => {
+            let mut command = program(Path::new(watcher));
+            command.args(options).arg(itself.get_program()).args(itself.get_args());
+            command
+        }
+    }
+}
+
+/// The gateway, its first handshake done and every toolbox open.
+pub(crate) fn open_gateway(file: &File, mode: &str, size: Size) -> Client {
+    let mut client = Client::start(gateway(file, mode));
+    client.initialize();
+    for toolbox in 0..size.0 {
+        client.request("tools/call", &open(toolbox));
+    }
+    client
+}
+
+/// The parameters that open a toolbox.
+pub(crate) fn open(toolbox: usize) -> String {
+    format!("{{\"name\":\"open_toolbox\",\"arguments\":{{\"toolbox_name\":\"box{toolbox}\"}}}}")
+}
+
+/// A configuration file, gone when it is dropped.
+pub(crate) struct File(pub(crate) PathBuf);
+
+impl File {
+    /// One whose upstreams are this executable.
+    pub(crate) fn new(Size(toolboxes, servers, tools): Size) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let program = std::env::current_exe().expect("it runs");
+        let server = json!({"command": program, "args": [roles::ARGUMENT, "upstream", tools.to_string()]});
+        let servers: serde_json::Map<_, _> =
+            (0..servers).map(|number| (format!("server{number}"), server.clone())).collect();
+        let toolbox = json!({"description": "Bench", "mcpServers": servers});
+        let toolboxes: serde_json::Map<_, _> =
+            (0..toolboxes).map(|number| (format!("box{number}"), toolbox.clone())).collect();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("workbench-bench-{}-{number}.json", std::process::id()));
+        let text = serde_json::to_string_pretty(&json!({"toolboxes": toolboxes})).expect("it is JSON");
+        std::fs::write(&path, text).expect("a temporary file");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark starts its own parts")]
+fn program(path: &Path) -> Command {
+    Command::new(path)
+}

@@ -1,0 +1,73 @@
+//! What the system knows of processes, and waiting for pipes.
+#![allow(unsafe_code, reason = "fcntl and poll")]
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Switches a pipe to non-blocking.
+pub(crate) fn do_not_block(fd: BorrowedFd<'_>) {
+    // SAFETY: sets a flag of a descriptor that is open, touches no memory.
+    let done = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(done, 0, "a pipe can be switched");
+}
+
+/// Waits until one can be read, or the other, if any, written to.
+pub(crate) fn wait(read: BorrowedFd<'_>, write: Option<BorrowedFd<'_>>) {
+    let mut fds = [
+        libc::pollfd { fd: read.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+        libc::pollfd { fd: write.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLOUT, revents: 0 },
+    ];
+    // SAFETY: the pointer and the length are those of one array, which lives through the call.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), 2, 60_000) };
+    assert!(ready > 0, "an answer comes within a minute");
+}
+
+/// Processor time of a process so far, all threads that live.
+pub(crate) fn cpu(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let times = tasks.flatten().map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+    });
+    Duration::from_nanos(times.sum())
+}
+
+/// Memory of a process in KB.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Memory {
+    /// Resident, shared pages in full.
+    pub(crate) rss: f64,
+    /// Resident, shared pages in parts.
+    pub(crate) pss: f64,
+}
+
+/// Memory of a process.
+pub(crate) fn memory(pid: u32) -> Memory {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    Memory { rss: field("Rss:").unwrap_or(f64::NAN), pss: field("Pss:").unwrap_or(f64::NAN) }
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").expect("there is one").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|child| parent(*child) == Some(pid)).collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Kind and number of processors.
+pub(crate) fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let count = std::thread::available_parallelism().map_or(0, |count| count.get());
+    format!("{count} × {}", model.map_or("an unknown processor", |(_, model)| model))
+}

@@ -1,0 +1,343 @@
+//! Showing a change, asking, and writing it; and how failures are told.
+
+use super::{FAILURE, USAGE, World};
+use crate::clients::shown;
+use crate::config::Redactor;
+use crate::config::locate::{Face, NotFound};
+use crate::config::{Problem, load, load_toolman};
+use crate::edit::file::{Audience, Snapshot};
+use crate::edit::{Format, mask, paint, unified};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What `--json` prints; empty for verbs that have printed all.
+pub(super) type Answer = Map<String, Value>;
+
+/// Why a verb ends without having done its work.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: u8,
+    pub(super) kind: &'static str,
+    pub(super) message: String,
+    pub(super) hint: String,
+}
+
+/// Asks a question that is answered with yes or no.
+pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<bool> + 'a;
+
+/// Where a verb speaks, and what it was told about asking.
+pub(super) struct Console<'a> {
+    pub(super) out: &'a mut dyn Write,
+    pub(super) err: &'a mut dyn Write,
+    /// Asks a question on a terminal; `None` where there is none.
+    pub(super) ask: Option<&'a mut Ask<'a>>,
+    pub(super) json: bool,
+    pub(super) quiet: bool,
+    pub(super) colour: bool,
+    pub(super) yes: bool,
+    pub(super) dry_run: bool,
+}
+
+/// A change of one file.
+pub(super) struct Proposal<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) format: Format,
+    /// The new text; `None` removes the file.
+    pub(super) after: Option<&'a str>,
+    /// Values that may stand nowhere in what is shown, with their names.
+    pub(super) secrets: Redactor,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// There was nothing to change.
+    Same,
+    /// It was only shown.
+    Shown,
+    /// It is done.
+    Written,
+}
+
+impl Failure {
+    pub(super) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: USAGE, kind: "usage", message: message.into(), hint: hint.into() }
+    }
+
+    pub(super) fn configuration(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: USAGE, kind: "configuration", message: message.into(), hint: hint.into() }
+    }
+
+    pub(super) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: FAILURE, kind: "failure", message: message.into(), hint: hint.into() }
+    }
+
+    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
+        let message = format!("cannot read {}: {error}", file.display());
+        Self::configuration(message, "check that it is a file and that you may read it")
+    }
+}
+
+impl From<NotFound> for Failure {
+    fn from(missing: NotFound) -> Self {
+        Self::configuration(missing.message(), missing.hint())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error.to_string(), "")
+    }
+}
+
+impl Console<'_> {
+    /// Ends a verb: prints its JSON answer or its failure, and answers the exit status.
+    pub(super) fn finish(&mut self, result: Result<Answer, Failure>) -> io::Result<u8> {
+        match result {
+            Ok(answer) => {
+                if self.json && !answer.is_empty() {
+                    writeln!(self.out, "{}", Value::Object(answer))?;
+                }
+                Ok(0)
+            }
+            Err(Failure { status, kind, message, hint }) => {
+                if self.json {
+                    let error = json!({"error": {"kind": kind, "message": message, "hint": hint}});
+                    writeln!(self.out, "{error}")?;
+                } else {
+                    writeln!(self.err, "error: {message}")?;
+                    if !hint.is_empty() {
+                        writeln!(self.err, "{}", hint.trim_end())?;
+                    }
+                }
+                Ok(status)
+            }
+        }
+    }
+
+    /// A line for a person, on stderr.
+    pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
+        if self.json || self.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
+    }
+
+    /// A line that `-q` does not silence.
+    pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
+        if self.json { Ok(()) } else { writeln!(self.err, "warning: {line}") }
+    }
+
+    /// Shows a change, asks and makes it; `first` runs just before the file is written. The answer for `--json`
+    /// gets `file`, `changed`, `written` and `diff`.
+    pub(super) fn settle(
+        &mut self,
+        proposal: &Proposal<'_>,
+        answer: &mut Answer,
+        first: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Outcome, Failure> {
+        let snapshot = proposal.snapshot;
+        let before = snapshot.text().unwrap_or_default();
+        let file = snapshot.path.display().to_string();
+        let same = match (&snapshot.bytes, proposal.after) {
+            (Some(_), Some(after)) => before == after,
+            (None, after) => after.is_none(),
+            (Some(_), None) => false,
+        };
+        let diff = if same { String::new() } else { self.diff(proposal, before, &file) };
+        for (key, value) in [
+            ("file", json!(file)),
+            ("changed", json!(!same)),
+            ("written", json!(false)),
+            ("diff", json!(diff)),
+        ] {
+            answer.insert(key.to_owned(), value);
+        }
+        if same {
+            return Ok(Outcome::Same);
+        }
+        if !self.json {
+            let diff = if self.colour { paint(&diff) } else { diff };
+            write!(self.out, "{diff}")?;
+            self.out.flush()?;
+        }
+        if self.dry_run {
+            self.say("nothing was written: this is a dry run")?;
+            return Ok(Outcome::Shown);
+        }
+        if !self.yes {
+            let question = match proposal.after {
+                Some(_) if snapshot.bytes.is_some() => format!("Change {file}?"),
+                Some(_) => format!("Create {file}?"),
+                None => format!("Remove {file}?"),
+            };
+            match &mut self.ask {
+                None => {
+                    let message = "nothing was written: there is no terminal to ask on";
+                    return Err(Failure::usage(
+                        message,
+                        "add --yes to write it, or --dry-run to only see it",
+                    ));
+                }
+                Some(ask) => {
+                    if !ask(&question)? {
+                        return Err(Failure::failed("nothing was written: you said no", ""));
+                    }
+                }
+            }
+        }
+        first()?;
+        let written = match proposal.after {
+            Some(after) => snapshot.replace(after.as_bytes(), Audience::Usual).map(drop),
+            None => snapshot.remove(),
+        };
+        written.map_err(|error| {
+            let hint = "check that you may write it and that there is room on the disk; it is as it was";
+            Failure::failed(format!("cannot write {file}: {error}"), hint)
+        })?;
+        answer.insert("written".to_owned(), json!(true));
+        Ok(Outcome::Written)
+    }
+
+    fn diff(&self, proposal: &Proposal<'_>, before: &str, file: &str) -> String {
+        let hide = |text: &str| match text.trim().is_empty() {
+            true => String::new(),
+            false => mask(proposal.format, &text.replace("\r\n", "\n"), &shown),
+        };
+        let old = if proposal.snapshot.bytes.is_some() { file } else { "/dev/null" };
+        let new = if proposal.after.is_some() { file } else { "/dev/null" };
+        let diff = unified(old, new, &hide(before), &hide(proposal.after.unwrap_or_default()));
+        match diff.is_empty() {
+            true => format!("--- {old}\n+++ {new}\n (what changes is not shown)\n"),
+            false => {
+                let body = diff.match_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
+                format!("{}{}", &diff[..body], shortened(&proposal.secrets.redact(&diff[body..])))
+            }
+        }
+    }
+}
+
+/// The text with very long lines cut: some clients keep a whole file on one.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 400;
+    let line = |line: &str| match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…\n", &line[..end]),
+        None => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// A configuration of ours that can be changed: its snapshot, its text, and what the text means.
+pub(super) struct Config {
+    pub(super) snapshot: Snapshot,
+    pub(super) text: String,
+    pub(super) value: crate::edit::Value,
+}
+
+/// Reads a configuration for changing it; no variable needs to be set. `fresh` is the text of one that is not
+/// there yet.
+pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) -> Result<Config, Failure> {
+    let snapshot = Snapshot::read(file).map_err(|error| Failure::unreadable(file, &error))?;
+    let text = match (&snapshot.bytes, fresh) {
+        (None, Some(fresh)) => fresh.to_owned(),
+        _ => {
+            validate(face, file, snapshot.bytes.as_deref().unwrap_or_default(), world)?;
+            snapshot.text().unwrap_or_default().to_owned()
+        }
+    };
+    let parsed = crate::edit::parse(format(face), &text).map_err(|refusal| {
+        Failure::configuration(format!("{}: {refusal}", file.display()), "correct it; nothing was changed")
+    })?;
+    Ok(Config { snapshot, text, value: parsed.value })
+}
+
+/// Checks a text of ours as if every variable were set.
+pub(super) fn validate(face: Face, file: &Path, bytes: &[u8], world: &World) -> Result<(), Failure> {
+    let environment = |name: &str| {
+        let stand_in = || format!("http://{}.invalid/{:032}", name.to_ascii_lowercase(), 0);
+        Some(world.variable(name).unwrap_or_else(stand_in))
+    };
+    let problems = match face {
+        Face::Workbench => load(file, bytes, &environment).err(),
+        Face::Toolman => load_toolman(file, bytes, &environment).err(),
+    };
+    let Some(problems) = problems else { return Ok(()) };
+    let errors: Vec<_> = problems.iter().filter(|problem| Problem::is_error(problem)).collect();
+    let rendered: Vec<_> = errors.iter().map(|problem| problem.render(false)).collect();
+    let rendered = rendered.join("\n\n");
+    let rendered = rendered.strip_prefix("error: ").unwrap_or(&rendered);
+    Err(Failure::configuration(rendered, "\ncorrect the file first; nothing was changed"))
+}
+
+/// How a face's file is written.
+pub(super) fn format(face: Face) -> Format {
+    match face {
+        Face::Workbench => Format::Json,
+        Face::Toolman => Format::Toml,
+    }
+}
+
+/// The failure to change a text, which is left as it is.
+pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
+    Failure::configuration(
+        format!("{} was left as it is: {refusal}", file.display()),
+        "correct it, or make the change by hand",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// What becomes of a change of a file that holds `{}`, where a person answers as given.
+    fn settled(
+        name: &str,
+        answer: bool,
+        first: Result<(), Failure>,
+    ) -> (Result<Outcome, Failure>, String, String) {
+        let path: PathBuf =
+            std::env::temp_dir().join(format!("mcp-workbench-change-{}-{name}", std::process::id()));
+        std::fs::write(&path, "{}").expect("the temporary directory is writable");
+        let snapshot = Snapshot::read(&path).expect("readable");
+        let (mut out, mut err, mut asked) = (Vec::new(), Vec::new(), String::new());
+        let mut ask = |question: &str| {
+            asked = question.replace(&path.display().to_string(), "FILE");
+            Ok(answer)
+        };
+        let mut console = Console {
+            out: &mut out,
+            err: &mut err,
+            ask: Some(&mut ask),
+            json: false,
+            quiet: false,
+            colour: false,
+            yes: false,
+            dry_run: false,
+        };
+        let after = Some("{\"a\": 1}");
+        let proposal =
+            Proposal { snapshot: &snapshot, format: Format::Json, after, secrets: Redactor::default() };
+        let outcome = console.settle(&proposal, &mut Answer::new(), || first);
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::remove_file(&path).expect("it is there");
+        (outcome, asked, text)
+    }
+
+    #[test]
+    fn a_person_decides() {
+        let (outcome, asked, text) = settled("yes", true, Ok(()));
+        assert_eq!(
+            (outcome.expect("done"), asked.as_str(), text.as_str()),
+            (Outcome::Written, "Change FILE?", "{\"a\": 1}")
+        );
+        let (outcome, _, text) = settled("no", false, Ok(()));
+        assert_eq!((outcome.expect_err("declined").status, text.as_str()), (1, "{}"));
+        let (outcome, _, text) = settled("backup", true, Err(Failure::failed("no backup", "")));
+        assert_eq!((outcome.expect_err("failed").message.as_str(), text.as_str()), ("no backup", "{}"));
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let text = format!("+{}\n-b\n", "ü".repeat(500));
+        assert_eq!(shortened(&text), format!("+{}…\n-b\n", "ü".repeat(399)));
+    }
+}

@@ -1,0 +1,278 @@
+//! `connect` and `disconnect`: ourselves in a client's own file.
+
+use super::World;
+use super::change::{Answer, Console, Failure, Outcome, Proposal, open, refused};
+use super::import::{home_variable, is_gateway, literals, unknown_client};
+use crate::clients::{self, Client, ImportedServer, Ourselves, Scope, held, places, read, read_config};
+use crate::config::locate::Face;
+use crate::config::{Redactor, ToolMode};
+use crate::edit::backup::{Backup, Record};
+use crate::edit::file::Snapshot;
+use crate::edit::{self, Value};
+use serde_json::{Map, json};
+use std::path::{Path, PathBuf};
+
+/// How a client is connected.
+pub(super) struct Request<'a> {
+    /// What the client is called.
+    pub(super) client: &'a str,
+    pub(super) face: Face,
+    /// The face that the program has without `--face`.
+    pub(super) own_face: Face,
+    pub(super) tool_mode: Option<ToolMode>,
+    /// Whether the client's servers stay.
+    pub(super) keep: bool,
+    /// What the client is to start, absolute.
+    pub(super) program: &'a Path,
+    pub(super) world: &'a World,
+}
+
+/// Puts us into a client's user-wide file and takes out what our configuration holds.
+pub(super) fn connect(
+    request: &Request<'_>,
+    config: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let (client, world) = (named(request.client)?, request.world);
+    let ours = open(request.face, config, world, None)?;
+    let groups = read_config(request.face, &ours.value);
+    let path = user_place(client, world)?;
+    let snapshot = read_file(&path)?;
+    let name = entry_name(request.face);
+    let backup = backup(client, name, &path, world)?;
+    let base = match backup.read() {
+        Some(_) => disconnected(client, name, &snapshot, &backup)?,
+        None => Base::of(&snapshot)?,
+    };
+    let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
+    let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
+    let taken: Vec<&ImportedServer> = match request.keep {
+        true => Vec::new(),
+        false => there.iter().filter(|server| !is_gateway(server) && held(server, &groups)).collect(),
+    };
+    let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
+    let ourselves = ourselves(request, client, config);
+    let after = clients::connect(client, &base.text, &ourselves, &paths)
+        .map_err(|refusal| refused(&path, &refusal))?;
+
+    let mut answer = Map::new();
+    answer.insert("client".to_owned(), json!(client.id));
+    answer.insert("entry".to_owned(), json!(name));
+    answer.insert("command".to_owned(), json!(ourselves.program));
+    answer.insert("args".to_owned(), json!(ourselves.args));
+    answer.insert("removed".to_owned(), taken.iter().map(|server| json!(server.name)).collect());
+    let kept: Vec<_> = there.iter().filter(|server| !taken.contains(server) && !is_gateway(server)).collect();
+    answer.insert("kept".to_owned(), kept.iter().map(|server| json!(server.name)).collect());
+    let proposal = Proposal {
+        snapshot: &snapshot,
+        format: client.format,
+        after: Some(&after),
+        secrets: Redactor::new(literals(&there)),
+    };
+    let record = Record {
+        file: path.clone(),
+        created: base.created,
+        directories: if snapshot.bytes.is_none() { snapshot.missing_directories() } else { base.directories },
+        taken: paths,
+    };
+    let outcome = console.settle(&proposal, &mut answer, || {
+        backup.write(&record, base.text.as_bytes(), after.as_bytes()).map_err(|error| {
+            let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
+            Failure::failed(message, "check that you may write there; nothing was changed")
+        })
+    })?;
+    let missing = unset(&ours.text, world);
+    match outcome {
+        Outcome::Same => console.say(&format!("{} is connected already", client.title))?,
+        Outcome::Shown => {}
+        Outcome::Written => {
+            answer.insert("backup".to_owned(), json!(backup.directory()));
+            console.say(&format!("{} starts {} now; restart it", client.title, request.face.program()))?;
+            if !taken.is_empty() {
+                let names: Vec<_> = taken.iter().map(|server| server.name.as_str()).collect();
+                console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
+            }
+            console.say(&format!("to undo it: {} disconnect {}", request.face.program(), client.id))?;
+        }
+    }
+    if !missing.is_empty() && outcome != Outcome::Same {
+        console.say(&format!("not set here, and needed where it starts: {}", missing.join(", ")))?;
+    }
+    answer.insert("unset".to_owned(), json!(missing));
+    Ok(answer)
+}
+
+/// Takes us out again and gives back what connecting took.
+pub(super) fn disconnect(
+    client: &str,
+    face: Face,
+    world: &World,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let (client, name) = (named(client)?, entry_name(face));
+    let mut answer = Map::new();
+    answer.insert("client".to_owned(), json!(client.id));
+    answer.insert("entry".to_owned(), json!(name));
+    let environment = |name: &str| world.variable(name);
+    let around = world.surroundings(&environment);
+    let user = places(client, &around).into_iter().filter(|place| place.scope == Scope::User);
+    let mut changed = false;
+    for path in user.map(|place| place.path) {
+        let backup = backup(client, name, &path, world)?;
+        let snapshot = read_file(&path)?;
+        if snapshot.bytes.is_none() {
+            continue;
+        }
+        let known = backup.read().is_some();
+        if !known {
+            let value = edit::parse(client.format, text(&snapshot)?)
+                .map_err(|refusal| refused(&path, &refusal))?
+                .value;
+            if !clients::is_there(client, &value, name) {
+                continue;
+            }
+        }
+        let base = disconnected(client, name, &snapshot, &backup)?;
+        let after = (!base.created).then_some(base.text.as_str());
+        let value = edit::parse(client.format, text(&snapshot)?).map(|parsed| parsed.value);
+        let before = edit::parse(client.format, &base.text).map(|parsed| parsed.value);
+        let mut hidden = Vec::new();
+        for value in [value, before].into_iter().flatten() {
+            let imported = read(client, &path, Scope::User, &value, &world.directory, home_variable());
+            hidden.extend(literals(&imported.servers));
+        }
+        let proposal =
+            Proposal { snapshot: &snapshot, format: client.format, after, secrets: Redactor::new(hidden) };
+        let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
+        changed |= outcome != Outcome::Same;
+        if outcome == Outcome::Written {
+            for directory in base.directories.iter().rev() {
+                // Somebody else may have put something there.
+                let _ = std::fs::remove_dir(directory);
+            }
+            backup.discard();
+            console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
+        } else if outcome == Outcome::Same && !console.dry_run {
+            backup.discard();
+        }
+        break;
+    }
+    if !changed {
+        answer.entry("changed").or_insert(json!(false));
+        answer.entry("written").or_insert(json!(false));
+        console.say(&format!("{} is not connected; there is nothing to do", client.title))?;
+    }
+    Ok(answer)
+}
+
+/// A client's file as it is, or would be, without us.
+struct Base {
+    text: String,
+    /// Whether there was no file before us.
+    created: bool,
+    directories: Vec<PathBuf>,
+}
+
+impl Base {
+    /// The file as it is.
+    fn of(snapshot: &Snapshot) -> Result<Self, Failure> {
+        let text = text(snapshot)?.to_owned();
+        Ok(Self { text, created: snapshot.bytes.is_none(), directories: Vec::new() })
+    }
+}
+
+fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backup) -> Result<Base, Failure> {
+    let (current, path) = (Base::of(snapshot)?, &snapshot.path);
+    let Some(bytes) = &snapshot.bytes else { return Ok(current) };
+    let Some((record, before, after)) = backup.read() else {
+        let text = clients::disconnect(client, &current.text, name, None, &[]);
+        return Ok(Base { text: text.map_err(|refusal| refused(path, &refusal))?, ..current });
+    };
+    let old = String::from_utf8(before).map_err(|_| {
+        Failure::failed(format!("the backup in {} is damaged", backup.directory().display()), "remove it")
+    })?;
+    if after == *bytes {
+        return Ok(Base { text: old, created: record.created, directories: record.directories });
+    }
+    let before = (!record.created).then_some(old.as_str());
+    let text = clients::disconnect(client, &current.text, name, before, &record.taken)
+        .map_err(|refusal| refused(path, &refusal))?;
+    let empty = edit::parse(client.format, &text).is_ok_and(|parsed| is_hollow(&parsed.value));
+    Ok(Base { text, created: record.created && empty, directories: record.directories })
+}
+
+/// Whether nothing is left but empty objects.
+fn is_hollow(value: &Value) -> bool {
+    matches!(value, Value::Object(_)) && value.entries().iter().all(|(_, value)| is_hollow(value))
+}
+
+fn named(client: &str) -> Result<&'static Client, Failure> {
+    Client::named(client).ok_or_else(|| unknown_client(client, ""))
+}
+
+/// The user-wide file that is there, or else the one that the client would look for first.
+fn user_place(client: &Client, world: &World) -> Result<PathBuf, Failure> {
+    let environment = |name: &str| world.variable(name);
+    let around = world.surroundings(&environment);
+    let places: Vec<_> =
+        places(client, &around).into_iter().filter(|place| place.scope == Scope::User).collect();
+    let there = places.iter().find(|place| (around.exists)(&place.path));
+    let place = there.or(places.first()).map(|place| place.path.clone());
+    place.ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))
+}
+
+fn read_file(path: &Path) -> Result<Snapshot, Failure> {
+    Snapshot::read(path).map_err(|error| Failure::unreadable(path, &error))
+}
+
+fn text(snapshot: &Snapshot) -> Result<&str, Failure> {
+    snapshot.text().ok_or_else(|| {
+        let message = format!("{} is not UTF-8; it was left as it is", snapshot.path.display());
+        Failure::configuration(message, "save it as UTF-8")
+    })
+}
+
+fn entry_name(face: Face) -> &'static str {
+    match face {
+        Face::Workbench => "workbench",
+        Face::Toolman => "toolman",
+    }
+}
+
+fn backup(client: &Client, name: &str, path: &Path, world: &World) -> Result<Backup, Failure> {
+    let state =
+        world.state_directory().ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))?;
+    Ok(Backup::new(&state, &format!("{}-{name}", client.id), path))
+}
+
+fn ourselves(request: &Request<'_>, client: &Client, config: &Path) -> Ourselves {
+    let mut args = Vec::new();
+    if request.face != request.own_face {
+        args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
+    }
+    args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
+    if request.face == Face::Workbench {
+        let mode = match request.tool_mode.unwrap_or_else(|| client.tool_mode()) {
+            ToolMode::Dynamic => "dynamic",
+            ToolMode::Proxy => "proxy",
+            ToolMode::Auto => "auto",
+        };
+        args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
+    }
+    let program = request.program.to_string_lossy().into_owned();
+    Ourselves { name: entry_name(request.face).to_owned(), program, args }
+}
+
+/// Variables that the configuration needs and that are not set.
+fn unset(text: &str, world: &World) -> Vec<String> {
+    let mut names = Vec::new();
+    for piece in clients::Template::ours(text).pieces() {
+        if let clients::Piece::Variable { name, default: None } = piece
+            && world.variable(name).is_none()
+            && !names.contains(name)
+        {
+            names.push(name.clone());
+        }
+    }
+    names
+}

@@ -1,0 +1,109 @@
+//! A client small enough to be read: starts a gateway and speaks MCP with it, one request at a time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::core::process::{Control, Launch, Launcher, Stdin, Stdout};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a gateway may take to end by itself.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A connection to a gateway of its own, which dies with it.
+pub(super) struct Client {
+    stdin: Stdin,
+    stdout: Lines<BufReader<Stdout>>,
+    stderr: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+    control: Control,
+    last_id: u64,
+}
+
+/// What came back after a request.
+pub(super) struct Answer {
+    /// Methods of the notifications that came before the answer.
+    pub(super) notifications: Vec<String>,
+    /// The raw result.
+    pub(super) result: String,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    id: Option<u64>,
+    method: Option<String>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+impl Client {
+    /// Starts the gateway.
+    pub(super) fn start(launcher: &Launcher, launch: &Launch) -> io::Result<Self> {
+        let child = launcher.spawn(launch)?;
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let (kept, mut pipe) = (stderr.clone(), child.stderr);
+        let reader = tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
+                kept.lock().push_str(&String::from_utf8_lossy(&buffer[..read]));
+            }
+        });
+        let stdout = BufReader::new(child.stdout).lines();
+        Ok(Self { stdin: child.stdin, stdout, stderr, reader, control: child.control, last_id: 0 })
+    }
+
+    /// Sends a request and waits for its answer; `params` are JSON.
+    pub(super) async fn request(&mut self, method: &str, params: &str) -> io::Result<Answer> {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)).await?;
+        let mut notifications = Vec::new();
+        loop {
+            let line = match timeout(PATIENCE, self.stdout.next_line()).await {
+                Ok(Ok(Some(line))) => line,
+                Ok(Ok(None)) => return Err(self.broken(&format!("ended before it answered {method}"))),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(self.broken(&format!("did not answer {method} in time"))),
+            };
+            let message: Message<'_> =
+                serde_json::from_str(&line).map_err(|_| self.broken(&format!("sent this: {line}")))?;
+            match message {
+                Message { method: Some(method), id: None, .. } => notifications.push(method),
+                Message { id: Some(answered), method: None, result: Some(result) } if answered == id => {
+                    return Ok(Answer { notifications, result: result.get().to_owned() });
+                }
+                _ => return Err(self.broken(&format!("answered {method} with this: {line}"))),
+            }
+        }
+    }
+
+    /// Sends a notification.
+    pub(super) async fn notify(&mut self, method: &str) -> io::Result<()> {
+        self.send(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)).await
+    }
+
+    /// Closes the gateway's stdin, as a client does that goes away, and waits until nothing of it is left.
+    pub(super) async fn end(mut self) {
+        drop(self.stdin);
+        let _ = timeout(FAREWELL, self.control.exited()).await;
+        self.control.stop(Duration::ZERO).await;
+        self.reader.abort();
+    }
+
+    async fn send(&mut self, line: &str) -> io::Result<()> {
+        self.stdin.write_all(format!("{line}\n").as_bytes()).await
+    }
+
+    fn broken(&self, what: &str) -> io::Error {
+        let stderr = self.stderr.lock();
+        io::Error::other(format!("the gateway {what}\n{stderr}").trim_end().to_owned())
+    }
+}

@@ -1,0 +1,234 @@
+//! Verbs that change files, and those that print something about us.
+//!
+//! What `--json` prints; further keys may follow:
+//!
+//! ```jsonc
+//! // all that change a file; values of env and headers are never in the diff
+//! {"file", "changed": bool, "written": bool, "diff": string}
+//! // init, import
+//! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
+//!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
+//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
+//! // add, remove; toolman: {…, "namespace"}
+//! {…, "toolbox", "server"}
+//! // connect, disconnect; the keys after `entry` are those of connect
+//! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
+//! ```
+
+use super::{World, add, change, connect, import, schema};
+use crate::config::ToolMode;
+use crate::config::locate::{Face, NotFound};
+use clap::{Args, Subcommand};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+#[derive(Subcommand)]
+pub(super) enum FileVerb {
+    /// Bring the servers of all clients on this machine into a configuration
+    Init {
+        /// Write the user's own file, not one in the current directory
+        #[arg(long)]
+        user: bool,
+        #[command(flatten)]
+        toolbox: InToolbox,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Bring the servers of one client or file into the configuration
+    Import {
+        /// A client, such as cursor, or the path of a file
+        #[arg(value_name = "CLIENT|FILE")]
+        source: String,
+        #[command(flatten)]
+        toolbox: InToolbox,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Add a server to the configuration
+    #[command(override_usage = "mcp-workbench add [OPTIONS] <NAME> -- <COMMAND>...\n       \
+        mcp-workbench add [OPTIONS] <NAME> --url <URL>")]
+    Add {
+        /// What the server is called
+        name: String,
+        /// Where a server that runs already is
+        #[arg(long, conflicts_with_all = ["command", "env"])]
+        url: Option<String>,
+        /// It speaks the deprecated HTTP+SSE transport
+        #[arg(long, requires = "url")]
+        sse: bool,
+        /// A header to send, such as "Authorization: Bearer ${TOKEN}"
+        #[arg(long, short = 'H', value_name = "NAME: VALUE", requires = "url")]
+        header: Vec<String>,
+        /// A variable for the program, such as API_KEY='${API_KEY}'
+        #[arg(long, short, value_name = "NAME=VALUE")]
+        env: Vec<String>,
+        /// The program to start and its arguments
+        #[arg(last = true)]
+        command: Vec<String>,
+        #[command(flatten)]
+        toolbox: InToolbox,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Take a server out of the configuration
+    Remove {
+        /// What the server is called
+        name: String,
+        #[command(flatten)]
+        toolbox: InToolbox,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Register this gateway in a client's own file
+    Connect {
+        /// Such as claude-code
+        client: String,
+        /// Leave the client's other servers where they are
+        #[arg(long)]
+        keep: bool,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Undo connect
+    Disconnect {
+        /// Such as claude-code
+        client: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Print what a shell needs to complete our words
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Args, Clone, Copy, Default)]
+pub(super) struct Change {
+    /// Write without asking
+    #[arg(long, short)]
+    yes: bool,
+    /// Show the change and write nothing
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+pub(super) struct InToolbox {
+    /// The toolbox (default: the only one there is)
+    #[arg(long, value_name = "NAME")]
+    toolbox: Option<String>,
+}
+
+/// What the command line says beside the verb.
+pub(super) struct Setting<'a> {
+    pub(super) face: Face,
+    /// The face that the program has without `--face`.
+    pub(super) own_face: Face,
+    /// What `--config` names.
+    pub(super) named: Option<&'a Path>,
+    /// The configuration.
+    pub(super) file: Result<PathBuf, NotFound>,
+    pub(super) tool_mode: Option<ToolMode>,
+    pub(super) json: bool,
+    pub(super) quiet: bool,
+    pub(super) world: &'a World,
+    /// All that can be said on the command line.
+    pub(super) command: clap::Command,
+}
+
+/// Runs a verb and answers the exit status.
+pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
+    let Setting { face, own_face, named, file, tool_mode, json, quiet, world, command } = setting;
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let mut ask = |question: &str| -> io::Result<bool> {
+        write!(io::stderr(), "{question} [y/N] ")?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    };
+    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let Change { yes, dry_run } = verb.change();
+    let plain = world.variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mut console = change::Console {
+        out: &mut out,
+        err: &mut err,
+        ask: if terminal { Some(&mut ask) } else { None },
+        json,
+        quiet,
+        colour: io::stdout().is_terminal() && !plain,
+        yes,
+        dry_run,
+    };
+    let result = (|| match verb {
+        FileVerb::Init { user, toolbox, .. } => {
+            let request = import::Request { face, toolbox: toolbox.name(), world };
+            import::init(&request, named, *user, &mut console)
+        }
+        FileVerb::Import { source, toolbox, .. } => {
+            let request = import::Request { face, toolbox: toolbox.name(), world };
+            import::import(&request, source, &file?, &mut console)
+        }
+        FileVerb::Add { name, url, sse, header, env, command, toolbox, .. } => {
+            let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
+            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
+            add::add(&target, &new, &mut console)
+        }
+        FileVerb::Remove { name, toolbox, .. } => {
+            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
+            add::remove(&target, name, &mut console)
+        }
+        FileVerb::Connect { client, keep, .. } => {
+            let program = &program(world);
+            let request = connect::Request { client, face, own_face, tool_mode, keep: *keep, world, program };
+            connect::connect(&request, &file?, &mut console)
+        }
+        FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
+        FileVerb::Schema => Ok(schema::schema(face, console.out)?),
+        FileVerb::Completions { shell } => {
+            Ok(schema::completions(*shell, command, face.program(), console.out)?)
+        }
+        FileVerb::Man => Ok(schema::man(command, console.out)?),
+    })();
+    console.finish(result)
+}
+
+impl FileVerb {
+    fn change(&self) -> Change {
+        match self {
+            Self::Init { change, .. }
+            | Self::Import { change, .. }
+            | Self::Add { change, .. }
+            | Self::Remove { change, .. }
+            | Self::Connect { change, .. }
+            | Self::Disconnect { change, .. } => *change,
+            Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
+        }
+    }
+}
+
+impl InToolbox {
+    fn name(&self) -> Option<&str> {
+        self.toolbox.as_deref()
+    }
+}
+
+/// The path that a client can start us by: as we were found, since the real file may have a version in its path.
+fn program(world: &World) -> PathBuf {
+    let real = std::env::current_exe().unwrap_or_default();
+    let called = PathBuf::from(std::env::args_os().next().unwrap_or_default());
+    let mut candidates = Vec::new();
+    if called.components().count() > 1 {
+        candidates.push(world.directory.join(&called));
+    } else if let Some((_, path)) = world.vars.iter().find(|(name, _)| name == "PATH") {
+        let entries = std::env::split_paths(path).filter(|entry| entry.is_absolute());
+        candidates.extend(entries.map(|entry| entry.join(&called)));
+    }
+    let same =
+        |path: &PathBuf| path.canonicalize().ok().is_some_and(|path| real.canonicalize().ok() == Some(path));
+    candidates.into_iter().find(same).unwrap_or(real)
+}

@@ -1,0 +1,427 @@
+//! `init` and `import`: servers of clients into our own file.
+
+use super::World;
+use super::change::{Answer, Config, Console, Failure, Outcome, Proposal, format, open, refused, validate};
+use super::schema::SCHEMA_URLS;
+use crate::clients::{
+    Addition, CLIENTS, Client, Group, ImportedServer, Launch, Note, Plan, Scope, Template, Vault, places,
+    plan, read, read_config, toolman_value, workbench_value,
+};
+use crate::config::locate::{Face, Platform, user_file};
+use crate::config::read::{listed, nearest};
+use crate::config::{Redactor, ToolboxName};
+use crate::edit::file::Snapshot;
+use crate::edit::{self, Edit, Value};
+use serde_json::{Map, json};
+use std::path::{Path, PathBuf};
+
+/// Where servers come from and go to.
+pub(super) struct Request<'a> {
+    pub(super) face: Face,
+    pub(super) toolbox: Option<&'a str>,
+    pub(super) world: &'a World,
+}
+
+/// Brings the servers of all clients into a file, which is created if need be.
+pub(super) fn init(
+    request: &Request<'_>,
+    named: Option<&Path>,
+    user: bool,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let world = request.world;
+    let environment = |name: &str| world.variable(name);
+    let around = world.surroundings(&environment);
+    let file = match (named, user) {
+        (Some(file), _) => world.directory.join(file),
+        (None, true) => user_file(request.face, &around)
+            .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
+        (None, false) => world.directory.join(request.face.file_name()),
+    };
+    let mut sources = Sources::default();
+    for client in &CLIENTS {
+        for place in places(client, &around) {
+            let wanted = !user || place.scope == Scope::User;
+            let known = sources.files.contains(&place.path);
+            if wanted && !known && (around.exists)(&place.path) && place.path != file {
+                let project = if user { Path::new("") } else { world.directory.as_path() };
+                if let Err(failure) = sources.add(client, &place.path, place.scope, project) {
+                    console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
+                    sources.warnings.push(failure.message);
+                }
+            }
+        }
+    }
+    for source in &sources.found {
+        console.say(&format!(
+            "{}: {} in {}",
+            source.client,
+            counted(source.servers, "server"),
+            source.file.display()
+        ))?;
+    }
+    if sources.found.is_empty() {
+        console.say("no client with MCP servers was found on this machine")?;
+    }
+    let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
+    if let (Face::Workbench, Some(variable), None) = (request.face, variable, named) {
+        console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
+    }
+    let config = open(request.face, &file, world, Some(&fresh(request.face)))?;
+    let (answer, outcome) = bring(request, sources, config, console)?;
+    if outcome == Outcome::Written {
+        let program = request.face.program();
+        console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?;
+    }
+    Ok(answer)
+}
+
+/// Brings the servers of one client or file into a file that exists.
+pub(super) fn import(
+    request: &Request<'_>,
+    source: &str,
+    config: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let world = request.world;
+    let mut sources = Sources::default();
+    let path = world.directory.join(source);
+    match Client::named(source) {
+        Some(client) => {
+            let environment = |name: &str| world.variable(name);
+            let around = world.surroundings(&environment);
+            let places = places(client, &around);
+            for place in places.iter().filter(|place| (around.exists)(&place.path)) {
+                sources.add(client, &place.path, place.scope, &world.directory)?;
+            }
+            if sources.files.is_empty() {
+                let looked: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
+                return Err(Failure::configuration(
+                    format!("{} has no file here; looked for {}", client.title, looked.join(" and ")),
+                    "name the file itself: `import FILE`",
+                ));
+            }
+        }
+        None if path.is_file() => {
+            let (text, name) = text_of(&path)?;
+            let value =
+                edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;
+            let client = Client::of_file(&path, &value).ok_or_else(|| {
+                Failure::configuration(
+                    format!("{name} holds no servers of a client that we know"),
+                    format!("known clients are {}", clients()),
+                )
+            })?;
+            let environment = |name: &str| world.variable(name);
+            let known = places(client, &world.surroundings(&environment));
+            let scope =
+                known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
+            sources.add(client, &path, scope, project_of(&path))?;
+        }
+        None => return Err(unknown_client(source, "or the path of a file")),
+    }
+    let config = open(request.face, config, world, None)?;
+    bring(request, sources, config, console).map(|(answer, _)| answer)
+}
+
+/// The project that a file belongs to: clients keep theirs in a directory of their own there.
+fn project_of(path: &Path) -> &Path {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let hidden = parent.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    if hidden { parent.parent().unwrap_or(parent) } else { parent }
+}
+
+/// All names of clients.
+pub(super) fn clients() -> String {
+    listed(&CLIENTS.iter().map(|client| client.id).collect::<Vec<_>>(), "or")
+}
+
+/// Nobody has this name.
+pub(super) fn unknown_client(name: &str, or: &str) -> Failure {
+    let ids: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
+    let hint = match nearest(name, &ids) {
+        Some(id) => format!("did you mean `{id}`?"),
+        None => format!("use {} {or}", clients()).trim_end().to_owned(),
+    };
+    Failure::usage(format!("there is no client `{name}`"), hint)
+}
+
+/// Text of a file, and how it is called in messages.
+fn text_of(path: &Path) -> Result<(String, String), Failure> {
+    let snapshot = Snapshot::read(path).map_err(|error| Failure::unreadable(path, &error))?;
+    let name = path.display().to_string();
+    match snapshot.text() {
+        Some(text) => Ok((text.to_owned(), name)),
+        None => Err(Failure::configuration(format!("{name} is not UTF-8"), "save it as UTF-8")),
+    }
+}
+
+fn format_of(path: &Path) -> edit::Format {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => edit::Format::Toml,
+        Some("yaml" | "yml") => edit::Format::Yaml,
+        _ => edit::Format::Json,
+    }
+}
+
+#[derive(Default)]
+struct Sources {
+    servers: Vec<ImportedServer>,
+    notes: Vec<Note>,
+    warnings: Vec<String>,
+    found: Vec<Source>,
+    /// All that were read.
+    files: Vec<PathBuf>,
+}
+
+struct Source {
+    client: &'static str,
+    file: PathBuf,
+    servers: usize,
+}
+
+impl Sources {
+    fn add(
+        &mut self,
+        client: &'static Client,
+        path: &Path,
+        scope: Scope,
+        project: &Path,
+    ) -> Result<(), Failure> {
+        // One file for several clients, written as the first of them does.
+        let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
+        let client = Client::named("claude-code").filter(|_| portable).unwrap_or(client);
+        let (text, _) = text_of(path)?;
+        let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
+        let value = edit::parse(format, &text).map_err(|refusal| refused(path, &refusal))?.value;
+        let imported = read(client, path, scope, &value, project, home_variable());
+        let (servers, ourselves): (Vec<_>, Vec<_>) =
+            imported.servers.into_iter().partition(|server| !is_gateway(server));
+        self.files.push(path.to_owned());
+        if !servers.is_empty() {
+            self.found.push(Source { client: client.title, file: path.to_owned(), servers: servers.len() });
+        }
+        self.servers.extend(servers);
+        self.notes.extend(imported.notes);
+        self.notes.extend(ourselves.into_iter().map(|server| Note {
+            client: client.title,
+            file: path.to_owned(),
+            server: server.name,
+            key: String::new(),
+            message: "is this gateway itself; left out".to_owned(),
+        }));
+        Ok(())
+    }
+}
+
+/// Whether an entry of a client starts us, by itself or by way of a package runner.
+pub(super) fn is_gateway(server: &ImportedServer) -> bool {
+    let Launch::Command { program, args } = &server.launch else { return false };
+    let name = |template: &Template| {
+        let name = template.text().and_then(|text| text.rsplit(['/', '\\']).next()).unwrap_or_default();
+        name.trim_end_matches(".exe").to_owned()
+    };
+    let ours = |name: &str| matches!(name, "mcp-workbench" | "toolman");
+    let runner = matches!(name(program).trim_end_matches(".cmd"), "npx" | "bunx" | "uvx" | "pnpm" | "pipx");
+    let package = |arg: &Template| ours(name(arg).split('@').next().unwrap_or_default());
+    ours(&name(program)) || runner && args.iter().take(3).any(package)
+}
+
+fn fresh(face: Face) -> String {
+    match face {
+        Face::Workbench => format!("{{\n  \"$schema\": \"{}\",\n  \"toolboxes\": {{}}\n}}\n", SCHEMA_URLS.0),
+        Face::Toolman => format!("#:schema {}\n\nactive_toolsets = []\n", SCHEMA_URLS.1),
+    }
+}
+
+/// Adds servers to a configuration, with everything there is to say about it.
+fn bring(
+    request: &Request<'_>,
+    sources: Sources,
+    config: Config,
+    console: &mut Console<'_>,
+) -> Result<(Answer, Outcome), Failure> {
+    let face = request.face;
+    let groups = read_config(face, &config.value);
+    let toolbox = toolbox(request, &groups)?;
+    let environment = |name: &str| request.world.variable(name);
+    let mut vault = Vault::new(&environment, variables(&config.text));
+    let mut hidden = literals(&sources.servers);
+    let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
+    let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
+    let taken: Vec<_> = taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
+    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &mut vault);
+    let mut notes = sources.notes;
+    let edits = edits(face, &toolbox, &groups, &additions, config.snapshot.bytes.is_none(), &mut notes);
+    let file = config.snapshot.path.clone();
+    let after =
+        edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(&file, &refusal))?;
+    validate(face, &file, after.as_bytes(), request.world)?;
+
+    let mut answer = Map::new();
+    let added = additions.iter().map(|addition| {
+        let server = &addition.server;
+        json!({"toolbox": toolbox, "server": server.name, "client": server.origin.client, "disabled": server.disabled,
+               "renamedFrom": addition.renamed_from})
+    });
+    answer.insert("added".to_owned(), added.collect());
+    let present =
+        merged.iter().map(|one| json!({"server": one.name, "client": one.client, "sameAs": one.same_as}));
+    answer.insert("merged".to_owned(), present.collect());
+    let secrets = vault.replaced.iter();
+    let secrets = secrets.map(|one| json!({"variable": one.variable, "server": one.server, "key": one.key}));
+    answer.insert("secrets".to_owned(), secrets.collect());
+    let listed = notes.iter().map(|note| {
+        json!({"client": note.client, "file": note.file, "server": note.server, "key": note.key, "message": note.message})
+    });
+    answer.insert("notes".to_owned(), listed.collect());
+    answer.insert("warnings".to_owned(), json!(sources.warnings));
+
+    for addition in &additions {
+        let server = &addition.server;
+        let off = if server.disabled { ", off" } else { "" };
+        let renamed =
+            addition.renamed_from.as_ref().map(|name| format!(", there called {name}")).unwrap_or_default();
+        console.say(&format!("+ {} ({}{renamed}{off})", server.name, server.origin.client))?;
+    }
+    for one in &merged {
+        let differs: String = one.differs.iter().map(|what| format!("; {what} was not taken over")).collect();
+        let same = if one.name == one.same_as {
+            "is there already".to_owned()
+        } else {
+            format!("is the same as {}", one.same_as)
+        };
+        console.say(&format!("= {} ({}) {same}{differs}", one.name, one.client))?;
+    }
+    for note in &notes {
+        let place: Vec<_> = [&note.server, &note.key]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .map(String::as_str)
+            .collect();
+        console.warn(&format!("{}: {} {}", note.client, place.join(": "), note.message))?;
+    }
+    if !vault.replaced.is_empty() {
+        console
+            .say("secrets that stood in clear text are variables now; set them where the gateway starts:")?;
+        for one in &vault.replaced {
+            console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
+        }
+    }
+    hidden.extend(vault.values.iter().cloned());
+    let proposal = Proposal {
+        snapshot: &config.snapshot,
+        format: format(face),
+        after: Some(&after),
+        secrets: Redactor::new(hidden),
+    };
+    let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
+    match outcome {
+        Outcome::Written => console.say(&format!("wrote {}", file.display()))?,
+        Outcome::Same => console.say(&format!("{} holds all of it already", file.display()))?,
+        Outcome::Shown => {}
+    }
+    Ok((answer, outcome))
+}
+
+fn toolbox(request: &Request<'_>, groups: &[Group]) -> Result<String, Failure> {
+    match (request.toolbox, groups) {
+        (Some(_), _) if request.face == Face::Toolman => {
+            Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"))
+        }
+        (Some(name), _) => match ToolboxName::new(name) {
+            Ok(_) => Ok(name.to_owned()),
+            Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
+        },
+        (None, []) => Ok("dev".to_owned()),
+        (None, [only]) => Ok(only.name.clone()),
+        (None, _) => Ok("imported".to_owned()),
+    }
+}
+
+fn edits(
+    face: Face,
+    toolbox: &str,
+    groups: &[Group],
+    additions: &[Addition],
+    new: bool,
+    notes: &mut Vec<Note>,
+) -> Vec<Edit<'static>> {
+    let mut edits = Vec::new();
+    let base = ["toolboxes", toolbox].map(str::to_owned).to_vec();
+    if face == Face::Workbench
+        && !groups.iter().any(|group| group.name == toolbox)
+        && (new || !additions.is_empty())
+    {
+        let used = additions.iter().filter(|addition| !addition.server.disabled);
+        let names: Vec<_> = used.map(|addition| addition.server.name.as_str()).collect();
+        let description = match names.is_empty() {
+            true => String::new(),
+            false => cut(&names.join(", "), 200),
+        };
+        let toolbox = Value::object([
+            ("description", Value::String(description)),
+            ("mcpServers", Value::Object(Vec::new())),
+        ]);
+        edits.push(Edit::Set { path: base.clone(), value: toolbox });
+    }
+    for Addition { server, .. } in additions {
+        edits.push(match face {
+            Face::Workbench => {
+                let mut path = base.clone();
+                path.extend(["mcpServers".to_owned(), server.name.clone()]);
+                Edit::Set { path, value: workbench_value(server) }
+            }
+            Face::Toolman => {
+                if server.tools.is_some() {
+                    notes.push(Note {
+                        client: server.origin.client,
+                        file: server.origin.file.clone(),
+                        server: server.name.clone(),
+                        key: "tools".to_owned(),
+                        message: "are filtered there; here `active_toolsets` says what is active".to_owned(),
+                    });
+                }
+                Edit::Push { path: vec!["servers".to_owned()], value: toolman_value(server) }
+            }
+        });
+    }
+    edits
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// All variables that a text names.
+fn variables(text: &str) -> Vec<String> {
+    Template::ours(text).variables().map(str::to_owned).collect()
+}
+
+/// Values of `env` and `headers`, with their names.
+pub(super) fn literals(servers: &[ImportedServer]) -> Vec<(String, String)> {
+    let mut values = Vec::new();
+    for server in servers {
+        let headers = match &server.launch {
+            Launch::Url { headers, .. } => headers.as_slice(),
+            Launch::Command { .. } => &[],
+        };
+        for (name, template) in server.env.iter().chain(headers) {
+            values.extend(template.text().map(|text| (text.to_owned(), name.clone())));
+        }
+    }
+    values
+}
+
+/// The variable that holds the user's home.
+pub(super) fn home_variable() -> &'static str {
+    if Platform::current() == Platform::Windows { "USERPROFILE" } else { "HOME" }
+}
+
+/// A number and what it counts, which takes an `s`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}

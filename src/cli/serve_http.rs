@@ -1,0 +1,194 @@
+//! `serve --http`: what must be right before a port is opened.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::{FAILURE, Http, USAGE};
+use crate::config::{Secret, Serving, Token};
+use crate::serve::http::{self, Backend, Rules, Settings};
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// A port that is open, and how to serve on it.
+pub(super) struct Ready {
+    listener: TcpListener,
+    /// Its `rules` are what a reload of the configuration may change.
+    pub(super) settings: Settings,
+}
+
+/// Why nothing is served.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The exit status.
+    pub(super) status: u8,
+    /// What is wrong, and a way out.
+    pub(super) message: String,
+}
+
+/// Checks the options and opens the port. Called inside a runtime.
+pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Result<Ready, Refusal> {
+    let usage = |message: String| Refusal { status: USAGE, message };
+    let address = resolve(address).map_err(usage)?;
+    if let Some(host) = options.allow_host.iter().find(|host| !http::is_host(host)) {
+        return Err(usage(format!("--allow-host takes a host name or address, not `{host}`")));
+    }
+    if let Some(origin) =
+        options.allow_origin.iter().find(|origin| !http::is_origin(origin.trim_end_matches('/')))
+    {
+        return Err(usage(format!(
+            "--allow-origin takes an origin like https://app.example, not `{origin}`"
+        )));
+    }
+    let drain = Duration::try_from_secs_f64(options.drain)
+        .map_err(|_| usage(format!("--drain takes a number of seconds, not {}", options.drain)))?;
+    let token = match &options.auth_token_file {
+        None => None,
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|error| {
+                usage(format!("cannot read --auth-token-file {}: {error}", file.display()))
+            })?;
+            Some(
+                file_token(&text)
+                    .map_err(|why| usage(format!("--auth-token-file {}: {why}", file.display())))?,
+            )
+        }
+    };
+    if !address.ip().is_loopback() && token.is_none() && serving.tokens.is_empty() {
+        return Err(usage(format!(
+            "{} can be reached from other machines, so tokens are needed: name a file with --auth-token-file, or \
+             add `auth` to the configuration; 127.0.0.1 is for this machine alone",
+            address.ip()
+        )));
+    }
+    let listener = listen(address).map_err(|error| Refusal {
+        status: FAILURE,
+        message: format!("cannot listen on {address}: {error}"),
+    })?;
+    let settings = Settings {
+        allow_host: options.allow_host.clone(),
+        allow_origin: options.allow_origin.clone(),
+        drain,
+        ..Settings::new(Rules::new(serving, token))
+    };
+    Ok(Ready { listener, settings })
+}
+
+/// Says where it listens and serves until `shutdown` resolves.
+pub(super) async fn run<B: Backend>(
+    backend: Arc<B>,
+    ready: Ready,
+    out: &mut impl Write,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    writeln!(out, "listening on http://{}/mcp", ready.listener.local_addr()?)?;
+    out.flush()?;
+    http::serve(backend, ready.listener, ready.settings, shutdown).await
+}
+
+fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let way_out = "write it as 127.0.0.1:8850";
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| format!("`{address}` is no address to serve at: {error}; {way_out}"))?;
+    found.next().ok_or_else(|| format!("`{address}` is no address to serve at; {way_out}"))
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On Windows this would let two servers share a port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The token that a file holds: one, without the white space around it.
+fn file_token(text: &str) -> Result<Token, &'static str> {
+    let token = text.trim_start_matches('\u{feff}').trim();
+    if token.is_empty() {
+        return Err("the token is empty");
+    }
+    if token.contains(|character: char| character.is_whitespace() || character.is_control()) {
+        return Err("the file must hold one token and nothing else");
+    }
+    Ok(Token { name: "--auth-token-file".to_owned(), token: Secret::new(token), scope: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serving(tokens: &[&str]) -> Serving {
+        Serving {
+            session_idle_timeout: Duration::from_secs(1),
+            max_body_bytes: 1,
+            state_key: None,
+            tokens: tokens
+                .iter()
+                .map(|token| Token { name: (*token).to_owned(), token: Secret::new(*token), scope: None })
+                .collect(),
+        }
+    }
+
+    #[tokio::test]
+    async fn refuses_what_is_unsafe_or_wrong() {
+        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = holder.local_addr().unwrap().to_string();
+        let options = |host: &str, origin: &str, drain| Http {
+            allow_host: vec![host.to_owned()],
+            allow_origin: vec![origin.to_owned()],
+            drain,
+            ..Http::default()
+        };
+        let good = || options("gateway.example", "https://app.example/", 0.5);
+        for (address, options, tokens, expected) in [
+            ("127.0.0.1:0", good(), &[][..], None),
+            ("[::1]:0", good(), &[], None),
+            ("0.0.0.0:0", good(), &["secret"], None),
+            ("0.0.0.0:0", good(), &[], Some((USAGE, "--auth-token-file"))),
+            ("[::]:0", good(), &[], Some((USAGE, "--auth-token-file"))),
+            ("127.0.0.1", good(), &[], Some((USAGE, "127.0.0.1:8850"))),
+            (&*taken, good(), &[], Some((FAILURE, "cannot listen on"))),
+            ("127.0.0.1:0", options("a/b", "https://a", 1.0), &[], Some((USAGE, "--allow-host"))),
+            ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((USAGE, "--allow-origin"))),
+            ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((USAGE, "--drain"))),
+        ] {
+            let outcome = prepare(address, &options, &serving(tokens));
+            let shown = outcome.as_ref().err().map(|refusal| (refusal.status, &*refusal.message));
+            // A machine without IPv6 cannot listen there; everything else about the address was right.
+            if address.starts_with('[') && shown.is_some_and(|(status, _)| status == FAILURE) {
+                continue;
+            }
+            match (shown, expected) {
+                (None, None) => {}
+                (Some((status, message)), Some((expected, words))) => {
+                    assert_eq!(status, expected, "{message}");
+                    assert!(message.contains(words), "{message}");
+                }
+                (shown, _) => panic!("{address}: {shown:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn says_where_it_listens() {
+        let ready = prepare("127.0.0.1:0", &Http::default(), &serving(&[])).unwrap();
+        let address = ready.listener.local_addr().unwrap();
+        let mut out = Vec::new();
+        run(http::tests::backend(), ready, &mut out, async {}).await.unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("listening on http://{address}/mcp\n"));
+        assert_ne!(address.port(), 0);
+    }
+
+    #[test]
+    fn a_file_holds_one_token() {
+        assert_eq!(file_token("\u{feff}  secret\r\n").unwrap().token.expose(), "secret");
+        assert!(file_token(" \n").is_err());
+        assert!(file_token("two tokens").is_err());
+    }
+}

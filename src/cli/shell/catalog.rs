@@ -1,0 +1,292 @@
+//! What all servers offer, as far as it is known, and the names by which people find it.
+
+use std::sync::Arc;
+
+use super::{AUTHORIZATION, UNREACHABLE};
+use crate::cli::change::Failure;
+use crate::config::locate::Face;
+use crate::config::{Transport, locate};
+use crate::core::catalog::{Items, Kind, nearest};
+use crate::core::upstream::Upstream;
+use crate::core::view::View;
+use crate::serve::shell::Shell;
+use crate::wire::json::{Node, Scanner};
+
+/// Candidates shown for a name that fits several things.
+const CANDIDATES: usize = 10;
+
+/// What all servers offer, as far as it is known. `search` ranks its rows of tools.
+pub(super) struct Catalog {
+    /// In the order of the file.
+    pub(super) servers: Vec<Known>,
+    /// In the order of the file, kind by kind.
+    pub(super) rows: Vec<Row>,
+    /// What a client would see of it.
+    pub(super) view: View,
+    face: Face,
+}
+
+/// One server.
+pub(super) struct Known {
+    pub(super) upstream: Arc<Upstream>,
+    /// `None` was not asked.
+    pub(super) items: Option<Result<Arc<Items>, Arc<str>>>,
+}
+
+/// One thing that a server offers.
+pub(super) struct Row {
+    /// Its place in the catalog's servers.
+    pub(super) server: usize,
+    pub(super) kind: Kind,
+    /// The server's own name for it.
+    pub(super) key: String,
+    /// The name by which clients know it.
+    pub(super) registered: String,
+    full: String,
+    /// The definition as it came.
+    pub(super) definition: String,
+}
+
+impl Catalog {
+    /// Takes what is remembered, unless it must be `fresh`, and asks the servers that are wanted for the rest.
+    pub(super) async fn gather(
+        shell: &Shell,
+        face: Face,
+        fresh: bool,
+        wanted: &dyn Fn(&Upstream) -> bool,
+    ) -> Self {
+        let mut servers: Vec<Known> = Vec::new();
+        for upstream in shell.upstreams() {
+            let ask = wanted(upstream);
+            let remembered = if fresh && ask { None } else { shell.remembered(upstream) };
+            servers.push(Known {
+                upstream: upstream.clone(),
+                items: remembered.map(|items| Ok(Arc::new(items))),
+            });
+        }
+        let asked: Vec<usize> = (0..servers.len())
+            .filter(|n| servers[*n].items.is_none() && wanted(&servers[*n].upstream))
+            .collect();
+        let starts: Vec<_> = asked.iter().map(|n| servers[*n].upstream.start()).collect();
+        for (n, start) in asked.into_iter().zip(starts) {
+            let upstream = servers[n].upstream.clone();
+            let outcome = match start {
+                Ok(phase) => upstream.settled(phase).await.map(|_| upstream.items()),
+                Err(refused) => Err(refused),
+            };
+            servers[n].items = Some(outcome);
+        }
+        Self::new(shell, face, servers)
+    }
+
+    fn new(shell: &Shell, face: Face, servers: Vec<Known>) -> Self {
+        let known: Vec<_> = servers
+            .iter()
+            .filter_map(|server| match &server.items {
+                Some(Ok(items)) => Some((server.upstream.clone(), items.clone())),
+                _ => None,
+            })
+            .collect();
+        let view = shell.view(&known);
+        let mut rows = Vec::new();
+        for kind in Kind::ALL {
+            for (entry, item) in view.items(kind) {
+                let at = servers.iter().position(|server| Arc::ptr_eq(&server.upstream, &entry.upstream));
+                let server = at.expect("the view was made of these servers");
+                let Some(Ok(items)) = &servers[server].items else { continue };
+                let own = items.of(kind).iter().find(|own| own.key == item.key);
+                rows.push(Row {
+                    server,
+                    kind,
+                    key: item.key.to_string(),
+                    registered: item.name.to_string(),
+                    full: item.full_name().to_string(),
+                    definition: own.map_or_else(String::new, |own| own.raw.to_string()),
+                });
+            }
+        }
+        Self { servers, rows, view, face }
+    }
+
+    /// Servers that failed, and why.
+    pub(super) fn failures(&self) -> impl Iterator<Item = (String, &str)> {
+        self.servers.iter().filter_map(|server| match &server.items {
+            Some(Err(reason)) => Some((server.upstream.to_string(), &**reason)),
+            _ => None,
+        })
+    }
+
+    /// The exit status of a list: of those that were asked, all failed.
+    pub(super) fn status(&self) -> u8 {
+        let failed: Vec<_> = self.failures().map(|(_, reason)| reason).collect();
+        match failed.len() {
+            0 => 0,
+            count if count < self.servers.len() => 0,
+            _ if failed.iter().all(|reason| wants_login(reason)) => AUTHORIZATION,
+            _ => UNREACHABLE,
+        }
+    }
+
+    /// The things of one kind.
+    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.kind == kind)
+    }
+
+    /// The server that a row is from.
+    pub(super) fn server(&self, row: &Row) -> &Arc<Upstream> {
+        &self.servers[row.server].upstream
+    }
+
+    /// The address of a row, as people write it.
+    pub(super) fn address(&self, row: &Row) -> String {
+        let upstream = self.server(row);
+        match self.face {
+            Face::Workbench => format!("{}/{}/{}", upstream.group, upstream.server, row.key),
+            Face::Toolman if upstream.group.is_empty() => row.key.clone(),
+            Face::Toolman => format!("{}/{}", upstream.group, row.key),
+        }
+    }
+
+    /// The one thing that a person means, of the first kind that has any.
+    pub(super) fn find(&self, name: &str, kinds: &[Kind]) -> Result<&Row, Failure> {
+        for kind in kinds {
+            for form in [Self::is_whole, Self::is_short, Self::is_loose] {
+                let found: Vec<&Row> = self.of(*kind).filter(|row| form(self, row, name)).collect();
+                match &found[..] {
+                    [] => {}
+                    [row] => return Ok(row),
+                    several => return Err(self.ambiguous(name, several)),
+                }
+            }
+        }
+        Err(self.unknown(name, kinds))
+    }
+
+    fn is_whole(&self, row: &Row, name: &str) -> bool {
+        row.registered == name || row.full == name || self.address(row) == name
+    }
+
+    fn is_short(&self, row: &Row, name: &str) -> bool {
+        let with_server = || {
+            name.strip_suffix(&row.key).and_then(|rest| rest.strip_suffix('/'))
+                == Some(&self.server(row).server)
+        };
+        row.key == name || (self.face == Face::Workbench && with_server())
+    }
+
+    /// The toolbox and the tool, without the server between them.
+    fn is_loose(&self, row: &Row, name: &str) -> bool {
+        name.strip_suffix(&row.key).and_then(|rest| rest.strip_suffix('/')) == Some(&self.server(row).group)
+    }
+
+    fn ambiguous(&self, name: &str, rows: &[&Row]) -> Failure {
+        let mut lines: Vec<String> =
+            rows.iter().take(CANDIDATES).map(|row| format!("  {}", self.unique_name(row))).collect();
+        if rows.len() > CANDIDATES {
+            lines.push(format!("  … and {} more", rows.len() - CANDIDATES));
+        }
+        Failure::usage(
+            format!("`{name}` may be any of {}", rows.len()),
+            format!("say which one:\n{}", lines.join("\n")),
+        )
+    }
+
+    /// The address, or where two servers share a namespace, the registered name.
+    fn unique_name(&self, row: &Row) -> String {
+        let address = self.address(row);
+        let same = self.of(row.kind).filter(|other| self.address(other) == address).count();
+        if same > 1 { row.registered.clone() } else { address }
+    }
+
+    fn unknown(&self, name: &str, kinds: &[Kind]) -> Failure {
+        // The name may be right, and its server not to be had.
+        let all_failed = self.failures().count() == self.servers.len();
+        let meant = self.servers.iter().find_map(|known| match &known.items {
+            Some(Err(reason)) if all_failed || may_have(self.face, &known.upstream, name) => {
+                Some((known.upstream.to_string(), reason))
+            }
+            _ => None,
+        });
+        if let Some((label, reason)) = meant {
+            return lost(&label, reason);
+        }
+        let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
+        let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();
+        let keys: Vec<&str> = rows().map(|row| &*row.key).collect();
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let mut near: Vec<&str> = Vec::new();
+        for key in nearest(last, keys.iter().copied(), 3) {
+            near.extend(
+                keys.iter().zip(&addresses).filter(|(own, _)| **own == key).map(|(_, address)| &**address),
+            );
+        }
+        near.truncate(3);
+        let suggestion = match &near[..] {
+            [] => String::new(),
+            near => format!("did you mean {}?\n", near.join(", ")),
+        };
+        let program = self.face.program();
+        let what = if kinds == [Kind::Tool] { "tool" } else { "tool, prompt or resource" };
+        Failure::usage(
+            format!("there is no {what} `{name}`"),
+            format!("{suggestion}`{program} list tools` shows all; --fresh asks the servers again"),
+        )
+    }
+}
+
+impl Known {
+    /// How the server is reached, in a word.
+    pub(super) fn transport(&self) -> &'static str {
+        match &self.upstream.spec().transport {
+            Transport::Stdio(_) => "stdio",
+            Transport::Http(http) if http.sse => "sse",
+            Transport::Http(_) => "http",
+        }
+    }
+}
+
+impl Row {
+    /// The description, or what else the definition says for a person.
+    pub(super) fn description(&self) -> String {
+        let mut scanner = Scanner::default();
+        let Ok(doc) = scanner.scan_str(&self.definition) else { return String::new() };
+        let text = |key| doc.root().get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
+        let found = text("description").or_else(|| text("title"));
+        let found = found.or_else(|| if self.kind == Kind::Tool { None } else { text("name") });
+        found.unwrap_or_default().into_owned()
+    }
+}
+
+/// Whether a name says that it is of this server.
+pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> bool {
+    let (group, server) = (&*upstream.group, &*upstream.server);
+    let starts = |prefix: &[&str]| {
+        let rest = prefix.iter().try_fold(name, |rest, part| rest.strip_prefix(*part));
+        rest.is_some_and(|rest| !rest.is_empty())
+    };
+    match face {
+        Face::Workbench => {
+            starts(&[group, "/", server, "/"])
+                || starts(&[server, "/"])
+                || starts(&[group, "__", server, "__"])
+                || (starts(&[group, "/"]) && name.matches('/').count() == 1)
+        }
+        Face::Toolman => !group.is_empty() && (starts(&[group, "/"]) || starts(&[group, "_"])),
+    }
+}
+
+/// A server that cannot be reached.
+pub(super) fn lost(label: &str, reason: &str) -> Failure {
+    let message = format!("{label}: {reason}");
+    if wants_login(reason) {
+        let hint = "check the credentials in `headers` of this server".to_owned();
+        return Failure { status: AUTHORIZATION, kind: "authorization", message, hint };
+    }
+    let hint = "check its entry in the configuration, and that it runs by itself".to_owned();
+    Failure { status: UNREACHABLE, kind: "unreachable", message, hint }
+}
+
+/// Whether a reason is that of a server that wants a login.
+fn wants_login(reason: &str) -> bool {
+    reason.contains("HTTP 401") || reason.contains("HTTP 403")
+}

@@ -1,0 +1,131 @@
+//! `list`
+
+use std::fmt::Write;
+
+use super::catalog::{Catalog, Row};
+use super::{Run, Said, What};
+use crate::config::locate::Face;
+use crate::core::catalog::Kind;
+use crate::wire::json::quote;
+
+impl Run {
+    /// Starts nothing.
+    pub(super) fn list_toolboxes(&self) -> Said {
+        let word = self.group_word();
+        if self.manner.json {
+            let rows = self.groups.iter().map(|(name, description, servers)| {
+                let (name, description) = (quote(name), quote(description));
+                format!("{{\"{word}\":{name},\"description\":{description},\"servers\":{servers}}}")
+            });
+            return Said::done(array(rows));
+        }
+        let rows: Vec<_> = self
+            .groups
+            .iter()
+            .map(|(name, description, servers)| vec![name.clone(), servers.to_string(), description.clone()])
+            .collect();
+        let heading = [word.to_uppercase(), "SERVERS".to_owned(), "DESCRIPTION".to_owned()];
+        let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+        Said::done(self.screen.table(&heading, &rows))
+    }
+
+    pub(super) fn list(&self, what: What, catalog: &Catalog) -> Said {
+        let text = match what {
+            What::Servers | What::Toolboxes => self.servers(catalog),
+            What::Tools => self.things(catalog, &[Kind::Tool], "tool"),
+            What::Resources => self.things(catalog, &[Kind::Resource, Kind::Template], "uri"),
+            What::Prompts => self.things(catalog, &[Kind::Prompt], "prompt"),
+        };
+        Said { text, status: catalog.status() }
+    }
+
+    fn servers(&self, catalog: &Catalog) -> String {
+        let mut objects = Vec::new();
+        let mut rows = Vec::new();
+        for (n, known) in catalog.servers.iter().enumerate() {
+            let (tools, error) = match &known.items {
+                Some(Ok(_)) => (Some(catalog.of(Kind::Tool).filter(|row| row.server == n).count()), None),
+                Some(Err(reason)) => (None, Some(&**reason)),
+                None => (None, None),
+            };
+            if self.manner.json {
+                let tools = tools.map_or_else(|| "null".to_owned(), |tools| tools.to_string());
+                objects.push(format!(
+                    "{{{},\"transport\":\"{}\",\"tools\":{tools},\"error\":{}}}",
+                    self.origin(catalog, n),
+                    known.transport(),
+                    error.map_or_else(|| "null".to_owned(), quote),
+                ));
+                continue;
+            }
+            let state = match (tools, error) {
+                (Some(1), _) => "1 tool".to_owned(),
+                (Some(tools), _) => format!("{tools} tools"),
+                (None, Some(_)) => "failed".to_owned(),
+                (None, None) => String::new(),
+            };
+            let mut row = vec![known.upstream.group.to_string()];
+            if self.face == Face::Workbench {
+                row.push(known.upstream.server.to_string());
+            }
+            row.extend([known.transport().to_owned(), state]);
+            rows.push(row);
+        }
+        match (self.manner.json, self.face) {
+            (true, _) => array(objects.into_iter()),
+            (false, Face::Workbench) => {
+                self.screen.table(&["TOOLBOX", "SERVER", "TRANSPORT", "TOOLS"], &rows)
+            }
+            (false, Face::Toolman) => self.screen.table(&["NAMESPACE", "TRANSPORT", "TOOLS"], &rows),
+        }
+    }
+
+    fn things(&self, catalog: &Catalog, kinds: &[Kind], word: &str) -> String {
+        let rows = || catalog.rows.iter().filter(|row| kinds.contains(&row.kind));
+        if self.manner.json {
+            return array(rows().map(|row| {
+                let mut object = format!(
+                    "{{{},\"{word}\":{},\"registered\":{},\"description\":{}",
+                    self.origin(catalog, row.server),
+                    quote(&row.key),
+                    quote(&row.registered),
+                    quote(&row.description()),
+                );
+                if row.kind == Kind::Template {
+                    object.push_str(",\"template\":true");
+                }
+                object.push('}');
+                object
+            }));
+        }
+        let address = |row: &Row| match (self.face, row.kind) {
+            (Face::Toolman, _) => row.registered.clone(),
+            (Face::Workbench, Kind::Resource | Kind::Template) => row.registered.clone(),
+            (Face::Workbench, _) => catalog.address(row),
+        };
+        let rows: Vec<_> = rows().map(|row| vec![address(row), row.description()]).collect();
+        self.screen.table(&[&word.to_uppercase(), "DESCRIPTION"], &rows)
+    }
+
+    /// The members that say which server something is from.
+    pub(super) fn origin(&self, catalog: &Catalog, server: usize) -> String {
+        let upstream = &catalog.servers[server].upstream;
+        match self.face {
+            Face::Workbench => {
+                format!("\"toolbox\":{},\"server\":{}", quote(&upstream.group), quote(&upstream.server))
+            }
+            Face::Toolman => format!("\"namespace\":{}", quote(&upstream.group)),
+        }
+    }
+}
+
+/// One JSON array on one line.
+pub(super) fn array(elements: impl Iterator<Item = String>) -> String {
+    let mut text = String::from("[");
+    for (n, element) in elements.enumerate() {
+        let comma = if n > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}{element}");
+    }
+    text.push_str("]\n");
+    text
+}

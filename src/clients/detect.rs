@@ -1,0 +1,231 @@
+//! Which texts are secrets. A guess, on the safe side: a variable in place of a harmless text costs little.
+
+use super::variables::variable_name;
+
+/// Where a secret begins and ends in a text, and what it is called.
+pub(super) type Part = (usize, usize, String);
+
+/// Words of a name that say: this is a secret.
+const SECRET_WORDS: [&str; 16] = [
+    "DSN",
+    "KEY",
+    "APIKEY",
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASS",
+    "PWD",
+    "PAT",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+];
+
+/// Words that make another meaning of it.
+const HARMLESS_WORDS: [&str; 13] =
+    ["VAR", "PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
+
+/// Authentication schemes of headers.
+pub(super) const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
+
+/// How well-known tokens begin.
+const PREFIXES: [&str; 24] = [
+    "sk-",
+    "sk_",
+    "pk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "eyJ",
+    "hf_",
+    "npm_",
+    "lin_api_",
+    "ntn_",
+    "secret_",
+];
+
+/// Whether a value under this name is a secret.
+pub(super) fn is_secret_value(name: &str, value: &str) -> bool {
+    is_secret_word(name, value) || !value.is_empty() && !secrets_of_url(value).is_empty()
+}
+
+/// Whether a value is a secret as a whole, by its name or its look.
+pub(super) fn is_secret_word(name: &str, value: &str) -> bool {
+    if value.is_empty()
+        || is_path(value)
+        || ["true", "false", "0", "1"].contains(&value.to_ascii_lowercase().as_str())
+    {
+        return false;
+    }
+    let words = variable_name(name);
+    let words: Vec<&str> = words.split('_').collect();
+    let named = name.contains(|c: char| c.is_ascii_alphanumeric())
+        && words.iter().any(|word| SECRET_WORDS.contains(word))
+        && !words.last().is_some_and(|last| HARMLESS_WORDS.contains(last));
+    named || looks_secret(value)
+}
+
+/// Whether a text looks like a token whatever it is called.
+fn looks_secret(text: &str) -> bool {
+    let known = PREFIXES.iter().any(|prefix| text.starts_with(prefix) && text.len() >= prefix.len() + 8);
+    let word = |c: char| c.is_ascii_alphanumeric() || "_-+=".contains(c);
+    let random = text.len() >= 32
+        && text.chars().all(word)
+        && text.chars().filter(char::is_ascii_digit).count() >= 4
+        && text.chars().filter(char::is_ascii_alphabetic).count() >= 4
+        && !is_uuid(text);
+    let lower = text.to_ascii_lowercase();
+    let spelled_out =
+        ["password=", "pwd=", "accountkey=", "-----begin"].iter().any(|part| lower.contains(part));
+    known && !text.contains([' ', '/']) || random || spelled_out
+}
+
+/// Where a secret is kept is no secret.
+fn is_path(text: &str) -> bool {
+    let start = ["/", "~/", "./", "../"].iter().any(|start| text.starts_with(start));
+    let path = |c: char| c.is_alphanumeric() || "/._- ~@".contains(c);
+    let drive = text.get(1..3) == Some(":\\");
+    start && text.matches('/').count() > 1 && text.chars().all(path) || drive
+}
+
+/// Ids are long and random, and no secret.
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && text.split('-').map(str::len).eq([8, 4, 4, 4, 12])
+}
+
+/// Parts of an argument that are secret, with what they are called.
+pub(super) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<Part> {
+    if let Some(option) = previous.filter(|option| option.starts_with('-') && !option.contains('='))
+        && !text.starts_with('-')
+        && is_secret_name(option)
+        && !text.is_empty()
+    {
+        return vec![(0, text.len(), label(option))];
+    }
+    if let Some((name, value)) = text.split_once('=')
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        && !value.is_empty()
+    {
+        let start = text.len() - value.len();
+        if is_secret_word(name, value) {
+            return vec![(start, text.len(), label(name))];
+        }
+        // `--env=NAME=value`
+        let inner = secrets_of_argument(None, value);
+        return inner.into_iter().map(|(from, to, label)| (start + from, start + to, label)).collect();
+    }
+    // `--header "Authorization: Bearer …"`
+    if let Some((name, value)) = text.split_once(':')
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        && !value.starts_with("//")
+        && let Some(start) = secret_of_header(name, value)
+        && !value[start..].trim().is_empty()
+    {
+        let start = text.len() - value[start..].trim_start().len();
+        return vec![(start, text.len(), label(name))];
+    }
+    if looks_secret(text) {
+        return vec![(0, text.len(), "SECRET".to_owned())];
+    }
+    secrets_of_url(text)
+}
+
+fn is_secret_name(name: &str) -> bool {
+    is_secret_value(name, "x")
+}
+
+fn label(name: &str) -> String {
+    variable_name(name)
+}
+
+/// Where the secret of a header begins, past its scheme.
+pub(super) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
+    let start = match value.trim_start().split_once(' ') {
+        Some((scheme, _)) if SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
+            value.len() - value.trim_start().len() + scheme.len() + 1
+        }
+        _ => 0,
+    };
+    let secret = &value[start..];
+    (!secret.trim().is_empty() && (start > 0 || is_secret_value(name, secret.trim()))).then_some(start)
+}
+
+/// The password of a URL, and those values of its query that are secrets.
+pub(super) fn secrets_of_url(text: &str) -> Vec<Part> {
+    let mut found = Vec::new();
+    let Some(start) = text.find("://").map(|scheme| scheme + 3) else { return found };
+    let authority = text[start..].find(['/', '?', '#']).map_or(text.len(), |end| start + end);
+    if let Some(end) = text[start..authority].rfind('@').map(|at| start + at) {
+        match text[start..end].find(':').map(|colon| start + colon + 1) {
+            Some(password) if password < end => found.push((password, end, "PASSWORD".to_owned())),
+            None if looks_secret(&text[start..end]) => found.push((start, end, "TOKEN".to_owned())),
+            _ => {}
+        }
+    }
+    if let Some(mut at) = text[authority..].find('?').map(|mark| authority + mark + 1) {
+        let end = text[at..].find('#').map_or(text.len(), |end| at + end);
+        for pair in text[at..end].split('&') {
+            if let Some((name, value)) = pair.split_once('=')
+                && is_secret_value(name, value)
+            {
+                found.push((at + name.len() + 1, at + pair.len(), label(name)));
+            }
+            at += pair.len() + 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_secret() {
+        for (name, value) in [
+            ("GITHUB_TOKEN", "abc"),
+            ("apiKey", "abc"),
+            ("DB_PASSWORD", "x"),
+            ("ANY", "ghp_0123456789abcdef"),
+            ("ANY", "0123456789abcdef0123456789abcdef"),
+            ("DATABASE_URL", "postgres://u:pw@host/db"),
+            ("CONNECTION", "Server=h;User=u;Password=pw"),
+            ("SENTRY_DSN", "https://abc@sentry.example.com/1"),
+        ] {
+            assert!(is_secret_value(name, value), "{name}={value}");
+        }
+        for (name, value) in [
+            ("LOG_LEVEL", "info"),
+            ("KEY_FILE", "/etc/key.pem"),
+            ("TOKEN_LIMIT", "5000"),
+            ("AUTH", "true"),
+            ("GITHUB_TOKEN", ""),
+            ("PROJECT_ID", "123e4567-e89b-12d3-a456-426614174000"),
+            ("URL", "https://host/path?page=2"),
+            ("KEYBOARD", "us"),
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/home/u/key.json"),
+            ("SSH_AUTH_SOCK", "/run/user/1000/ssh"),
+            ("PACKAGE", "@modelcontextprotocol/server-filesystem"),
+        ] {
+            assert!(!is_secret_value(name, value), "{name}={value}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Ourselves in a client's file.
+
+use super::{Client, Style};
+use crate::edit::{Edit, Format, Refusal, Value, apply, parse};
+
+/// What a client starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ourselves {
+    /// The entry's name.
+    pub name: String,
+    /// Absolute.
+    pub program: String,
+    /// With absolute paths.
+    pub args: Vec<String>,
+}
+
+/// The file with us in it and without the servers at `taken`. The same text if it is so already.
+pub fn connect(
+    client: &Client,
+    text: &str,
+    ourselves: &Ourselves,
+    taken: &[Vec<String>],
+) -> Result<String, Refusal> {
+    let value = parse(client.format, text)?.value;
+    let path = entry_path(client, &value, &ourselves.name);
+    let entry = entry(client, ourselves);
+    let mut edits = Vec::new();
+    let root = &path[..path.len() - 1];
+    if value.at(root) == Some(&Value::Null) {
+        let servers = Value::Object(vec![(ourselves.name.clone(), entry)]);
+        edits.push(Edit::Set { path: root.to_vec(), value: servers });
+    } else if value.at(&path) != Some(&entry) {
+        edits.push(Edit::Set { path: path.clone(), value: entry });
+    }
+    edits
+        .extend(taken.iter().filter(|taken| **taken != path).map(|path| Edit::Remove { path: path.clone() }));
+    edits.extend(allow(client, &value, &ourselves.name));
+    apply(client.format, text, &edits)
+}
+
+/// The file without us and with the servers that connecting took out, for one that was edited since. `before`
+/// is what it was before connecting.
+pub fn disconnect(
+    client: &Client,
+    text: &str,
+    name: &str,
+    before: Option<&str>,
+    taken: &[Vec<String>],
+) -> Result<String, Refusal> {
+    let value = parse(client.format, text)?.value;
+    let before = before.unwrap_or_default();
+    let old = parse(client.format, before)?.value;
+    let path = entry_path(client, &value, name);
+    let mut edits = Vec::new();
+    let mut back = |path: &[String]| {
+        let siblings = old.at(&path[..path.len() - 1]).map(Value::entries).unwrap_or_default();
+        let index = siblings.iter().position(|(key, _)| Some(key) == path.last()).unwrap_or(usize::MAX);
+        if old.at(path).is_some() {
+            edits.push(Edit::Restore { path: path.to_vec(), from: before, format: client.format, index });
+        }
+    };
+    taken.iter().filter(|taken| value.at(taken).is_none() && **taken != path).for_each(|taken| back(taken));
+    if value.at(&path).is_some() {
+        edits.push(Edit::Remove { path: path.clone() });
+        if old.at(&path).is_some() {
+            let index = usize::MAX;
+            edits.push(Edit::Restore { path, from: before, format: client.format, index });
+        }
+    }
+    edits.extend(disallow(client, &value, &old, name));
+    apply(client.format, text, &edits)
+}
+
+/// Whether we stand in a file.
+pub fn is_there(client: &Client, value: &Value, name: &str) -> bool {
+    value.at(&entry_path(client, value, name)).is_some()
+}
+
+fn entry_path(client: &Client, value: &Value, name: &str) -> Vec<String> {
+    let mut path = client.root_or_first(value);
+    path.push(name.to_owned());
+    path
+}
+
+fn entry(client: &Client, ourselves: &Ourselves) -> Value {
+    let program = Value::String(ourselves.program.clone());
+    let args = Value::strings(&ourselves.args);
+    match client.style {
+        Style::Plain => Value::object([("command", program), ("args", args)]),
+        Style::Typed => {
+            Value::object([("type", Value::String("stdio".into())), ("command", program), ("args", args)])
+        }
+        Style::Opencode => {
+            let words = [&ourselves.program].into_iter().chain(&ourselves.args);
+            let command = Value::strings(words);
+            Value::object([
+                ("type", Value::String("local".into())),
+                ("command", command),
+                ("enabled", Value::Boolean(true)),
+            ])
+        }
+        Style::Goose => Value::object([
+            ("enabled", Value::Boolean(true)),
+            ("type", Value::String("stdio".into())),
+            ("name", Value::String(ourselves.name.clone())),
+            ("description", Value::String("All MCP servers behind one".into())),
+            ("cmd", program),
+            ("args", args),
+            ("timeout", Value::Number("300".into())),
+        ]),
+    }
+}
+
+/// Gemini CLI has lists of servers that it lets in and keeps out.
+fn allow(client: &Client, value: &Value, name: &str) -> Vec<Edit<'static>> {
+    if client.id != "gemini" || client.format != Format::Json {
+        return Vec::new();
+    }
+    let path = |key: &str| vec!["mcp".to_owned(), key.to_owned()];
+    let us = Value::String(name.to_owned());
+    let mut edits = Vec::new();
+    if let Some(Value::List(allowed)) = value.at(&["mcp", "allowed"])
+        && !allowed.contains(&us)
+    {
+        edits.push(Edit::Push { path: path("allowed"), value: us.clone() });
+    }
+    if let Some(Value::List(excluded)) = value.at(&["mcp", "excluded"])
+        && let Some(index) = excluded.iter().position(|item| *item == us)
+    {
+        edits.push(Edit::Pull { path: path("excluded"), index });
+    }
+    edits
+}
+
+fn disallow(client: &Client, value: &Value, before: &Value, name: &str) -> Option<Edit<'static>> {
+    let us = Value::String(name.to_owned());
+    let list =
+        |value: &Value| value.at(&["mcp", "allowed"]).map(|list| list.items().to_vec()).unwrap_or_default();
+    let index = list(value).iter().position(|item| *item == us)?;
+    let ours = client.id == "gemini" && !list(before).contains(&us);
+    ours.then(|| Edit::Pull { path: vec!["mcp".to_owned(), "allowed".to_owned()], index })
+}

@@ -1,0 +1,338 @@
+//! The keys of one entry, whoever wrote it.
+
+use super::read::{ImportedServer, Launch, Origin, Reader};
+use super::template::{Template, is_name};
+use super::variables::{Syntax, translate};
+use super::{Deadline, Style, Unit};
+use crate::edit::Value;
+
+/// Keys that only tell a client how to treat a server; there is nothing to translate.
+const APPROVAL: [&str; 5] = ["autoApprove", "alwaysAllow", "trust", "alwaysAllowedTools", "autoapprove"];
+
+impl Reader<'_> {
+    /// One server, or the key and the reason why it cannot be one of ours.
+    pub(super) fn translated(
+        &mut self,
+        name: &str,
+        entry: &Value,
+        path: Vec<String>,
+    ) -> Result<ImportedServer, (&'static str, String)> {
+        let whole = |message: &str| Err(("", message.to_owned()));
+        let Value::Object(_) = entry else { return whole("is no object") };
+        let mut draft = Draft::default();
+        self.collect(name, entry, &mut draft, "");
+        let kind = draft.kind.take().unwrap_or_default();
+        let kind = kind.as_str();
+        if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
+            return Err(("type", format!("is `{kind}`, a part of {}", self.client.title)));
+        }
+        self.drop_unsound(name, &mut draft);
+        let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
+        let launch = match (draft.program, draft.url) {
+            (Some(_), Some(_)) => return whole("has both a command and a URL"),
+            (Some(program), None) if program.text().is_some_and(|text| text.trim().is_empty()) => {
+                return Err(("command", "is blank".to_owned()));
+            }
+            (Some(program), None) if nul(&program) || draft.args.iter().any(nul) => {
+                return Err(("args", "hold a NUL character".to_owned()));
+            }
+            (Some(program), None) => Launch::Command { program, args: draft.args },
+            (None, Some(url)) => {
+                if url.text().is_some_and(|text| !sound_url(text)) {
+                    return Err(("url", "is no http or https URL".to_owned()));
+                }
+                let sse = kind == "sse" || kind.is_empty() && self.client.bare_url_is_sse;
+                Launch::Url { url, headers: draft.headers, sse }
+            }
+            (None, None) if entry.get("settings").is_some() => {
+                return Err(("settings", "belongs to an extension, which starts it by itself".to_owned()));
+            }
+            (None, None) => return whole("has neither a command nor a URL"),
+        };
+        let ours = self.client.id.is_empty();
+        if !ours && (name.trim().is_empty() || name.chars().any(char::is_control)) {
+            return whole("has a name that cannot be used");
+        }
+        Ok(ImportedServer {
+            name: name.to_owned(),
+            launch,
+            env: draft.env,
+            inherit_env: draft.inherit_env,
+            cwd: draft.cwd,
+            connect_timeout: draft.connect_timeout,
+            call_timeout: draft.call_timeout,
+            tools: draft.tools,
+            disabled: draft.disabled,
+            origin: Origin { client: self.client.title, file: self.file.to_owned(), path },
+        })
+    }
+
+    /// Takes out what no process and no request can be given.
+    fn drop_unsound(&mut self, name: &str, draft: &mut Draft) {
+        let visible = |template: &Template| {
+            template.text().is_none_or(|text| !text.chars().any(|c| c.is_control() && c != '\t'))
+        };
+        let header = |name: &str| {
+            !name.is_empty()
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        };
+        let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
+        let mut unsound = Vec::new();
+        draft.env.retain(|(key, value)| {
+            let sound = sound_variable(key) && !nul(value);
+            if !sound {
+                unsound.push(format!("env.{key}"));
+            }
+            sound
+        });
+        draft.headers.retain(|(key, value)| {
+            let sound = header(key) && visible(value);
+            if !sound {
+                unsound.push(format!("headers.{key}"));
+            }
+            sound
+        });
+        if draft.cwd.as_ref().is_some_and(|cwd| cwd.text() == Some("") || nul(cwd)) {
+            draft.cwd = None;
+            unsound.push("cwd".to_owned());
+        }
+        for key in unsound {
+            self.note(name, &key, "cannot be used; left out");
+        }
+    }
+
+    fn collect(&mut self, name: &str, entry: &Value, draft: &mut Draft, within: &str) {
+        for (key, value) in entry.entries() {
+            let place = format!("{within}{key}");
+            if self.timeout(name, &place, value, draft) {
+                continue;
+            }
+            match (key.as_str(), value) {
+                (_, Value::Null) => {}
+                ("command", Value::Object(_)) => self.collect(name, value, draft, "command."),
+                ("path", _) if within == "command." => draft.program = self.text(name, &place, value, true),
+                ("command", Value::List(words)) => {
+                    let mut words = words.iter().filter_map(|word| self.text(name, &place, word, true));
+                    draft.program = words.next();
+                    draft.args = words.collect();
+                }
+                ("command" | "cmd", _) => draft.program = self.text(name, &place, value, true),
+                ("args", Value::List(items)) => {
+                    draft.args =
+                        items.iter().filter_map(|item| self.text(name, &place, item, true)).collect();
+                }
+                ("env" | "envs" | "environment", Value::Object(_)) => {
+                    draft.env.extend(self.pairs(name, &place, value, true));
+                }
+                ("env_keys", Value::List(names)) => {
+                    for variable in names.iter().filter_map(Value::text) {
+                        self.named_variable(name, &place, variable, |template| {
+                            draft.env.push((variable.to_owned(), template));
+                        });
+                    }
+                }
+                ("env_vars" | "inheritEnv" | "inherit_env", Value::List(names)) => {
+                    self.inherited(name, &place, names, draft)
+                }
+                ("cwd", _) => draft.cwd = self.text(name, &place, value, true),
+                ("url" | "httpUrl" | "serverUrl" | "uri", _) => match &draft.url {
+                    Some(_) if key == "url" => {
+                        self.note(name, &place, "is not used there beside the other URL")
+                    }
+                    _ => draft.url = self.text(name, &place, value, false),
+                },
+                ("headers" | "http_headers", Value::Object(_)) => {
+                    draft.headers.extend(self.pairs(name, &place, value, false));
+                }
+                ("env_http_headers", Value::Object(headers)) => {
+                    for (header, variable) in headers {
+                        self.named_variable(name, &place, variable.text().unwrap_or_default(), |template| {
+                            draft.headers.push((header.clone(), template));
+                        });
+                    }
+                }
+                ("bearer_token_env_var", Value::String(variable)) => {
+                    self.named_variable(name, &place, variable, |_| {
+                        let mut template = Template::literal("Bearer ");
+                        template.push_variable(variable, None);
+                        draft.headers.push(("Authorization".to_owned(), template));
+                    });
+                }
+                ("transport", Value::Object(_)) => self.collect(name, value, draft, "transport."),
+                ("type" | "transport" | "transportType", Value::String(kind)) => {
+                    self.kind(name, &place, kind, draft)
+                }
+                ("disabled", Value::Boolean(off)) => draft.disabled |= *off,
+                ("enabled", Value::Boolean(on)) => draft.disabled |= !*on,
+                (
+                    "includeTools" | "enabled_tools" | "available_tools" | "toolFilters",
+                    Value::List(tools),
+                ) => {
+                    // An empty list means all tools to Goose, and `*` to us.
+                    let all = key == "available_tools" && tools.is_empty()
+                        || key == "toolFilters" && tools.contains(&Value::String("*".into()));
+                    if !all {
+                        draft.tools = Some(tools.iter().filter_map(Value::text).map(str::to_owned).collect());
+                    }
+                }
+                ("excludeTools" | "disabledTools" | "disabled_tools", Value::List(tools))
+                    if !tools.is_empty() =>
+                {
+                    self.note(
+                        name,
+                        &place,
+                        "names tools to leave out; here `toolFilters` names those that pass",
+                    );
+                }
+                ("name" | "description", _) if self.client.style == Style::Goose => {}
+                ("envFile", _) => {
+                    self.note(name, &place, "is not read here; set its variables, or write them into `env`");
+                }
+                (approval, _)
+                    if APPROVAL.contains(&approval)
+                        && value.items().is_empty()
+                        && value != &Value::Boolean(true) => {}
+                (approval, _) if APPROVAL.contains(&approval) => {
+                    self.note(name, &place, "approves tools there; that stays the client's business");
+                }
+                (_, Value::List(items)) if items.is_empty() => {}
+                (_, Value::Object(entries)) if entries.is_empty() => {}
+                _ => self.note(name, &place, "has no counterpart here"),
+            }
+        }
+    }
+
+    fn kind(&mut self, name: &str, place: &str, kind: &str, draft: &mut Draft) {
+        draft.kind = Some(match kind {
+            "http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote" => "http".to_owned(),
+            "stdio" | "local" => "stdio".to_owned(),
+            "sse" | "builtin" | "platform" | "frontend" | "inline_python" => kind.to_owned(),
+            _ => return self.note(name, place, &format!("is `{kind}`, which is not known here")),
+        });
+    }
+
+    fn inherited(&mut self, name: &str, place: &str, names: &[Value], draft: &mut Draft) {
+        for item in names {
+            let variable = item.text().or_else(|| item.get("name").and_then(Value::text));
+            match (variable, item.get("source").and_then(Value::text)) {
+                (Some(variable), None | Some("local")) if sound_variable(variable) => {
+                    draft.inherit_env.push(variable.to_owned());
+                }
+                (Some(_), None | Some("local")) => {
+                    self.note(name, place, "holds something that names no variable")
+                }
+                (Some(_), Some(_)) => self.note(name, place, "takes a variable from where we cannot"),
+                (None, _) => self.note(name, place, "holds something that names no variable"),
+            }
+        }
+    }
+
+    /// Takes a key that is a timeout of this client.
+    fn timeout(&mut self, name: &str, place: &str, value: &Value, draft: &mut Draft) -> bool {
+        if let Value::Object(parts) = value
+            && self.client.timeouts.iter().any(|(key, ..)| key.starts_with(&format!("{place}.")))
+        {
+            for (key, value) in parts {
+                if !self.timeout(name, &format!("{place}.{key}"), value, draft) {
+                    self.note(name, &format!("{place}.{key}"), "has no counterpart here");
+                }
+            }
+            return true;
+        }
+        let Some((_, deadline, unit)) = self.client.timeouts.iter().find(|(key, ..)| *key == place) else {
+            return false;
+        };
+        let slot = match deadline {
+            Deadline::Connect => &mut draft.connect_timeout,
+            Deadline::Call => &mut draft.call_timeout,
+        };
+        let seconds = match value {
+            Value::Number(number) => in_seconds(number, *unit),
+            _ => None,
+        };
+        match (seconds, &slot) {
+            (Some(seconds), None) => *slot = Some(seconds),
+            (Some(seconds), Some(first)) if seconds == *first => {}
+            (Some(_), Some(_)) => self.note(name, place, "differs from the other timeout, which was taken"),
+            (None, _) if *value == Value::Null => {}
+            (None, _) => self.note(name, place, "is no time greater than 0"),
+        }
+        true
+    }
+
+    fn named_variable(&mut self, name: &str, place: &str, variable: &str, take: impl FnOnce(Template)) {
+        match is_name(variable) {
+            true => take(Template::variable(variable)),
+            false => self.note(name, place, "names a variable that `${…}` cannot name"),
+        }
+    }
+
+    fn pairs(&mut self, name: &str, place: &str, value: &Value, local: bool) -> Vec<(String, Template)> {
+        let pair = |(key, value): &(String, Value)| match value {
+            Value::Null => None,
+            value => Some((key.clone(), self.text(name, &format!("{place}.{key}"), value, local)?)),
+        };
+        value.entries().iter().filter_map(pair).collect()
+    }
+
+    /// A text with the client's variables; `local` where it is not a part of a URL or a header.
+    fn text(&mut self, name: &str, place: &str, value: &Value, local: bool) -> Option<Template> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(spelled) => spelled.clone(),
+            Value::Boolean(value) => value.to_string(),
+            _ => {
+                self.note(name, place, "is no text");
+                return None;
+            }
+        };
+        let syntax = if local && self.client.only_remote { Syntax::None } else { self.client.syntax };
+        let mut lost = Vec::new();
+        let template = translate(syntax, &text, &self.meaning, &mut lost);
+        for variable in lost {
+            // A default may be a secret.
+            let variable =
+                variable.split_once(":-").map_or(variable.clone(), |(name, _)| format!("{name}:-…}}"));
+            self.note(name, place, &format!("has {variable}, which is not replaced here"));
+        }
+        Some(template)
+    }
+}
+
+#[derive(Default)]
+struct Draft {
+    program: Option<Template>,
+    args: Vec<Template>,
+    env: Vec<(String, Template)>,
+    inherit_env: Vec<String>,
+    cwd: Option<Template>,
+    url: Option<Template>,
+    headers: Vec<(String, Template)>,
+    kind: Option<String>,
+    connect_timeout: Option<String>,
+    call_timeout: Option<String>,
+    tools: Option<Vec<String>>,
+    disabled: bool,
+}
+
+fn sound_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn sound_url(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()?.rsplit('@').next());
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with(':'))
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// A time greater than 0, in seconds.
+pub(super) fn in_seconds(number: &str, unit: Unit) -> Option<String> {
+    let number: f64 = number.replace('_', "").parse().ok()?;
+    let seconds = match unit {
+        Unit::Seconds => number,
+        Unit::Milliseconds => number / 1000.0,
+    };
+    (seconds.is_finite() && seconds > 0.0).then(|| seconds.to_string())
+}

@@ -1,0 +1,179 @@
+//! Our own two files, read and written like those of clients.
+
+use super::read::{Imported, ImportedServer, Launch, Reader};
+use super::template::Template;
+use super::variables::{Meaning, Syntax};
+use super::{Client, Deadline, PLAIN, Unit};
+use crate::config::command_line::{CommandLine, split};
+use crate::config::locate::Face;
+use crate::edit::Value;
+use std::path::Path;
+
+/// A toolbox, or for `tools.toml` all servers.
+#[derive(Debug)]
+pub struct Group {
+    /// The toolbox's name; empty for `tools.toml`.
+    pub name: String,
+    /// In the order of the file, switched off or not.
+    pub servers: Vec<ImportedServer>,
+}
+
+static WORKBENCH: Client = Client {
+    title: "mcp-workbench",
+    syntax: Syntax::Config,
+    timeouts: &[
+        ("connectTimeout", Deadline::Connect, Unit::Seconds),
+        ("callTimeout", Deadline::Call, Unit::Seconds),
+    ],
+    ..PLAIN
+};
+
+static TOOLMAN: Client = Client {
+    title: "toolman",
+    timeouts: &[
+        ("connect_timeout", Deadline::Connect, Unit::Seconds),
+        ("call_timeout", Deadline::Call, Unit::Seconds),
+    ],
+    // Its strings are expanded alike.
+    syntax: Syntax::Config,
+    ..PLAIN
+};
+
+/// The servers of a configuration, with their variables as they are.
+pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
+    match face {
+        Face::Workbench => {
+            let toolboxes = value.get("toolboxes").map(Value::entries).unwrap_or_default();
+            let group = |(name, toolbox): &(String, Value)| {
+                let servers = toolbox.get("mcpServers").map(Value::entries).unwrap_or_default();
+                let entries = servers.iter().map(|(name, entry)| (name.as_str(), entry.clone()));
+                Group { name: name.clone(), servers: servers_of(&WORKBENCH, entries) }
+            };
+            toolboxes.iter().map(group).collect()
+        }
+        Face::Toolman => {
+            let servers = value.get("servers").map(Value::items).unwrap_or_default();
+            let entries = servers.iter().map(|entry| {
+                let name = entry.get("namespace").and_then(Value::text).unwrap_or_default();
+                (name, entry.clone())
+            });
+            let mut read = servers_of(&TOOLMAN, entries);
+            for server in &mut read {
+                split_command(server);
+            }
+            vec![Group { name: String::new(), servers: read }]
+        }
+    }
+}
+
+/// Whether a configuration holds a server of a client: the same in all but secrets, or of the same name and
+/// reached the same way.
+pub fn held(server: &ImportedServer, groups: &[Group]) -> bool {
+    let mut ours = groups.iter().flat_map(|group| &group.servers);
+    ours.any(|own| server.same_shape(own) || server.name == own.name && server.same_launch(own))
+}
+
+/// An entry of `mcpServers`.
+pub fn workbench_value(server: &ImportedServer) -> Value {
+    let mut entry = Vec::new();
+    launch(server, &mut entry, |program, args, entry| {
+        entry.push(("command".to_owned(), text(program)));
+        if !args.is_empty() {
+            entry.push(("args".to_owned(), Value::List(args.iter().map(text).collect())));
+        }
+    });
+    common(server, ["inheritEnv", "connectTimeout", "callTimeout"], &mut entry);
+    if let Some(tools) = &server.tools {
+        entry.push(("toolFilters".to_owned(), Value::strings(tools)));
+    }
+    off(server, &mut entry);
+    Value::Object(entry)
+}
+
+/// An item of `[[servers]]`.
+pub fn toolman_value(server: &ImportedServer) -> Value {
+    let mut entry = vec![("namespace".to_owned(), Value::String(server.name.clone()))];
+    launch(server, &mut entry, |program, args, entry| {
+        let mut words = vec![program.word()];
+        words.extend(args.iter().map(Template::word));
+        entry.push(("command".to_owned(), Value::String(words.join(" "))));
+    });
+    common(server, ["inherit_env", "connect_timeout", "call_timeout"], &mut entry);
+    off(server, &mut entry);
+    Value::Object(entry)
+}
+
+type Entry = Vec<(String, Value)>;
+
+fn launch(server: &ImportedServer, entry: &mut Entry, command: impl Fn(&Template, &[Template], &mut Entry)) {
+    match &server.launch {
+        Launch::Command { program, args } => command(program, args, entry),
+        Launch::Url { url, headers, sse } => {
+            if *sse {
+                entry.push(("type".to_owned(), Value::String("sse".to_owned())));
+            }
+            entry.push(("url".to_owned(), text(url)));
+            if !headers.is_empty() {
+                entry.push(("headers".to_owned(), pairs(headers)));
+            }
+        }
+    }
+}
+
+fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &mut Entry) {
+    if !server.env.is_empty() {
+        entry.push(("env".to_owned(), pairs(&server.env)));
+    }
+    if let Some(cwd) = &server.cwd {
+        entry.push(("cwd".to_owned(), text(cwd)));
+    }
+    if !server.inherit_env.is_empty() {
+        entry.push((inherit.to_owned(), Value::strings(&server.inherit_env)));
+    }
+    for (key, seconds) in [(connect, &server.connect_timeout), (call, &server.call_timeout)] {
+        entry.extend(seconds.iter().map(|seconds| (key.to_owned(), Value::Number(seconds.clone()))));
+    }
+}
+
+fn off(server: &ImportedServer, entry: &mut Entry) {
+    if server.disabled {
+        entry.push(("disabled".to_owned(), Value::Boolean(true)));
+    }
+}
+
+fn text(template: &Template) -> Value {
+    Value::String(template.spelled())
+}
+
+fn pairs(pairs: &[(String, Template)]) -> Value {
+    Value::Object(pairs.iter().map(|(key, template)| (key.clone(), text(template))).collect())
+}
+
+fn servers_of<'v>(client: &Client, entries: impl Iterator<Item = (&'v str, Value)>) -> Vec<ImportedServer> {
+    let meaning = Meaning { home: "HOME", workspace: None };
+    let mut reader = Reader { client, file: Path::new(""), meaning, imported: Imported::default() };
+    for (name, entry) in entries {
+        reader.server(name, &entry, Vec::new());
+    }
+    reader.imported.servers
+}
+
+/// `tools.toml` has the whole command in one string, in which `$${` means nothing of its own.
+fn split_command(server: &mut ImportedServer) {
+    let Launch::Command { program, args } = &mut server.launch else { return };
+    let Ok(CommandLine::Words { assignments, words }) = split(&program.spelled(), None) else { return };
+    let template = |word: &crate::config::command_line::Word| {
+        let mut template = Template::default();
+        for (part, variable) in word.parts() {
+            match variable {
+                false => template.push_text(part),
+                true => Template::ours(part).pieces().iter().for_each(|piece| template.push(piece.clone())),
+            }
+        }
+        template
+    };
+    server.env.extend(assignments.iter().map(|(name, word)| (name.clone(), template(word))));
+    let mut words = words.iter().map(template);
+    *program = words.next().unwrap_or_default();
+    *args = words.collect();
+}

@@ -1,0 +1,223 @@
+//! Variables in place of secrets, and what may be shown of a file.
+
+use super::detect::{
+    Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
+};
+use super::read::{ImportedServer, Launch};
+use super::template::{Piece, Template, is_name};
+use super::variables::variable_name;
+use crate::config::Environment;
+use std::collections::HashMap;
+
+/// A secret that stood in clear text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// The variable that stands there now.
+    pub variable: String,
+    /// Whose it is.
+    pub server: String,
+    /// Where it stood, such as `env.API_KEY`.
+    pub key: String,
+}
+
+/// Gives each secret a variable of its own.
+pub struct Vault<'a> {
+    /// All secrets are one and the same.
+    blind: bool,
+    environment: &'a Environment<'a>,
+    /// Names that are in use, with what they stand for where we know it.
+    names: HashMap<String, Option<String>>,
+    /// All replacements so far.
+    pub replaced: Vec<Replaced>,
+    /// All values so far, with their names.
+    pub values: Vec<(String, String)>,
+}
+
+impl<'a> Vault<'a> {
+    /// An empty one; `used` are the variables that the configuration names already.
+    pub fn new(environment: &'a Environment<'a>, used: impl IntoIterator<Item = String>) -> Self {
+        let names =
+            used.into_iter().map(|name| (environment(&name), name)).map(|(value, name)| (name, value));
+        Self { blind: false, environment, names: names.collect(), replaced: Vec::new(), values: Vec::new() }
+    }
+
+    /// One that puts [`Template::secret`] in place of every secret.
+    pub(super) fn blind(environment: &'a Environment<'a>) -> Self {
+        Self { blind: true, ..Self::new(environment, []) }
+    }
+
+    /// Replaces the secrets of a server by variables.
+    pub fn take(&mut self, server: &mut ImportedServer) {
+        let name = server.name.clone();
+        for (key, template) in &mut server.env {
+            if let Some(text) = template.text()
+                && is_secret_value(key, text)
+            {
+                let variable = if is_name(key) { key.clone() } else { variable_name(key) };
+                *template = self.put(&variable, text, &name, format!("env.{key}"));
+            }
+        }
+        match &mut server.launch {
+            Launch::Command { args, .. } => {
+                let mut previous: Option<String> = None;
+                for (index, template) in args.iter_mut().enumerate() {
+                    let Some(text) = template.text().map(str::to_owned) else {
+                        previous = None;
+                        continue;
+                    };
+                    for (start, end, label) in
+                        secrets_of_argument(previous.as_deref(), &text).into_iter().rev()
+                    {
+                        self.replace(template, start..end, &name, &label, format!("args[{index}]"));
+                    }
+                    previous = Some(text);
+                }
+            }
+            Launch::Url { url, headers, .. } => {
+                let text = url.text().unwrap_or_default().to_owned();
+                for (start, end, label) in secrets_of_url(&text).into_iter().rev() {
+                    self.replace(url, start..end, &name, &label, "url".to_owned());
+                }
+                for (header, template) in headers {
+                    let text = template.text().unwrap_or_default().to_owned();
+                    if let Some(start) = secret_of_header(header, &text) {
+                        self.replace(template, start..text.len(), &name, header, format!("headers.{header}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a variable `SERVER_LABEL` in place of a part of a template whose text before that part is untouched.
+    fn replace(
+        &mut self,
+        template: &mut Template,
+        part: std::ops::Range<usize>,
+        server: &str,
+        label: &str,
+        key: String,
+    ) {
+        let Some(Piece::Text(text)) = template.pieces().first().cloned() else { return };
+        let variable = variable_name(&format!("{server}_{label}"));
+        let secret = self.put(&variable, &text[part.clone()], server, key);
+        let mut new = Template::literal(&text[..part.start]);
+        for piece in secret
+            .pieces()
+            .iter()
+            .chain([&Piece::Text(text[part.end..].to_owned())])
+            .chain(&template.pieces()[1..])
+        {
+            match piece {
+                Piece::Text(text) => new.push_text(text),
+                Piece::Variable { name, default } => new.push_variable(name, default.as_deref()),
+            }
+        }
+        *template = new;
+    }
+
+    fn put(&mut self, base: &str, value: &str, server: &str, key: String) -> Template {
+        if self.blind {
+            return Template::secret();
+        }
+        let numbered = |n: usize| if n == 1 { base.to_owned() } else { format!("{base}_{n}") };
+        let fits = |name: &String| match self.names.get(name) {
+            Some(known) => known.as_deref() == Some(value),
+            None => (self.environment)(name).is_none_or(|set| set == value),
+        };
+        let variable = (1..).map(numbered).find(fits).unwrap_or_else(|| base.to_owned());
+        self.names.insert(variable.clone(), Some(value.to_owned()));
+        self.values.push((value.to_owned(), variable.clone()));
+        let replaced = Replaced { variable: variable.clone(), server: server.to_owned(), key };
+        if !self.replaced.contains(&replaced) {
+            self.replaced.push(replaced);
+        }
+        Template::variable(variable)
+    }
+}
+
+/// What may be shown of a value of any file: values of `env` and `headers` never, nor passwords in URLs, nor
+/// what [`Vault::take`] would replace. `None` is all of it.
+pub fn shown(keys: &[&str], previous: Option<&str>, text: &str) -> Option<String> {
+    const PRIVATE: [&str; 7] = ["env", "envs", "environment", "headers", "http_headers", "auth", "oauth"];
+    let own = keys.last().copied().unwrap_or_default();
+    let template = Template::ours(text);
+    let bare =
+        |text: &str| text.trim().is_empty() || SCHEMES.contains(&text.trim().to_ascii_lowercase().as_str());
+    let only_names = template.pieces().iter().all(|piece| match piece {
+        Piece::Text(text) => bare(text),
+        Piece::Variable { default, .. } => default.is_none(),
+    });
+    let private = keys[..keys.len().saturating_sub(1)].iter().any(|key| PRIVATE.contains(key));
+    if only_names && template.variables().next().is_some() {
+        return None;
+    }
+    if private || is_secret_word(own, text) && template.variables().next().is_none() {
+        return Some("…".to_owned());
+    }
+    // A whole command line, as `tools.toml` has it.
+    if own == "command" && text.contains(' ') {
+        let mut previous: Option<&str> = None;
+        let words: Vec<_> = text
+            .split(' ')
+            .map(|word| {
+                let bare = word.trim_matches(['\'', '"']);
+                let shown = parts_hidden(word, secrets_of_argument(previous, word));
+                previous = Some(bare);
+                shown.unwrap_or_else(|| word.to_owned())
+            })
+            .collect();
+        let shown = words.join(" ");
+        return (shown != text).then_some(shown);
+    }
+    let parts = if text.contains("://") { secrets_of_url(text) } else { Vec::new() };
+    parts_hidden(text, if parts.is_empty() { secrets_of_argument(previous, text) } else { parts })
+}
+
+fn parts_hidden(text: &str, parts: Vec<Part>) -> Option<String> {
+    let (mut shown, mut at) = (String::new(), 0);
+    // A variable is no secret.
+    let only_a_name =
+        |part: &str| matches!(Template::ours(part).pieces(), [Piece::Variable { default: None, .. }]);
+    let parts: Vec<_> =
+        parts.into_iter().filter(|(start, end, _)| !only_a_name(&text[*start..*end])).collect();
+    for (start, end, _) in &parts {
+        shown.push_str(&text[at..*start]);
+        shown.push('…');
+        at = *end;
+    }
+    shown.push_str(&text[at..]);
+    (!parts.is_empty()).then_some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown() {
+        for (keys, previous, text, expected) in [
+            (&["mcpServers", "a", "env", "X"][..], None, "plain", "…"),
+            (&["mcpServers", "a", "env", "X"], None, "${X}", "${X}"),
+            (&["mcpServers", "a", "headers", "Authorization"], None, "Bearer ${X}", "Bearer ${X}"),
+            (&["mcpServers", "a", "headers", "Authorization"], None, "Bearer x", "…"),
+            (&["mcpServers", "a", "env", "X"], None, "${X:-secret}", "…"),
+            (&["a", "args"], Some("--api-key"), "x", "…"),
+            (&["a", "args"], Some("--verbose"), "x", "x"),
+            (&["a", "args"], None, "--token=x", "--token=…"),
+            (&["a", "args"], None, "--env=API_KEY=x", "--env=API_KEY=…"),
+            (&["a", "args"], Some("-e"), "API_KEY=x", "API_KEY=…"),
+            (&["a", "args"], None, "--db=postgres://u:p@h/d", "--db=postgres://u:…@h/d"),
+            (&["a", "args"], Some("--header"), "Authorization: Bearer x", "Authorization: Bearer …"),
+            (&["a", "args"], None, "postgres://u:p@h/d", "postgres://u:…@h/d"),
+            (&["a", "url"], None, "https://u:p@h/?token=t&page=2", "https://u:…@h/?token=…&page=2"),
+            (&["a", "apiKey"], None, "x", "…"),
+            (&["a", "args"], None, "postgres://u:${P}@h/d", "postgres://u:${P}@h/d"),
+            (&["a", "args"], None, "--token=${T}", "--token=${T}"),
+            (&["a", "args"], None, "--token=${T:-x}", "--token=…"),
+            (&["servers", "command"], None, "npx x --key abc -v", "npx x --key … -v"),
+            (&["a", "command"], None, "npx", "npx"),
+        ] {
+            assert_eq!(shown(keys, previous, text).as_deref().unwrap_or(text), expected, "{keys:?} {text}");
+        }
+    }
+}

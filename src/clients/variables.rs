@@ -1,0 +1,182 @@
+//! How clients write variables into their files.
+
+use super::template::{Template, is_name};
+use std::path::Path;
+
+/// A client's way to write variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// None: what looks like a variable is text.
+    None,
+    /// Our own files: `${V}`, `${V:-default}`, and `$${` for text.
+    Config,
+    /// `${V}` and `${V:-default}`.
+    Braced,
+    /// `${env:V}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
+    Editor,
+    /// `$V`, `${V}` and `${V:-default}`.
+    Dollar,
+    /// `{env:V}`.
+    OpenCode,
+}
+
+/// What variables of clients stand for.
+pub struct Meaning<'a> {
+    /// The variable that holds the user's home: `HOME` or `USERPROFILE`.
+    pub home: &'a str,
+    /// The project that a file belongs to.
+    pub workspace: Option<&'a Path>,
+}
+
+/// Reads a text of a client. What has no counterpart here stays as text and is added to `lost`, as written.
+pub fn translate(syntax: Syntax, text: &str, meaning: &Meaning<'_>, lost: &mut Vec<String>) -> Template {
+    if syntax == Syntax::Config {
+        return Template::ours(text);
+    }
+    let mut template = Template::default();
+    let mut at = 0;
+    let opening = if syntax == Syntax::OpenCode { '{' } else { '$' };
+    while let Some(found) = text[at..].find(opening) {
+        let start = at + found;
+        template.push_text(&text[at..start]);
+        at = match reference(syntax, &text[start..]) {
+            None => {
+                template.push_text(&text[start..=start]);
+                start + 1
+            }
+            Some((inside, length)) => {
+                if !replace(syntax, inside, meaning, &mut template) {
+                    lost.push(text[start..start + length].to_owned());
+                    template.push_text(&text[start..start + length]);
+                }
+                start + length
+            }
+        };
+    }
+    template.push_text(&text[at..]);
+    template
+}
+
+/// The variable that a text begins with: what stands inside, and how long it is in all.
+fn reference(syntax: Syntax, text: &str) -> Option<(&str, usize)> {
+    let braced = |open: &str| {
+        let inside = text.strip_prefix(open)?;
+        let close = inside.find('}')?;
+        Some((&inside[..close], open.len() + close + 1))
+    };
+    match syntax {
+        Syntax::None | Syntax::Config => None,
+        Syntax::Braced | Syntax::Editor => braced("${").filter(|(inside, _)| !inside.is_empty()),
+        Syntax::OpenCode => {
+            braced("{").filter(|(inside, _)| inside.starts_with("env:") || inside.starts_with("file:"))
+        }
+        Syntax::Dollar => braced("${").filter(|(inside, _)| !inside.is_empty()).or_else(|| {
+            let name = text.strip_prefix('$')?;
+            let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
+            let name = &name[..end];
+            (!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit())).then_some((name, end + 1))
+        }),
+    }
+}
+
+fn replace(syntax: Syntax, inside: &str, meaning: &Meaning<'_>, template: &mut Template) -> bool {
+    let (name, default) = match syntax {
+        Syntax::Braced | Syntax::Dollar => match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        },
+        Syntax::OpenCode | Syntax::Editor => match inside.split_once(':') {
+            Some(("env", name)) => (name, None),
+            Some(("input", id)) => {
+                template.push_variable(&input_variable(id), None);
+                return true;
+            }
+            _ => match (inside, meaning.workspace) {
+                ("userHome", _) => (meaning.home, None),
+                ("workspaceFolder", Some(folder)) => {
+                    template.push_text(&folder.to_string_lossy());
+                    return true;
+                }
+                ("workspaceFolderBasename", Some(folder)) => {
+                    template.push_text(&folder.file_name().unwrap_or_default().to_string_lossy());
+                    return true;
+                }
+                ("pathSeparator" | "/", _) => {
+                    template.push_text(std::path::MAIN_SEPARATOR_STR);
+                    return true;
+                }
+                _ => return false,
+            },
+        },
+        Syntax::None | Syntax::Config => return false,
+    };
+    if !is_name(name) {
+        return false;
+    }
+    template.push_variable(name, default);
+    true
+}
+
+/// The variable that stands for an input of VS Code.
+pub(super) fn input_variable(id: &str) -> String {
+    variable_name(id)
+}
+
+/// A text as the name of a variable.
+pub(super) fn variable_name(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut before = '_';
+    for character in text.chars() {
+        // `apiKey` has two words.
+        if character.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            name.push('_');
+        }
+        before = character;
+        name.push(if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' });
+    }
+    let name = name.trim_matches('_');
+    match name.chars().next() {
+        None => "SECRET".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("_{name}"),
+        Some(_) => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_syntax() {
+        let meaning = Meaning { home: "HOME", workspace: Some(Path::new("/work/app")) };
+        for (syntax, text, expected, lost) in [
+            (Syntax::None, "${A} $B {env:C}", "$${A} $B {env:C}", ""),
+            (Syntax::Braced, "${A} ${B:-c d} $E ${F", "${A} ${B:-c d} $E $${F", ""),
+            (Syntax::Braced, "${lower}", "${lower}", "${lower}"),
+            (Syntax::Editor, "${env:A}/${userHome}/${workspaceFolder}", "${A}/${HOME}//work/app", ""),
+            (Syntax::Editor, "${A} ${input:github-token}", "$${A} ${GITHUB_TOKEN}", "${A}"),
+            (Syntax::Editor, "${file:/x} $B", "${file:/x} $B", "${file:/x}"),
+            (Syntax::Dollar, "$A-${B} ${C:-d} $5 $$", "${A}-${B} ${C:-d} $5 $$", ""),
+            (Syntax::Dollar, "$lower", "$lower", "$lower"),
+            (Syntax::OpenCode, "{env:A} ${B} {x} {file:y}", "${A} $${B} {x} {file:y}", "{file:y}"),
+        ] {
+            let mut missing = Vec::new();
+            let template = translate(syntax, text, &meaning, &mut missing);
+            assert_eq!((template.spelled().as_str(), missing.join(" ").as_str()), (expected, lost), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables() {
+        for (text, expected) in [
+            ("api_key", "API_KEY"),
+            ("apiKey", "API_KEY"),
+            ("My Server", "MY_SERVER"),
+            ("1x", "_1X"),
+            ("@", "SECRET"),
+            ("X-API-Key", "X_API_KEY"),
+        ] {
+            assert_eq!(variable_name(text), expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The JSON Schemas of both files, for editors.
+
+/// Of `workbench-config.json`.
+pub const WORKBENCH: &str = include_str!("../../schema/workbench-config.schema.json");
+
+/// Of `tools.toml`.
+pub const TOOLMAN: &str = include_str!("../../schema/tools.schema.json");
+
+#[cfg(test)]
+mod tests {
+    use super::super::locate::Face;
+    use super::super::report::{Report, Spelling};
+    use super::super::source::Source;
+    use super::super::{load, load_toolman};
+    use super::super::{server, settings, toolman, workbench};
+    use super::*;
+    use crate::edit::{self, Format, parse};
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// The keys of an object of a schema, by the path to it.
+    fn keys(schema: &str, pointer: &str) -> BTreeSet<String> {
+        let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+        let properties = schema.pointer(&format!("{pointer}/properties")).expect(pointer).as_object();
+        properties.expect(pointer).keys().cloned().collect()
+    }
+
+    fn known(keys: &[&str], spelling: Spelling) -> BTreeSet<String> {
+        let report = Report::new(Source::new(Path::new("x"), ""), spelling);
+        keys.iter().map(|key| report.spelled(key)).collect()
+    }
+
+    /// Every key that the loader knows is in the schema, and the other way round.
+    #[test]
+    fn keys_are_those_of_the_loader() {
+        use Spelling::{Camel, Snake};
+        let toolbox = "/properties/toolboxes/additionalProperties";
+        let token = "/properties/auth/properties/tokens/items";
+        for (schema, pointer, expected, spelling) in [
+            (WORKBENCH, "", workbench::KEYS.to_vec(), Camel),
+            (WORKBENCH, toolbox, workbench::TOOLBOX_KEYS.to_vec(), Camel),
+            (WORKBENCH, "/definitions/server", server::known(), Camel),
+            (WORKBENCH, "/properties/auth", settings::AUTH_KEYS.to_vec(), Camel),
+            (WORKBENCH, token, [&settings::TOKEN_KEYS[..], &["toolboxes"]].concat(), Camel),
+            (TOOLMAN, "", toolman::KEYS.to_vec(), Snake),
+            (TOOLMAN, "/properties/servers/items", toolman::SERVER_KEYS.to_vec(), Snake),
+            (TOOLMAN, "/properties/auth", settings::AUTH_KEYS.to_vec(), Snake),
+            (TOOLMAN, token, [&settings::TOKEN_KEYS[..], &["namespaces"]].concat(), Snake),
+        ] {
+            assert_eq!(keys(schema, pointer), known(&expected, spelling), "{pointer}");
+        }
+    }
+
+    /// What of a value a schema does not allow. Knows the words that our schemas use, and no others.
+    fn faults(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut fault = |word: &str| found.push(format!("{path}: {word}"));
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        let kind = |value: &Value| match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let mut nested = Vec::new();
+        for (word, rule) in schema.as_object().expect("a schema is an object") {
+            match word.as_str() {
+                "$schema"
+                | "$id"
+                | "title"
+                | "description"
+                | "default"
+                | "definitions"
+                | "allowTrailingCommas" => {}
+                "$ref" => {
+                    let target = root.pointer(text(rule).trim_start_matches('#')).expect("it is there");
+                    nested.extend(faults(root, target, value, path));
+                }
+                "type" => {
+                    let allowed: Vec<String> = match rule {
+                        Value::Array(kinds) => kinds.iter().map(text).collect(),
+                        one => vec![text(one)],
+                    };
+                    let fits = |allowed: &String| {
+                        allowed == kind(value) || allowed == "number" && kind(value) == "integer"
+                    };
+                    if !allowed.iter().any(fits) {
+                        fault(word);
+                    }
+                }
+                "enum" => {
+                    if !rule.as_array().expect("a list").contains(value) {
+                        fault(word);
+                    }
+                }
+                "minimum" | "exclusiveMinimum" => {
+                    let least = rule.as_f64().expect("a number");
+                    let fits = |number: f64| number > least || word == "minimum" && number == least;
+                    if !value.as_f64().is_none_or(fits) {
+                        fault(word);
+                    }
+                }
+                "minLength" => {
+                    if value.as_str().is_some_and(str::is_empty) {
+                        fault(word);
+                    }
+                }
+                // Patterns are for editors; the loader is stricter.
+                "pattern" | "propertyNames" => {}
+                "required" => {
+                    let missing = |key: &&Value| value.is_object() && value.get(text(key)).is_none();
+                    rule.as_array().expect("a list").iter().filter(missing).for_each(|key| fault(&text(key)));
+                }
+                "properties" | "additionalProperties" => {
+                    let known = schema.get("properties").and_then(Value::as_object);
+                    for (key, value) in value.as_object().into_iter().flatten() {
+                        let below = format!("{path}.{key}");
+                        let own = known.and_then(|known| known.get(key));
+                        match (word.as_str(), own, rule) {
+                            ("properties", Some(own), _) => nested.extend(faults(root, own, value, &below)),
+                            ("properties", None, _) | (_, Some(_), _) => {}
+                            (_, None, Value::Bool(false)) => nested.push(format!("{below}: unknown")),
+                            (_, None, rule) => nested.extend(faults(root, rule, value, &below)),
+                        }
+                    }
+                }
+                "items" => {
+                    for item in value.as_array().into_iter().flatten() {
+                        nested.extend(faults(root, rule, item, &format!("{path}[]")));
+                    }
+                }
+                "oneOf" | "anyOf" => {
+                    let fitting = rule.as_array().expect("a list").iter();
+                    let fitting = fitting.filter(|rule| faults(root, rule, value, path).is_empty()).count();
+                    if fitting == 0 || word == "oneOf" && fitting > 1 {
+                        fault(word);
+                    }
+                }
+                other => panic!("the schema has the word {other}, which this test does not know"),
+            }
+        }
+        found.extend(nested);
+        found
+    }
+
+    fn check(face: Face, text: &str, expected: &[&str]) {
+        let (schema, format) = match face {
+            Face::Workbench => (WORKBENCH, Format::Json),
+            Face::Toolman => (TOOLMAN, Format::Toml),
+        };
+        let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+        let value = as_json(&parse(format, text).expect(text).value);
+        assert_eq!(faults(&schema, &schema, &value, ""), expected, "{text}");
+        let loaded = match face {
+            Face::Workbench => load(Path::new("x"), text.as_bytes(), &|_| None).is_ok(),
+            Face::Toolman => load_toolman(Path::new("x"), text.as_bytes(), &|_| None).is_ok(),
+        };
+        assert_eq!(loaded, expected.is_empty(), "the loader agrees: {text}");
+    }
+
+    fn as_json(value: &edit::Value) -> Value {
+        match value {
+            edit::Value::Null => Value::Null,
+            edit::Value::Boolean(value) => Value::from(*value),
+            edit::Value::Number(number) | edit::Value::Other(number) => {
+                serde_json::from_str(number).expect("a number")
+            }
+            edit::Value::String(text) => Value::from(text.as_str()),
+            edit::Value::List(items) => items.iter().map(as_json).collect(),
+            edit::Value::Object(entries) => {
+                Value::Object(entries.iter().map(|(key, value)| (key.clone(), as_json(value))).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn schema_and_loader_agree() {
+        check(Face::Workbench, Face::Workbench.minimal_file(), &[]);
+        check(Face::Toolman, Face::Toolman.minimal_file(), &[]);
+        check(Face::Workbench, include_str!("../../workbench-config.test.json"), &[]);
+        let server =
+            |entry: &str| format!("{{\"toolboxes\": {{\"d\": {{\"mcpServers\": {{\"s\": {entry}}}}}}}}}");
+        check(
+            Face::Workbench,
+            &server(
+                r#"{"command": "x", "args": ["y"], "env": {"A": 1, "B": null, "C": true}, "cwd": ".", "type": "stdio",
+                "toolFilters": ["*"], "connectTimeout": 0.5, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
+                "isolation": "session", "disabled": false, "unknown": 1}"#,
+            ),
+            &[],
+        );
+        check(
+            Face::Workbench,
+            &server(r#"{"serverUrl": "http://h/", "transport": "streamableHttp", "headers": {"A": "b"}}"#),
+            &[],
+        );
+        let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
+            "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
+            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "$schema": "x",
+            "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
+        check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
+        check(Face::Workbench, "{}", &[": toolboxes"]);
+        check(Face::Workbench, r#"{"toolboxes": {}, "toolmode": "proxy"}"#, &[".toolmode: unknown"]);
+        check(Face::Workbench, r#"{"toolboxes": {}, "maxNameLength": 9}"#, &[".maxNameLength: minimum"]);
+        check(Face::Workbench, r#"{"toolboxes": {"d": {}}}"#, &[".toolboxes.d: mcpServers"]);
+        check(Face::Workbench, &server("{}"), &[".toolboxes.d.mcpServers.s: oneOf"]);
+        check(
+            Face::Workbench,
+            &server(r#"{"command": "x", "url": "http://h/"}"#),
+            &[".toolboxes.d.mcpServers.s: oneOf"],
+        );
+        check(
+            Face::Workbench,
+            &server(r#"{"command": "x", "callTimeout": 0}"#),
+            &[".toolboxes.d.mcpServers.s.callTimeout: exclusiveMinimum"],
+        );
+        check(
+            Face::Toolman,
+            "active_toolsets = []\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\n[[servers]]\n\
+             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\n",
+            &[],
+        );
+        check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);
+        check(Face::Toolman, "max_name_length = 9\n", &[".max_name_length: minimum"]);
+        check(Face::Toolman, "maxNameLength = 10\n", &[".maxNameLength: unknown"]);
+    }
+}

@@ -1,0 +1,263 @@
+//! What carries a connection: a process with its pipes, or an HTTP client.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::AsyncRead;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::engine::Engine;
+use super::link::Link;
+use super::process::{Child, Control, Exit};
+use super::stderr::Tail;
+use crate::config::{Command, Http, Redactor, Transport};
+use crate::wire::http_client::{Endpoint, HttpClient, Incoming, Receive};
+use crate::wire::json::Scanner;
+use crate::wire::lines::{Line, Lines};
+
+/// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
+const POLITE: Duration = Duration::from_millis(300);
+/// From SIGTERM to SIGKILL.
+const GRACE: Duration = Duration::from_millis(300);
+/// How long the exit status of an upstream whose output has ended is waited for, and the reverse.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// What carries a connection.
+pub(super) enum Life {
+    /// A process.
+    Process(Box<Process>),
+    /// An HTTP client.
+    Http(Remote),
+}
+
+/// An HTTP client at work.
+pub(super) struct Remote {
+    client: JoinHandle<Result<(), String>>,
+    _sender: Task,
+    over: bool,
+}
+
+/// Messages that wait for the HTTP client.
+const WAITING: usize = 64;
+/// What an HTTP server may take to hear that its session is over.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The parts of a running process.
+pub(super) struct Process {
+    control: Control,
+    reader: Task,
+    stderr: Task,
+    _writer: Task,
+    tail: Arc<Tail>,
+    redactor: Redactor,
+    over: bool,
+}
+
+impl Life {
+    /// Starts what carries the connection; its messages reach the link from now on.
+    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
+        match &link.upstream.spec().transport {
+            Transport::Stdio(command) => {
+                Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
+            }
+            Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
+        }
+    }
+
+    /// Waits until it is over, and says why.
+    pub(super) async fn over(&mut self) -> String {
+        match self {
+            Self::Process(process) => process.over().await,
+            Self::Http(remote) => remote.over().await,
+        }
+    }
+
+    /// Whether it ended by itself.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Process(process) => process.over,
+            Self::Http(remote) => remote.over,
+        }
+    }
+
+    /// The reason with what else is known, such as the last lines of stderr.
+    pub(super) fn explain(&self, reason: &str) -> String {
+        match self {
+            Self::Process(process) => process.explain(reason),
+            Self::Http(_) => reason.to_owned(),
+        }
+    }
+
+    /// Ends it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
+    pub(super) async fn end(self, polite: bool) {
+        match self {
+            Self::Process(mut process) => {
+                if polite {
+                    let _ = timeout(POLITE, process.control.exited()).await;
+                }
+                process.control.stop(GRACE).await;
+            }
+            Self::Http(mut remote) => {
+                // One that has ended has been waited for already.
+                if !remote.over {
+                    let _ = timeout(FAREWELL, &mut remote.client).await;
+                    remote.client.abort();
+                }
+            }
+        }
+    }
+}
+
+impl Remote {
+    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, String> {
+        let headers =
+            http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+        let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
+        let client =
+            HttpClient::new(endpoint, engine.settings().max_message_bytes)?.limited_by(engine.limit());
+        link.mirror_parameters(client.tool_headers());
+        let (send, receive) = mpsc::channel(WAITING);
+        let out = link.out.clone();
+        let taker = Taker { engine: engine.clone(), link: link.clone() };
+        Ok(Self {
+            client: tokio::spawn(client.run(receive, taker)),
+            _sender: Task::spawn(async move { out.hand_on(send).await }),
+            over: false,
+        })
+    }
+
+    async fn over(&mut self) -> String {
+        let outcome = (&mut self.client).await;
+        self.over = true;
+        match outcome {
+            Ok(Ok(())) => "the connection was closed".to_owned(),
+            Ok(Err(reason)) => reason,
+            Err(_) => "the connection failed".to_owned(),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.client.abort();
+    }
+}
+
+/// Hands what an HTTP server sends to the link.
+struct Taker {
+    engine: Arc<Engine>,
+    link: Arc<Link>,
+}
+
+impl Receive for Taker {
+    fn take(&self, incoming: Incoming<'_>) {
+        let mut scanner = Scanner::default();
+        let take = || self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on);
+        if catch_unwind(AssertUnwindSafe(take)).is_err() {
+            log::error!("[{}] a message of this server made us panic; please report it", self.link.upstream);
+        }
+    }
+
+    async fn room(&self) {
+        self.engine.client_room().await;
+    }
+}
+
+impl Process {
+    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, String> {
+        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
+        let launch = launch.map_err(|error| error.to_string())?;
+        let child =
+            engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
+        let Child { stdin, stdout, stderr, control } = child;
+        let (out, redactor, tail) = (link.out.clone(), link.redactor.clone(), Arc::new(Tail::default()));
+        Ok(Self {
+            control,
+            reader: Task::spawn(read(engine.clone(), link.clone(), stdout)),
+            stderr: Task::spawn(tail.clone().drain(stderr, link.upstream.to_string(), redactor.clone())),
+            _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
+            tail,
+            redactor,
+            over: false,
+        })
+    }
+
+    /// Waits until the process has ended or closed its output, and says which.
+    async fn over(&mut self) -> String {
+        let exit = tokio::select! {
+            biased;
+            exit = self.control.exited() => {
+                // What it wrote before it ended still counts.
+                let _ = timeout(LAST_WORDS, self.reader.done()).await;
+                Some(exit)
+            }
+            () = self.reader.done() => timeout(LAST_WORDS, self.control.exited()).await.ok(),
+        };
+        let _ = timeout(LAST_WORDS, self.stderr.done()).await;
+        self.over = true;
+        match exit {
+            Some(exit @ Exit::NotStarted(_)) => exit.to_string(),
+            Some(exit) => format!("the server {exit}"),
+            None => "the server closed its output".to_owned(),
+        }
+    }
+
+    /// The reason with the last lines of stderr behind it.
+    fn explain(&self, reason: &str) -> String {
+        match self.tail.last_lines() {
+            lines if lines.is_empty() => reason.to_owned(),
+            lines => format!("{reason}\nlast lines of its stderr:\n{}", self.redactor.redact(&lines)),
+        }
+    }
+}
+
+/// A task that does not outlive its handle.
+pub(super) struct Task(JoinHandle<()>);
+
+impl Task {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+
+    /// Waits for its end.
+    async fn done(&mut self) {
+        if !self.0.is_finished() {
+            let _ = (&mut self.0).await;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Reads the upstream's messages until it closes its output. Waits for the client to take what it was sent before
+/// it reads on.
+async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead + Unpin) {
+    let limit = engine.limit();
+    let mut lines = Lines::new(limit.load(Ordering::Relaxed));
+    let mut scanner = Scanner::default();
+    loop {
+        lines.set_limit(limit.load(Ordering::Relaxed));
+        match lines.read(&mut stdout).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        while let Some(line) = lines.next_line() {
+            // A panic costs the message that caused it, not the connection.
+            if catch_unwind(AssertUnwindSafe(|| link.take(&engine, &mut scanner, line, None))).is_err() {
+                log::error!("[{}] a message of this server made us panic; please report it", link.upstream);
+            }
+        }
+        engine.client_room().await;
+    }
+    if let Some(rest) = lines.rest() {
+        link.take(&engine, &mut scanner, Line::Whole(rest), None);
+    }
+}

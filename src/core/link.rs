@@ -1,0 +1,329 @@
+//! A live connection to an upstream: requests, answers, and what comes unasked.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::bridge::Call;
+use super::catalog::{Item, Kind};
+use super::engine::{Engine, send_quietly};
+use super::session::Session;
+use super::turns::Turns;
+use super::upstream::Upstream;
+use crate::config::{Redactor, Transport};
+use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, Version, modern_meta};
+use crate::wire::json::{Scanner, quote};
+use crate::wire::lines::Line;
+use crate::wire::message::Message;
+use crate::wire::outbox::Outbox;
+use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
+use crate::wire::tool_headers::{self, ToolHeaders};
+
+/// Bytes that may wait for an upstream that does not read, before its calls are refused.
+const MOST_UNREAD: usize = 64 * 1024 * 1024;
+/// Between the end of our subscription by the upstream's will and the next.
+const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
+
+/// A live connection to an upstream.
+pub struct Link {
+    /// Whose it is.
+    pub upstream: Arc<Upstream>,
+    /// Our requests to it.
+    pub peer: Arc<Peer<Caller>>,
+    pub(super) out: Arc<Outbox>,
+    /// The level of log messages that it was told, as a place in the list of levels.
+    level: AtomicU8,
+    hello: OnceLock<ServerHello>,
+    /// Its questions that wait for a client: its id, ours towards the client, and the client.
+    pub(super) questions: Mutex<HashMap<Arc<str>, Asked>>,
+    /// How many questions are open; calls do not time out meanwhile.
+    pub(super) asking: Arc<AtomicUsize>,
+    pub(super) turns: Arc<Turns>,
+    mute: AtomicBool,
+    /// Where the HTTP client looks up which parameters it mirrors into headers.
+    mirrored: OnceLock<Arc<ToolHeaders>>,
+    /// Our open subscription at a modern upstream.
+    listening: Mutex<Option<u64>>,
+    changed_kinds: AtomicU8,
+    changed: Notify,
+    noise: AtomicU64,
+    pub(super) redactor: Redactor,
+}
+
+/// A question's id towards the client, and the client.
+pub(super) type Asked = (u64, Arc<Session>);
+
+/// Whose request it was, and under which token it wants progress.
+#[derive(Default)]
+pub struct Caller {
+    /// `None` for our own requests.
+    pub session: Option<Arc<Session>>,
+    /// The request's key in the session.
+    pub key: Option<Arc<str>>,
+    /// The state of a call between the eras.
+    pub call: Option<Arc<Call>>,
+    /// The client's own token, raw.
+    pub progress: Option<Box<str>>,
+}
+
+impl Link {
+    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor) -> Arc<Self> {
+        let out = Outbox::new();
+        Arc::new(Self {
+            upstream,
+            peer: Peer::new(out.clone()),
+            out,
+            level: AtomicU8::new(u8::MAX),
+            hello: OnceLock::new(),
+            questions: Mutex::default(),
+            asking: Arc::default(),
+            turns: Arc::default(),
+            mute: AtomicBool::new(false),
+            mirrored: OnceLock::new(),
+            listening: Mutex::default(),
+            changed_kinds: AtomicU8::new(0),
+            changed: Notify::new(),
+            noise: AtomicU64::new(0),
+            redactor,
+        })
+    }
+
+    /// Notes what the upstream said of itself, once.
+    pub(super) fn set_hello(&self, hello: ServerHello) {
+        self.hello.set(hello).expect("one handshake a connection");
+    }
+
+    /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
+    pub(super) fn mirror_parameters(&self, headers: Arc<ToolHeaders>) {
+        let _ = self.mirrored.set(headers);
+    }
+
+    /// Takes note of the parameters that tools want in headers; those that want the impossible are left out.
+    pub(super) fn note_mirrored(&self, tools: Vec<Item>) -> Vec<Item> {
+        let Some(mirrored) = self.mirrored.get().filter(|_| self.version().is_modern()) else { return tools };
+        let mut known = HashMap::new();
+        let mut scanner = Scanner::default();
+        let mut kept = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let root = scanner.scan_str(&tool.raw).expect("definitions are valid JSON").root();
+            match tool_headers::read_schema(root.get("inputSchema").map_or("{}", |schema| schema.raw())) {
+                Ok(headers) => {
+                    known.insert(tool.key.to_string(), headers);
+                    kept.push(tool);
+                }
+                Err(reason) => log::warn!("[{}] tool {} is left out: {reason}", self.upstream, tool.key),
+            }
+        }
+        mirrored.set(known);
+        kept
+    }
+
+    /// Whether the upstream was asked for its era and has not answered anything yet.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_mute(&self, mute: bool) {
+        self.mute.store(mute, Ordering::Relaxed);
+    }
+
+    /// Waits until lists have changed; a bit for each kind.
+    pub(super) async fn changed_lists(&self) -> u8 {
+        self.changed.notified().await;
+        self.changed_kinds.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether the upstream declared this capability.
+    pub fn can(&self, capability: &str) -> bool {
+        self.hello.get().is_some_and(|hello| hello.can(capability))
+    }
+
+    /// The version that the upstream speaks.
+    pub fn version(&self) -> Version {
+        self.hello.get().map_or(Version::LATEST_LEGACY, |hello| hello.version)
+    }
+
+    /// Whether its questions come without a hint at the call that they belong to.
+    pub(super) fn asks_at_large(&self) -> bool {
+        matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
+    }
+
+    /// When a call to this upstream is given up.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
+    }
+
+    /// Whether the upstream still reads what it is sent.
+    pub fn takes_calls(&self) -> bool {
+        self.out.held() < MOST_UNREAD
+    }
+
+    /// Fails what is in flight, withdraws its questions and closes the upstream's stdin.
+    pub fn close(&self, reason: &str) {
+        self.peer.close(&Lost::new(reason));
+        self.out.close();
+        let questions = std::mem::take(&mut *self.questions.lock());
+        for (ours, session) in questions.into_values() {
+            if session.peer.forget(ours).is_some() {
+                session.peer.send_cancelled(ours, "the server that asked is gone");
+            }
+        }
+    }
+
+    /// Answers one of the upstream's questions.
+    pub(super) fn answer(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.push(write);
+    }
+
+    /// Lets the upstream send log messages of this level and above, if it has any.
+    pub(super) fn want_level(self: &Arc<Self>, level: usize) {
+        let level = level as u8;
+        // Who wants less is sent less by us.
+        if self.can("logging") && self.level.fetch_min(level, Ordering::Relaxed) > level {
+            let params = format!("{{\"level\":\"{}\"}}", LOG_LEVELS[usize::from(level)]);
+            send_quietly(self, "logging/setLevel", &params);
+        }
+    }
+
+    /// Notes that the upstream's list of this kind has changed.
+    pub(super) fn list_changed(&self, kind: Kind) {
+        self.changed_kinds.fetch_or(1 << kind as u8, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
+    pub(super) fn listen(self: &Arc<Self>) {
+        let uris: Vec<_> = self.upstream.subscriptions().iter().map(|uri| quote(uri)).collect();
+        let params = format!(
+            "{{\"_meta\":{{{}}},\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
+             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]}}}}",
+            modern_meta(ALL_CAPABILITIES),
+            uris.join(","),
+        );
+        let before = self.listening.lock().take();
+        if let Some(id) = before
+            && self.peer.forget(id).is_some()
+        {
+            self.peer.send_cancelled(id, "subscribed anew");
+        }
+        let link = Arc::downgrade(self);
+        let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
+        let again: OnAnswer = Box::new(move |answer| {
+            // The upstream ended it; not if it refused, and not if it is gone.
+            if let (Answer::Result(_), Some(link)) = (answer, link.upgrade()) {
+                tokio::spawn(async move {
+                    sleep(BETWEEN_LISTENS).await;
+                    link.listen();
+                });
+            }
+        });
+        let id = self.peer.request("subscriptions/listen", write, Caller::default(), None, again);
+        *self.listening.lock() = id;
+    }
+
+    /// A request of our own.
+    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
+        let modern = self.version().is_modern();
+        let params = match params {
+            params if !modern => params.to_owned(),
+            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES)),
+            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
+        };
+        self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
+            CallError::Lost(lost) => lost.to_string(),
+            CallError::Refused(error) => {
+                let mut scanner = Scanner::default();
+                let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
+                let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
+                format!("answered `{method}` with an error: {}", message.unwrap_or(error.clone()))
+            }
+        })
+    }
+
+    pub(super) fn take(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        scanner: &mut Scanner,
+        line: Line<'_>,
+        on: Option<u64>,
+    ) {
+        let text = match line {
+            Line::Whole(text) => text,
+            Line::TooLong(prefix, length) => return self.take_too_long(engine, scanner, prefix, length),
+        };
+        let Ok(doc) = scanner.scan(text) else { return self.take_noise(text) };
+        if doc.root().raw().starts_with('[') {
+            let parts: Vec<&serde_json::value::RawValue> =
+                serde_json::from_str(doc.root().raw()).unwrap_or_default();
+            let mut scanner = Scanner::default();
+            for part in parts {
+                if !part.get().starts_with('[') {
+                    self.take(engine, &mut scanner, Line::Whole(part.get().as_bytes()), on);
+                }
+            }
+            return;
+        }
+        match Message::read(doc.root()) {
+            Ok(Message::Response { id: Some(id), outcome }) => {
+                if !self.peer.resolve(id, outcome) {
+                    log::debug!("[{}] an answer that nobody waits for: id {id}", self.upstream);
+                    self.noise.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Ok(Message::Notification { method, params }) => {
+                engine.upstream_notification(self, on, &method, params)
+            }
+            Ok(Message::Request { id, method, params }) => {
+                engine.upstream_request(self, on, id, &method, params)
+            }
+            Ok(Message::Response { id: None, .. }) | Err(_) => self.take_noise(text),
+        }
+    }
+
+    /// A message over the limit fails the call that it answers, and only that.
+    fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, prefix: &[u8], length: usize) {
+        let limit = engine.settings().max_message_bytes;
+        let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
+        let id = scanner.id_in_prefix(prefix).or_else(|| self.peer.only_open());
+        if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
+            self.take_noise(&prefix[..prefix.len().min(80)]);
+        }
+    }
+
+    /// What is no message is counted; the first is shown.
+    fn take_noise(&self, text: &[u8]) {
+        if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
+            let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
+            let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            log::warn!(
+                "[{}] wrote what is no message to its stdout: {}",
+                self.upstream,
+                self.redactor.redact(&shown)
+            );
+        }
+    }
+
+    /// The reason why it did not come up, and whether what it wrote may have to do with that.
+    pub(super) fn with_noise(&self, reason: String) -> String {
+        match self.noise.load(Ordering::Relaxed) {
+            0 => reason,
+            1 => format!("{reason}; it wrote a line to stdout that is no MCP message"),
+            count => format!("{reason}; it wrote {count} lines to stdout that are no MCP messages"),
+        }
+    }
+
+    pub(super) fn report_noise(&self) {
+        match self.noise.load(Ordering::Relaxed) {
+            0 => {}
+            count => {
+                log::warn!("[{}] wrote {count} lines that were no message or answered nothing", self.upstream)
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes.
+
+use std::sync::{Arc, Weak};
+
+use super::catalog::Kind;
+use super::seal::params_digest;
+use super::session::{Reply, Session};
+use super::upstream::Upstream;
+use crate::wire::era::{LOG_LEVELS, Version, declares, meta, our_info};
+use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::{Id, code};
+
+/// What a modern request says of itself.
+#[derive(Debug)]
+pub struct ModernCall {
+    /// Raw object.
+    pub capabilities: String,
+    /// Least severity of the log messages that it wants; `None` is none at all.
+    pub log_level: Option<usize>,
+    /// Digest of the parameters, for state that the client carries.
+    pub digest: String,
+    /// How long its result may be kept, and whether by everybody; `None` where results have no such hint.
+    cache: Option<Cache>,
+}
+
+/// A hint for those who keep results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cache {
+    /// Milliseconds.
+    pub ttl: u64,
+    /// Whether it is the same for every caller.
+    pub public: bool,
+}
+
+/// Why a modern request is refused before anything else is looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A JSON-RPC error code.
+    pub code: i64,
+    /// For a person.
+    pub message: String,
+    /// Raw JSON.
+    pub data: Option<String>,
+}
+
+impl ModernCall {
+    /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
+    pub fn read(method: &str, params: Option<Node<'_>>) -> Result<Option<Self>, Refusal> {
+        let Some(own) = params.and_then(|params| params.get("_meta")).filter(|own| own.is_object()) else {
+            return Ok(None);
+        };
+        let (version, capabilities) = (own.get(meta::VERSION), own.get(meta::CAPABILITIES));
+        if version.is_none() && capabilities.is_none() {
+            return Ok(None);
+        }
+        let missing = |key: &str| Refusal {
+            code: code::INVALID_PARAMS,
+            message: format!("Invalid params: _meta needs \"{key}\""),
+            data: None,
+        };
+        let version = version.and_then(Node::as_str).ok_or_else(|| missing(meta::VERSION))?;
+        if version != Version::MODERN.as_str() {
+            return Err(unsupported(&version));
+        }
+        let capabilities =
+            capabilities.filter(|node| node.is_object()).ok_or_else(|| missing(meta::CAPABILITIES))?;
+        let log_level = match own.get(meta::LOG_LEVEL) {
+            None => None,
+            Some(level) => {
+                let known =
+                    level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
+                Some(known.ok_or_else(|| Refusal {
+                    code: code::INVALID_PARAMS,
+                    message: format!(
+                        "Invalid params: {} must be one of {}",
+                        meta::LOG_LEVEL,
+                        LOG_LEVELS.join(", ")
+                    ),
+                    data: None,
+                })?)
+            }
+        };
+        let stateful = matches!(method, "tools/call" | "prompts/get" | "resources/read");
+        let digest = match params {
+            Some(params) if stateful => params_digest(params.raw()),
+            _ => String::new(),
+        };
+        Ok(Some(Self {
+            capabilities: capabilities.raw().to_owned(),
+            log_level,
+            digest,
+            cache: cache_of(method),
+        }))
+    }
+
+    /// Whether the client can be asked this.
+    pub fn can(&self, capability: &str) -> bool {
+        declares(&self.capabilities, capability)
+    }
+
+    /// Whether it can be asked anything.
+    pub fn can_be_asked(&self) -> bool {
+        ["elicitation", "sampling", "roots"].iter().any(|capability| self.can(capability))
+    }
+
+    /// Whether its user can be led to a page.
+    pub fn can_visit(&self) -> bool {
+        let url = |doc: crate::wire::json::Doc<'_>| {
+            doc.root().get("elicitation").and_then(|elicitation| elicitation.get("url")).is_some()
+        };
+        Scanner::default().scan_str(&self.capabilities).is_ok_and(url)
+    }
+
+    /// Writes the result with what this era adds to it; what the upstream said itself stays.
+    pub fn complete(&self, out: &mut Vec<u8>, result: &[u8]) {
+        let mut scanner = Scanner::default();
+        let root = scanner.scan(result).expect("results are valid JSON").root();
+        let mut own_meta = Vec::new();
+        let info = our_info();
+        let mut empty = Scanner::default();
+        let given =
+            root.get("_meta").unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
+        let has_info = given.get(meta::SERVER_INFO).is_some();
+        let added = [(meta::SERVER_INFO, Some(&*info))];
+        given.write_with(&mut own_meta, if has_info { &[] } else { &added });
+        let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
+        let mut changes = vec![("_meta", Some(&*own_meta))];
+        if root.get("resultType").is_none() {
+            changes.push(("resultType", Some("\"complete\"")));
+        }
+        let asks = root.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"");
+        let ttl = self.cache.map_or(String::new(), |cache| cache.ttl.to_string());
+        if let Some(cache) = self.cache.filter(|_| !asks) {
+            if root.get("ttlMs").is_none() {
+                changes.push(("ttlMs", Some(&ttl)));
+            }
+            if root.get("cacheScope").is_none() {
+                changes.push(("cacheScope", Some(if cache.public { "\"public\"" } else { "\"private\"" })));
+            }
+        }
+        root.write_with(out, &changes);
+    }
+}
+
+/// Methods whose results carry a hint. What comes from many servers is not to be kept: any of them may change.
+fn cache_of(method: &str) -> Option<Cache> {
+    match method {
+        "server/discover"
+        | "tools/list"
+        | "resources/list"
+        | "resources/templates/list"
+        | "prompts/list"
+        | "resources/read" => Some(Cache { ttl: 0, public: false }),
+        _ => None,
+    }
+}
+
+/// A version that we do not speak.
+pub fn unsupported(requested: &str) -> Refusal {
+    Refusal {
+        code: code::UNSUPPORTED_VERSION,
+        message: format!("Unsupported protocol version: {requested}"),
+        data: Some(format!(
+            "{{\"supported\":[\"{}\"],\"requested\":{}}}",
+            Version::MODERN.as_str(),
+            quote(requested)
+        )),
+    }
+}
+
+/// A `subscriptions/listen` of a client.
+pub struct Listener {
+    session: Weak<Session>,
+    id: Id,
+    kinds: Vec<Kind>,
+    resources: Vec<String>,
+    /// Those that exist, as their upstreams know them.
+    pub watched: Vec<(Arc<Upstream>, String)>,
+    /// Answers when the subscription ends by our will.
+    reply: Option<Reply>,
+}
+
+impl Listener {
+    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream.
+    ///
+    /// `None`: the client gave the request up meanwhile.
+    pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
+        let id = reply.id()?;
+        let filter = params.get("notifications");
+        let wants = |key| filter.and_then(|filter| filter.get(key)).is_some_and(|node| node.raw() == "true");
+        let mut kinds = Vec::new();
+        let mut granted = Vec::new();
+        for (key, kind) in [
+            ("toolsListChanged", Kind::Tool),
+            ("promptsListChanged", Kind::Prompt),
+            ("resourcesListChanged", Kind::Resource),
+        ] {
+            if wants(key) {
+                kinds.push(kind);
+                granted.push(format!("\"{key}\":true"));
+            }
+        }
+        let resources: Vec<String> = filter
+            .and_then(|filter| filter.get("resourceSubscriptions"))
+            .and_then(|list| serde_json::from_str(list.raw()).ok())
+            .unwrap_or_default();
+        if !resources.is_empty() {
+            let uris: Vec<_> = resources.iter().map(|uri| quote(uri)).collect();
+            granted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+        }
+        let session = reply.session().clone();
+        let listener = Self {
+            session: Arc::downgrade(&session),
+            id,
+            kinds,
+            resources,
+            watched: Vec::new(),
+            reply: Some(reply),
+        };
+        listener.send(
+            "notifications/subscriptions/acknowledged",
+            &format!(",\"notifications\":{{{}}}", granted.join(",")),
+        );
+        Some(listener)
+    }
+
+    /// The URIs that it wants to hear of.
+    pub fn resources(&self) -> Vec<String> {
+        self.resources.clone()
+    }
+
+    /// Tells of lists that changed, those it asked for.
+    pub fn lists_changed(&self, kinds: &[Kind]) {
+        let mut told = Vec::new();
+        for kind in kinds {
+            let method = kind.changed_method();
+            let wanted = self.kinds.iter().any(|own| own.changed_method() == method);
+            if wanted && !told.contains(&method) {
+                told.push(method);
+                self.send(method, "");
+            }
+        }
+    }
+
+    /// Tells of a resource, if it asked for it; `params` are the upstream's.
+    pub fn resource_updated(&self, uri: &str) {
+        if self.resources.iter().any(|own| own == uri) {
+            self.send("notifications/resources/updated", &format!(",\"uri\":{}", quote(uri)));
+        }
+    }
+
+    /// Whether it is the one with this id.
+    pub fn belongs_to(&self, session: &Session, id: &Id) -> bool {
+        self.id == *id && std::ptr::eq(self.session.as_ptr(), session)
+    }
+
+    /// Ends it by our will: the completion response.
+    pub fn finish(mut self) {
+        if let Some(reply) = self.reply.take() {
+            reply.result(&format!("{{\"_meta\":{{\"{}\":{}}}}}", meta::SUBSCRIPTION, self.id.raw()));
+        }
+    }
+
+    fn send(&self, method: &str, more: &str) {
+        if let Some(session) = self.session.upgrade() {
+            session.notify(Some(&self.id.key()), method, |out| {
+                let params = format!("{{\"_meta\":{{\"{}\":{}}}{more}}}", meta::SUBSCRIPTION, self.id.raw());
+                out.extend_from_slice(params.as_bytes());
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
+        let mut scanner = Scanner::default();
+        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()))
+    }
+
+    #[test]
+    fn metadata_decides_the_era() {
+        assert!(read("tools/list", "{}").unwrap().is_none());
+        assert!(read("tools/list", r#"{"_meta":{"progressToken":1}}"#).unwrap().is_none());
+        let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
+        assert!(read("tools/list", modern).unwrap().unwrap().can("roots"));
+        for (params, code) in [
+            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, -32602),
+            (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, -32602),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+                -32022,
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
+                -32602,
+            ),
+        ] {
+            assert_eq!(read("tools/list", params).unwrap_err().code, code, "{params}");
+        }
+    }
+
+    #[test]
+    fn results_are_completed_and_keep_what_they_had() {
+        let call = ModernCall {
+            capabilities: "{}".into(),
+            log_level: None,
+            digest: String::new(),
+            cache: Some(Cache { ttl: 5, public: true }),
+        };
+        let complete = |result: &str| {
+            let mut out = Vec::new();
+            call.complete(&mut out, result.as_bytes());
+            String::from_utf8(out).unwrap()
+        };
+        let info = our_info();
+        assert_eq!(
+            complete(r#"{"x":1.0}"#),
+            format!(
+                r#"{{"x":1.0,"_meta":{{"{}":{info}}},"resultType":"complete","ttlMs":5,"cacheScope":"public"}}"#,
+                meta::SERVER_INFO
+            )
+        );
+        assert_eq!(
+            complete(
+                r#"{"resultType":"task","ttlMs":9,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":7}}"#
+            ),
+            r#"{"resultType":"task","ttlMs":9,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":7}}"#
+        );
+    }
+}

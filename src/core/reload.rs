@@ -1,0 +1,126 @@
+//! What a new file means for what runs. Pure: old and new are compared here, and nothing is done.
+
+use super::upstream::Spec;
+use crate::config::Transport;
+
+/// What becomes of an upstream when the file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It runs on; other settings than the way to reach it may have changed.
+    Stays,
+    /// Another takes its place.
+    Restarts,
+    /// The file has it no longer.
+    Ends,
+}
+
+impl Fate {
+    /// Compares what the file said of an upstream with what it says now.
+    pub fn of(old: &Spec, new: Option<&Spec>) -> Self {
+        match new {
+            None => Self::Ends,
+            Some(new) if old.transport == new.transport && old.isolation == new.isolation => Self::Stays,
+            Some(_) => Self::Restarts,
+        }
+    }
+}
+
+/// Which server of an old list each one of a new list is, where names need not be unique: one with the same name that is
+/// reached in the same way, else one with the same name that nobody else is, in order.
+pub fn same_servers(old: &[(&str, &Transport)], new: &[(&str, &Transport)]) -> Vec<Option<usize>> {
+    let mut found: Vec<Option<usize>> = vec![None; new.len()];
+    for strict in [true, false] {
+        for (at, (name, transport)) in new.iter().enumerate() {
+            if found[at].is_none() {
+                let fits = |index: &usize| old[*index].0 == *name && (!strict || old[*index].1 == *transport);
+                found[at] = (0..old.len()).find(|index| !found.contains(&Some(*index)) && fits(index));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{Command, Http, Isolation, Secret, Timeouts, ToolFilter};
+
+    fn transport(program: &str) -> Transport {
+        let (program, args) = (program.to_owned(), vec!["--flag".to_owned()]);
+        Transport::Stdio(Command { program, args, env: Vec::new(), cwd: None, inherit_env: Vec::new() })
+    }
+
+    fn spec() -> Spec {
+        Spec {
+            transport: transport("server"),
+            filter: ToolFilter::All,
+            timeouts: Timeouts::default(),
+            restart: false,
+            lives_on: false,
+            isolation: Isolation::Shared,
+        }
+    }
+
+    #[test]
+    fn only_another_way_to_reach_a_server_restarts_it() {
+        type Change = fn(&mut Spec);
+        let changes: [(&str, Change, Fate); 10] = [
+            ("nothing", |_| (), Fate::Stays),
+            ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), Fate::Stays),
+            ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), Fate::Stays),
+            ("restart", |spec| spec.restart = true, Fate::Stays),
+            ("program", |spec| spec.transport = transport("other"), Fate::Restarts),
+            ("arguments", |spec| on_command(spec, |command| command.args.clear()), Fate::Restarts),
+            (
+                "environment",
+                |spec| on_command(spec, |command| command.env.push(("A".into(), Secret::new("1")))),
+                Fate::Restarts,
+            ),
+            ("directory", |spec| on_command(spec, |command| command.cwd = Some("/".into())), Fate::Restarts),
+            (
+                "transport",
+                |spec| {
+                    let (url, headers) = ("http://127.0.0.1/mcp".to_owned(), Vec::new());
+                    spec.transport = Transport::Http(Http { url, headers, sse: false });
+                },
+                Fate::Restarts,
+            ),
+            ("isolation", |spec| spec.isolation = Isolation::Session, Fate::Restarts),
+        ];
+        for (what, change, expected) in changes {
+            let mut new = spec();
+            change(&mut new);
+            assert_eq!(Fate::of(&spec(), Some(&new)), expected, "{what}");
+        }
+        assert_eq!(Fate::of(&spec(), None), Fate::Ends);
+    }
+
+    fn on_command(spec: &mut Spec, change: fn(&mut Command)) {
+        if let Transport::Stdio(command) = &mut spec.transport {
+            change(command);
+        }
+    }
+
+    #[test]
+    fn servers_are_known_again_by_name_and_by_how_they_are_reached() {
+        let check = |old: &[(&str, &str)], new: &[(&str, &str)], expected: &[Option<usize>]| {
+            let made = |list: &[(&str, &str)]| -> Vec<(String, Transport)> {
+                list.iter().map(|(name, program)| ((*name).to_owned(), transport(program))).collect()
+            };
+            fn seen(list: &[(String, Transport)]) -> Vec<(&str, &Transport)> {
+                list.iter().map(|(name, transport)| (name.as_str(), transport)).collect()
+            }
+            let (old, new) = (made(old), made(new));
+            assert_eq!(same_servers(&seen(&old), &seen(&new)), expected, "{old:?} {new:?}");
+        };
+        check(&[("a", "x"), ("b", "y")], &[("b", "y"), ("a", "x")], &[Some(1), Some(0)]);
+        check(&[("a", "x")], &[("a", "z")], &[Some(0)]);
+        check(&[("a", "x")], &[("b", "x")], &[None]);
+        // Of several with one name the unchanged ones are found first, whatever stands before them.
+        check(&[("", "x"), ("", "y")], &[("", "new"), ("", "y"), ("", "x")], &[None, Some(1), Some(0)]);
+        check(&[("", "x"), ("", "y")], &[("", "z"), ("", "x")], &[Some(1), Some(0)]);
+        check(&[], &[("a", "x")], &[None]);
+    }
+}

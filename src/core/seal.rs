@@ -1,0 +1,148 @@
+//! State that a client carries for us: sealed, so that it can be neither read nor changed nor used elsewhere.
+
+use parking_lot::RwLock;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+/// Seals and opens.
+pub struct Seal {
+    key: RwLock<LessSafeKey>,
+    random: SystemRandom,
+}
+
+/// What is sealed, and what it is good for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// Who may use it.
+    pub principal: String,
+    /// On which method.
+    pub method: String,
+    /// With which parameters: a digest.
+    pub digest: String,
+    /// Until when: seconds of the epoch.
+    pub expires: u64,
+    /// The state itself.
+    pub state: State,
+}
+
+/// What a retry goes on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// A call that waits in this process.
+    Parked(u64),
+    /// The upstream's own state, as JSON; `None` where it gave none.
+    Upstream(Option<String>),
+    /// A call that the upstream refused with this error until the user has been somewhere; the retry calls again.
+    Refused(String),
+}
+
+impl Seal {
+    /// With the key of the configuration, so that replicas agree, or with one of this process.
+    pub fn new(key: Option<&str>) -> Self {
+        let random = SystemRandom::new();
+        Self { key: RwLock::new(made_of(key, &random)), random }
+    }
+
+    /// Takes another key; what was sealed before can no longer be opened.
+    pub fn renew(&self, key: Option<&str>) {
+        *self.key.write() = made_of(key, &self.random);
+    }
+
+    /// The state as text that only we can open.
+    pub fn seal(&self, sealed: &Sealed) -> String {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).expect("the system has random numbers");
+        let mut text = serde_json::to_vec(sealed).expect("plain data");
+        self.key
+            .read()
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut text)
+            .expect("short enough to be sealed");
+        let mut whole = nonce.to_vec();
+        whole.append(&mut text);
+        whole.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What was sealed; `None` for anything else, and after it has expired.
+    pub fn open(&self, text: &str, now: u64) -> Option<Sealed> {
+        if !text.is_ascii() || !text.len().is_multiple_of(2) {
+            return None;
+        }
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+        let whole: Vec<u8> = (0..text.len()).step_by(2).map(byte).collect::<Option<_>>()?;
+        let (nonce, rest) = whole.split_at_checked(NONCE_LEN)?;
+        let mut rest = rest.to_vec();
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let opened = self.key.read().open_in_place(nonce, Aad::empty(), &mut rest).ok()?;
+        let sealed: Sealed = serde_json::from_slice(opened).ok()?;
+        (sealed.expires > now).then_some(sealed)
+    }
+
+    /// A number that nobody can guess.
+    pub fn number(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.random.fill(&mut bytes).expect("the system has random numbers");
+        u64::from_le_bytes(bytes)
+    }
+}
+
+fn made_of(key: Option<&str>, random: &SystemRandom) -> LessSafeKey {
+    let mut bytes = [0; 32];
+    match key {
+        Some(key) => bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref()),
+        None => random.fill(&mut bytes).expect("the system has random numbers"),
+    }
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).expect("the key has the right length"))
+}
+
+/// A digest of parameters, the same for every order of their keys.
+pub fn params_digest(params: &str) -> String {
+    let mut value: serde_json::Value = serde_json::from_str(params).unwrap_or_default();
+    if let Some(members) = value.as_object_mut() {
+        for key in ["_meta", "inputResponses", "requestState"] {
+            members.remove(key);
+        }
+    }
+    let text = serde_json::to_string(&value).expect("a value is JSON");
+    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_sealed_opens_and_only_for_a_while() {
+        let seal = Seal::new(None);
+        let sealed = Sealed {
+            principal: "ci".into(),
+            method: "tools/call".into(),
+            digest: params_digest(r#"{"name":"a","arguments":{"x":1,"y":2}}"#),
+            expires: 100,
+            state: State::Parked(7),
+        };
+        let text = seal.seal(&sealed);
+        assert_eq!(seal.open(&text, 99), Some(sealed.clone()));
+        assert_eq!(seal.open(&text, 100), None);
+        assert_eq!(Seal::new(None).open(&text, 0), None);
+        let (one, two) = (
+            Seal::new(Some("a key of thirty-two bytes, at least")),
+            Seal::new(Some("a key of thirty-two bytes, at least")),
+        );
+        assert_eq!(two.open(&one.seal(&sealed), 0), Some(sealed));
+        for broken in ["", "zz", "ä", &text[2..], &format!("{}00", &text[..text.len() - 2])] {
+            assert_eq!(seal.open(broken, 0), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_digest_minds_values_and_not_their_order() {
+        let digest = params_digest(r#"{"name":"a","arguments":{"x":1,"y":2}}"#);
+        assert_eq!(
+            digest,
+            params_digest(r#"{"arguments":{"y":2,"x":1},"name":"a","_meta":{"z":1},"requestState":"s"}"#)
+        );
+        assert_ne!(digest, params_digest(r#"{"name":"a","arguments":{"x":1,"y":3}}"#));
+    }
+}

@@ -1,0 +1,143 @@
+//! One call at a time, for an upstream whose questions do not say which call they belong to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// What is done when it is a call's turn.
+type Go = Box<dyn FnOnce(Turn) + Send>;
+
+/// The calls whose client can be asked: as many as there are until the upstream asks for the first time, one at a
+/// time from then on.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Whether the upstream has ever asked in mid-call.
+    asks: bool,
+    /// Calls that have the turn.
+    under_way: usize,
+    waiting: VecDeque<Go>,
+    /// Somebody lets calls through already.
+    passing: bool,
+}
+
+impl Turns {
+    /// Notes that the upstream asks; `true` if several calls are under way, so that the question may be any one's.
+    pub(super) fn asked(&self) -> bool {
+        let mut state = self.0.lock();
+        state.asks = true;
+        state.under_way > 1
+    }
+
+    /// Goes on when it is the call's turn, perhaps at once.
+    pub(super) fn wait(self: &Arc<Self>, go: impl FnOnce(Turn) + Send + 'static) {
+        {
+            let mut state = self.0.lock();
+            if state.asks && (state.under_way > 0 || !state.waiting.is_empty()) {
+                state.waiting.push_back(Box::new(go));
+                return;
+            }
+            state.under_way += 1;
+        }
+        go(Turn(Some(self.clone())));
+    }
+
+    /// A turn out of turn.
+    pub(super) fn at_once(self: &Arc<Self>) -> Turn {
+        self.0.lock().under_way += 1;
+        Turn(Some(self.clone()))
+    }
+
+    /// Lets the next through while nobody has the turn. Not by recursion: those that are let through may end at once.
+    fn pass(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.0.lock();
+                if state.passing || state.under_way > 0 {
+                    return;
+                }
+                let Some(next) = state.waiting.pop_front() else { return };
+                state.under_way += 1;
+                state.passing = true;
+                next
+            };
+            next(Turn(Some(self.clone())));
+            self.0.lock().passing = false;
+        }
+    }
+}
+
+/// The right to be under way; dropped, it lets the next call through.
+pub(super) struct Turn(Option<Arc<Turns>>);
+
+impl Turn {
+    /// For a call that needs none.
+    pub(super) fn free() -> Self {
+        Self(None)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(turns) = &self.0 {
+            turns.0.lock().under_way -= 1;
+            turns.pass();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_from_the_first_question_on() {
+        let turns = Arc::new(Turns::default());
+        let log = Arc::new(Mutex::new(Vec::<(u32, Option<Turn>)>::new()));
+        let wait = |n: u32| {
+            let log = log.clone();
+            turns.wait(move |turn| log.lock().push((n, Some(turn))));
+        };
+        let begun = || log.lock().iter().map(|(n, _)| *n).collect::<Vec<_>>();
+        let end = |n: u32| {
+            let turn = log.lock().iter_mut().find(|(other, _)| *other == n).and_then(|(_, turn)| turn.take());
+            drop(turn);
+        };
+        wait(1);
+        wait(2);
+        assert!(turns.asked(), "two are under way");
+        wait(3);
+        wait(4);
+        assert_eq!(begun(), [1, 2]);
+        end(1);
+        assert_eq!(begun(), [1, 2]);
+        end(2);
+        assert_eq!(begun(), [1, 2, 3]);
+        assert!(!turns.asked());
+        let out_of_turn = turns.at_once();
+        end(3);
+        assert_eq!(begun(), [1, 2, 3]);
+        drop(out_of_turn);
+        assert_eq!(begun(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn many_that_end_at_once_do_not_pile_up() {
+        let turns = Arc::new(Turns::default());
+        turns.asked();
+        let first = turns.at_once();
+        let count = Arc::new(Mutex::new(0));
+        for _ in 0..100_000 {
+            let count = count.clone();
+            turns.wait(move |turn| {
+                *count.lock() += 1;
+                drop(turn);
+            });
+        }
+        drop(first);
+        assert_eq!(*count.lock(), 100_000);
+    }
+}

@@ -1,0 +1,158 @@
+use super::*;
+use crate::config::NameRule;
+use proptest::prelude::*;
+
+/// Names as both faces make them, as far as clashes are concerned; short, so that many have to be altered.
+struct Plain(Clash);
+
+impl Exposure for Plain {
+    fn lists_to_modern(&self) -> bool {
+        true
+    }
+
+    fn full_name(&self, upstream: &Upstream, _kind: Kind, key: &str) -> String {
+        if upstream.group.is_empty() { key.to_owned() } else { format!("{}_{key}", upstream.group) }
+    }
+
+    fn render(&self, _upstream: &Upstream, _kind: Kind, name: &str, _item: &Item) -> String {
+        crate::wire::json::quote(name)
+    }
+
+    fn allows(&self, _upstream: &Upstream, _kind: Kind, _key: &str) -> bool {
+        true
+    }
+
+    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+        true
+    }
+
+    fn clash(&self) -> Clash {
+        self.0
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: NameRule::Safe, length: 12 }
+    }
+
+    fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {
+        true
+    }
+
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Every server's own names that stand in the view, each under a name that leads back to it and to nobody else.
+fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)> {
+    let mut names = HashSet::new();
+    let mut origins = BTreeSet::new();
+    for (entry, item) in view.items(kind) {
+        assert!(names.insert(item.name.clone()), "{} stands for two things", item.name);
+        let full = face.full_name(&entry.upstream, kind, &item.key);
+        let mut spellings = vec![&*item.name];
+        // In full it can be called unless that is another's listed name, which only `Rename` allows.
+        if face.0 == Clash::FirstInFile {
+            spellings.push(&full);
+        }
+        for name in spellings {
+            let target = view.find(kind, name).unwrap_or_else(|| panic!("{name} leads nowhere"));
+            assert!(
+                Arc::ptr_eq(&target.upstream, &entry.upstream) && target.raw_key == item.raw_key,
+                "{name}"
+            );
+        }
+        assert!(kind != Kind::Tool || face.limits().fits(&item.name), "{}", item.name);
+        origins.insert((entry.upstream.server.clone(), item.key.to_string()));
+    }
+    origins
+}
+
+/// Which server does what next: offers these, or (`None`) goes down.
+type Step = (usize, Option<Vec<String>>);
+
+const GROUPS: [&str; 4] = ["a", "a_b", "", "a"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = prop_oneof![
+        prop::sample::select(vec!["b_c", "c", "b", "a_b_c", "a_c", "b.c", "b:c", "a_b.c"])
+            .prop_map(String::from),
+        "[abc_.]{1,14}",
+    ];
+    let names = prop::option::weighted(0.75, prop::collection::vec(name, 0..5));
+    prop::collection::vec((0..GROUPS.len(), names), 1..12)
+}
+
+/// Lets four servers come, change and go, and looks at the view after each step.
+fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain, &[Option<Vec<String>>])) {
+    let face = Plain(clash);
+    let servers: Vec<_> =
+        GROUPS.iter().enumerate().map(|(n, group)| Upstream::unreal(group, &n.to_string())).collect();
+    let mut view = View::default();
+    view.add(&face, &servers);
+    GROUPS.iter().for_each(|group| drop(view.open(group)));
+    let mut offers: Vec<Option<Vec<String>>> = vec![None; servers.len()];
+    for (server, names) in steps {
+        let items = names.as_ref().map(|names| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Items::default().with(kind, Items::named(kind, &names))
+        });
+        servers[*server].pretend(items);
+        let before: Vec<_> = Kind::ALL.map(|kind| listed(&view, kind)).into();
+        let changed = view.refresh(&face, &servers[*server]);
+        let really = Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != listed(&view, *kind));
+        assert_eq!(changed, really.collect::<Vec<_>>(), "told of the lists that changed, and no others");
+        offers[*server] = names.clone();
+        look(&view, &face, &offers);
+    }
+}
+
+fn listed(view: &View, kind: Kind) -> Vec<u8> {
+    let mut out = Vec::new();
+    view.write_list(kind, &mut out, true, false);
+    out
+}
+
+proptest! {
+    /// The first in the file has a name, whoever came first; the others are left out, never mixed up.
+    #[test]
+    fn where_the_first_in_the_file_wins_no_two_origins_share_a_name(steps in steps(), tools: bool) {
+        let kind = if tools { Kind::Tool } else { Kind::Resource };
+        follow(Clash::FirstInFile, kind, &steps, |view, face, offers| {
+            let (mut expected, mut taken) = (BTreeSet::new(), HashSet::new());
+            for (server, names) in offers.iter().enumerate() {
+                for name in names.iter().flatten() {
+                    let full = face.full_name(&Upstream::unreal(GROUPS[server], ""), kind, name);
+                    if taken.insert(full) {
+                        expected.insert((server.to_string().into(), name.clone()));
+                    }
+                }
+            }
+            assert_eq!(exposed(view, face, kind), expected);
+        });
+    }
+
+    /// Every tool of every server that is up has a name of its own.
+    #[test]
+    fn where_the_later_one_is_renamed_no_two_tools_share_a_name(steps in steps()) {
+        follow(Clash::Rename, Kind::Tool, &steps, |view, face, offers| {
+            let all = offers.iter().enumerate().flat_map(|(server, names)| {
+                names.iter().flatten().map(move |name| (server.to_string().into(), name.clone()))
+            });
+            assert_eq!(exposed(view, face, Kind::Tool), all.collect());
+        });
+    }
+}
+
+#[test]
+fn an_altered_name_does_not_depend_on_the_place_in_the_file() {
+    let name = |server: &str| {
+        let (face, upstream, mut view) =
+            (Plain(Clash::FirstInFile), Upstream::unreal("a", server), View::default());
+        upstream.pretend(Some(Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["odd.name"]))));
+        view.add(&face, &[upstream]);
+        view.open("a");
+        view.find(Kind::Tool, "a_odd.name").expect("it is exposed").name
+    };
+    assert_eq!(name("0"), name("1"));
+}

@@ -1,0 +1,227 @@
+//! Files that are read, shown and then replaced whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file as it was when it was read.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// As it was named.
+    pub path: PathBuf,
+    /// Where it really is, past symbolic links.
+    target: PathBuf,
+    /// What it held; `None` if it was not there.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// Who may read a file that did not exist before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever the system lets.
+    Usual,
+    /// Its owner alone.
+    Owner,
+}
+
+impl Snapshot {
+    /// Reads a file; that there is none is no error.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let target = resolve(path)?;
+        let bytes = match fs::read(&target) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: path.to_owned(), target, bytes })
+    }
+
+    /// Its text, empty if there is no file; `None` if it is not UTF-8.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(self.bytes.as_deref().unwrap_or_default()).ok()
+    }
+
+    /// Replaces it, unless somebody else has changed it since it was read. Permissions and symbolic links stay;
+    /// whatever goes wrong, the old file is still there. Answers the directories that had to be made, outermost
+    /// first.
+    pub fn replace(&self, bytes: &[u8], audience: Audience) -> io::Result<Vec<PathBuf>> {
+        self.unchanged()?;
+        let directory = self.target.parent().unwrap_or(Path::new("."));
+        let made = make_directories(directory)?;
+        let result = self.write(directory, bytes, audience);
+        if result.is_err() {
+            made.iter().rev().for_each(|directory| drop(fs::remove_dir(directory)));
+        }
+        result.map(|()| made)
+    }
+
+    /// Removes it, unless somebody else has changed it since it was read.
+    pub fn remove(&self) -> io::Result<()> {
+        self.unchanged()?;
+        fs::remove_file(&self.target)
+    }
+
+    /// Directories that have to be made for it, outermost first.
+    pub fn missing_directories(&self) -> Vec<PathBuf> {
+        missing(self.target.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Gives a new file to whoever owns the old one, where we may: somebody may run us as root.
+    fn keep_owner(&self, file: &File) {
+        #[cfg(unix)]
+        if let (Ok(old), Ok(new)) = (fs::metadata(&self.target), file.metadata()) {
+            use std::os::unix::fs::{MetadataExt, fchown};
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = file;
+    }
+
+    fn unchanged(&self) -> io::Result<()> {
+        match Self::read(&self.path)?.bytes == self.bytes {
+            true => Ok(()),
+            false => Err(io::Error::other("the file has changed in the meantime; nothing was written")),
+        }
+    }
+
+    fn write(&self, directory: &Path, bytes: &[u8], audience: Audience) -> io::Result<()> {
+        let permissions = match &self.bytes {
+            Some(_) => {
+                // A file that may not be written is not to be replaced either.
+                OpenOptions::new().write(true).open(&self.target)?;
+                Some(fs::metadata(&self.target)?.permissions())
+            }
+            None => None,
+        };
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = directory.join(format!(".{name}.{}.tmp", std::process::id()));
+        let written = (|| {
+            let mut file = create(&temporary, permissions.is_some() || audience == Audience::Owner)?;
+            file.write_all(bytes)?;
+            if let Some(permissions) = permissions {
+                self.keep_owner(&file);
+                file.set_permissions(permissions)?;
+            }
+            file.sync_all()?;
+            drop(file);
+            fs::rename(&temporary, &self.target)
+        })();
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written?;
+        // The rename has happened; a directory that cannot be synced does not undo it.
+        #[cfg(unix)]
+        let _ = File::open(directory).and_then(|directory| directory.sync_all());
+        Ok(())
+    }
+}
+
+fn create(path: &Path, private: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    options.open(path)
+}
+
+/// Makes a directory that only its owner may look into.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn make_directories(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let missing = missing(directory);
+    fs::create_dir_all(directory)?;
+    Ok(missing)
+}
+
+fn missing(directory: &Path) -> Vec<PathBuf> {
+    let there = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let mut missing: Vec<_> = directory.ancestors().take_while(there).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}
+
+/// Follows symbolic links, also to where there is nothing yet.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..40 {
+        match fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of its own for a test.
+    struct Room(PathBuf);
+
+    impl Room {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mcp-workbench-file-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).expect("the temporary directory is writable");
+            Self(path)
+        }
+    }
+
+    impl Drop for Room {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_and_links_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let room = Room::new("links");
+        let (real, link) = (room.0.join("real.json"), room.0.join("link.json"));
+        fs::write(&real, "old").expect("writable");
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).expect("ours");
+        symlink("real.json", &link).expect("writable");
+        let made =
+            Snapshot::read(&link).expect("readable").replace(b"new", Audience::Usual).expect("writable");
+        assert!(made.is_empty());
+        assert_eq!(fs::read_to_string(&real).expect("there"), "new");
+        assert!(link.symlink_metadata().expect("there").is_symlink());
+        assert_eq!(real.metadata().expect("there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&room.0).expect("there").count(), 2, "no temporary file is left");
+        let private = room.0.join("a/b/private");
+        let made = Snapshot::read(&private).expect("none").replace(b"x", Audience::Owner).expect("writable");
+        assert_eq!(made, [room.0.join("a"), room.0.join("a/b")]);
+        assert_eq!(private.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+        let dangling = room.0.join("dangling.json");
+        symlink("a/later.json", &dangling).expect("writable");
+        let snapshot = Snapshot::read(&dangling).expect("no file is no error");
+        snapshot.replace(b"later", Audience::Usual).expect("writable");
+        assert_eq!(fs::read_to_string(room.0.join("a/later.json")).expect("there"), "later");
+    }
+
+    #[test]
+    fn a_file_that_changed_meanwhile_is_left_alone() {
+        let room = Room::new("meanwhile");
+        let path = room.0.join("x.json");
+        let snapshot = Snapshot::read(&path).expect("no file is no error");
+        assert_eq!((snapshot.bytes.clone(), snapshot.text()), (None, Some("")));
+        fs::write(&path, "theirs").expect("writable");
+        assert!(snapshot.replace(b"ours", Audience::Usual).is_err());
+        assert!(snapshot.remove().is_err());
+        assert_eq!(fs::read_to_string(&path).expect("there"), "theirs");
+    }
+}

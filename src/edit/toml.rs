@@ -1,0 +1,187 @@
+//! Edits of TOML.
+
+use super::{Edit, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value as TomlValue};
+
+/// Makes one edit; `None` where something stands in its way.
+pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
+    let mut document: DocumentMut = text.parse().ok()?;
+    if document.is_empty() && text.contains('#') {
+        // Comments alone would stand behind whatever is added.
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        return apply("", edit).map(|added| format!("{text}{newline}{added}"));
+    }
+    match edit {
+        Edit::Set { path, value } => {
+            let (key, parents) = path.split_last()?;
+            let parent = table(document.as_table_mut(), parents, true)?;
+            let inline = parent.1;
+            match (parent.0.get_mut(key), value) {
+                (Some(old), _) if old.is_value() || inline => *old = Item::Value(inline_value(value)?),
+                (Some(old), Value::Object(_)) if old.is_table() => {
+                    let decor = old.as_table()?.decor().clone();
+                    let position = old.as_table()?.position();
+                    let mut new = section(value)?;
+                    *new.decor_mut() = decor;
+                    new.set_position(position);
+                    *old = Item::Table(new);
+                }
+                (Some(_), _) => return None,
+                (None, Value::Object(_)) if !inline => {
+                    parent.0.insert(key, Item::Table(section(value)?));
+                }
+                (None, _) => drop(parent.0.insert(key, Item::Value(inline_value(value)?))),
+            }
+        }
+        Edit::Remove { path } => {
+            let (key, parents) = path.split_last()?;
+            let removed = table(document.as_table_mut(), parents, false)?.0.remove(key)?;
+            match removed {
+                Item::Table(table) => keep_comments(&mut document, &table),
+                Item::ArrayOfTables(tables) => {
+                    tables.iter().for_each(|table| keep_comments(&mut document, table));
+                }
+                _ => {}
+            }
+        }
+        Edit::Restore { path, from, .. } => {
+            let (key, parents) = path.split_last()?;
+            let from = from.strip_prefix('\u{feff}').unwrap_or(from).replace("\r\n", "\n");
+            let other: DocumentMut = from.parse().ok()?;
+            let item = path.iter().try_fold(other.as_item(), |item, key| item.get(key))?.clone();
+            table(document.as_table_mut(), parents, true)?.0.insert(key, item);
+        }
+        Edit::Push { path, value } => {
+            let (key, parents) = path.split_last()?;
+            let parent = table(document.as_table_mut(), parents, true)?;
+            match parent.0.get_mut(key) {
+                Some(Item::ArrayOfTables(tables)) => tables.push(section(value)?),
+                Some(Item::Value(TomlValue::Array(items))) => items.push(inline_value(value)?),
+                Some(_) => return None,
+                None if matches!(value, Value::Object(_)) && !parent.1 => {
+                    let mut tables = ArrayOfTables::new();
+                    tables.push(section(value)?);
+                    parent.0.insert(key, Item::ArrayOfTables(tables));
+                }
+                None => {
+                    let mut items = Array::new();
+                    items.push(inline_value(value)?);
+                    parent.0.insert(key, Item::Value(TomlValue::Array(items)));
+                }
+            }
+        }
+        Edit::Pull { path, index } => {
+            let (key, parents) = path.split_last()?;
+            let parent = table(document.as_table_mut(), parents, false)?.0;
+            match parent.get_mut(key)? {
+                // Tables with headers cannot be an empty list; the last one goes with its key.
+                Item::ArrayOfTables(tables) if tables.len() > 1 => {
+                    let removed = tables.get(*index)?.clone();
+                    tables.remove(*index);
+                    keep_comments(&mut document, &removed);
+                }
+                Item::Value(TomlValue::Array(items)) if *index < items.len() => drop(items.remove(*index)),
+                _ => return None,
+            }
+        }
+    }
+    Some(document.to_string())
+}
+
+/// The table at a path, and whether it is an inline one.
+fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t mut dyn TableLike, bool)> {
+    let mut current: (&mut dyn TableLike, bool) = (root, false);
+    for key in path {
+        let (parent, inline) = current;
+        if create && !parent.contains_key(key) {
+            let new = if inline {
+                Item::Value(TomlValue::InlineTable(InlineTable::new()))
+            } else {
+                let mut table = Table::new();
+                table.set_implicit(true);
+                Item::Table(table)
+            };
+            parent.insert(key, new);
+        }
+        let item = parent.get_mut(key)?;
+        let inline = item.is_inline_table();
+        current = (item.as_table_like_mut()?, inline);
+    }
+    Some(current)
+}
+
+/// What stands before a table's header and is set apart by an empty line is not the table's: it moves on to
+/// what follows.
+fn keep_comments(document: &mut DocumentMut, removed: &Table) {
+    let prefix = removed.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let Some(end) = prefix.rfind("\n\n").filter(|end| prefix[..*end].contains('#')) else { return };
+    let kept = format!("{}\n", &prefix[..=end]);
+    let after = removed.position().unwrap_or(isize::MAX);
+    let mut next: Option<(isize, &mut Table)> = None;
+    for_each_table(document.as_table_mut(), &mut |position, table| {
+        if position > after && next.as_ref().is_none_or(|(best, _)| position < *best) {
+            next = Some((position, table));
+        }
+    });
+    match next {
+        Some((_, table)) => {
+            let old = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+            let joined = format!("{kept}{}", old.trim_start_matches('\n'));
+            table.decor_mut().set_prefix(joined);
+        }
+        None => {
+            let old = document.trailing().as_str().unwrap_or_default();
+            let joined = format!("{kept}{}", old.trim_start_matches('\n'));
+            document.set_trailing(joined);
+        }
+    }
+}
+
+fn for_each_table<'t>(table: &'t mut Table, visit: &mut dyn FnMut(isize, &'t mut Table)) {
+    // A table is either visited or descended into: its own header comes before those beneath it.
+    for (_, item) in table.iter_mut() {
+        match item {
+            Item::Table(table) => match (table.is_implicit(), table.position()) {
+                (false, Some(position)) => visit(position, table),
+                _ => for_each_table(table, visit),
+            },
+            Item::ArrayOfTables(tables) => {
+                for table in tables.iter_mut() {
+                    if let Some(position) = table.position() {
+                        visit(position, table);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A table with a header; what is nested in it is written inline.
+fn section(value: &Value) -> Option<Table> {
+    let mut table = Table::new();
+    for (key, value) in value.entries() {
+        table.insert(key, Item::Value(inline_value(value)?));
+    }
+    table.decor_mut().set_prefix("\n");
+    Some(table)
+}
+
+fn inline_value(value: &Value) -> Option<TomlValue> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Boolean(value) => TomlValue::from(*value),
+        Value::Number(spelled) | Value::Other(spelled) => spelled.parse().ok()?,
+        Value::String(text) => TomlValue::from(text.as_str()),
+        Value::List(items) => TomlValue::Array(
+            items.iter().map(inline_value).collect::<Option<Vec<_>>>()?.into_iter().collect(),
+        ),
+        Value::Object(entries) => {
+            let mut table = InlineTable::new();
+            for (key, value) in entries {
+                table.insert(key, inline_value(value)?);
+            }
+            TomlValue::InlineTable(table)
+        }
+    })
+}

@@ -1,0 +1,195 @@
+//! The gateway behind HTTP: which face and which view a caller gets.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::http::{Backend, ParamHeaders, Scope};
+use super::{Face, Gateway, Part};
+use crate::config::{Serving, Token};
+use crate::core::catalog::Kind;
+use crate::core::session::{Route, Session, Sink, Window};
+use crate::wire::json::Scanner;
+use crate::wire::message::{Id, Message};
+use crate::wire::tool_headers;
+
+/// Who is there over HTTP.
+#[derive(Default)]
+pub(super) struct Guests {
+    /// Views that modern callers with the same credentials share, by principal and path.
+    windows: HashMap<(String, Option<String>), Arc<Window>>,
+    sessions: Vec<Weak<Session>>,
+}
+
+impl Guests {
+    fn add(&mut self, session: &Arc<Session>) {
+        if self.sessions.len() == self.sessions.capacity() {
+            self.sessions.retain(|session| session.strong_count() > 0);
+        }
+        self.sessions.push(Arc::downgrade(session));
+    }
+
+    fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Gateway {
+    /// Lets what must run from the start begin, before anybody has come.
+    pub fn begin_http(self: &Arc<Self>) {
+        let window = self.window(0, "");
+        self.begin(&window);
+        self.guests.lock().windows.insert((String::new(), None), window);
+    }
+
+    /// Sends those away who shared a view by a token that is no longer good.
+    pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
+        let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
+        let mut windows = Vec::new();
+        self.guests.lock().windows.retain(|(principal, _), window| {
+            let stays = !lost.iter().any(|token| token.name == *principal);
+            if !stays {
+                windows.push(window.clone());
+            }
+            stays
+        });
+        for window in windows {
+            window.end_listeners();
+            self.engine.discard(&window);
+        }
+    }
+
+    /// Ends every upstream.
+    pub async fn end(&self) {
+        self.engine.shut_down().await;
+    }
+
+    fn part(scope: &Scope) -> Part {
+        let names = scope.token.as_ref().and_then(|token| token.scope.clone());
+        Part { names, toolbox: scope.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
+    }
+
+    fn principal(scope: &Scope) -> String {
+        scope.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
+    }
+
+    /// The view that modern callers with these credentials share.
+    fn shared_window(self: &Arc<Self>, scope: &Scope) -> Option<Arc<Window>> {
+        let key = (Self::principal(scope), scope.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
+        if let Some(window) = self.guests.lock().windows.get(&key) {
+            return Some(window.clone());
+        }
+        let window = self.window(self.face_of(&Self::part(scope))?, &key.0);
+        Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
+    }
+
+    fn take_text(self: &Arc<Self>, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
+        let mut scanner = Scanner::default();
+        if let Ok(doc) = scanner.scan(message) {
+            self.take(session, Message::read(doc.root()), Some(Route::Stream(stream)), None);
+        }
+    }
+}
+
+impl Backend for Arc<Gateway> {
+    type Session = Session;
+
+    fn toolbox_exists(&self, scope: &Scope) -> bool {
+        self.face_of(&Gateway::part(scope)).is_some()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match &*self.faces.read()[0].1 {
+            Face::Toolman(bench) if !bench.is_ready() => Err("servers are still starting".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Session> {
+        let face = self.face_of(&Gateway::part(&scope)).unwrap_or(0);
+        let window = self.window(face, &Gateway::principal(&scope));
+        let session = Session::new(window, Route::Stream(unrelated));
+        self.guests.lock().add(&session);
+        session
+    }
+
+    fn legacy(&self, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
+        self.take_text(session, message, stream);
+    }
+
+    fn close(&self, session: &Arc<Session>) {
+        session.end();
+        session.abandon("the session has ended");
+        let subscriptions = std::mem::take(&mut *session.subscriptions.lock());
+        for uri in subscriptions {
+            if let Some((upstream, own)) = self.resource_of(session, &uri)
+                && let Ok(own) = serde_json::from_str::<String>(&own)
+            {
+                self.engine.subscribe(&upstream, &own, false);
+            }
+        }
+        self.engine.discard(&session.window);
+    }
+
+    fn modern(&self, scope: Scope, message: &[u8], stream: Arc<dyn Sink>) -> Box<dyn Send> {
+        let Some(window) = self.shared_window(&scope) else { return Box::new(()) };
+        let session = Session::new(window, Route::Nowhere);
+        self.guests.lock().add(&session);
+        let mut scanner = Scanner::default();
+        let id = match scanner.scan(message).map(|doc| Message::read(doc.root())) {
+            Ok(Ok(Message::Request { id, .. })) => Some(id),
+            _ => None,
+        };
+        self.take_text(&session, message, stream);
+        match id {
+            Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
+            None => Box::new(()),
+        }
+    }
+
+    fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders {
+        let Some(window) = self.shared_window(scope) else { return ParamHeaders::default() };
+        let view = window.view();
+        let Some((entry, item)) = view.items(Kind::Tool).find(|(_, item)| *item.name == *tool) else {
+            return ParamHeaders::default();
+        };
+        let mut scanner = Scanner::default();
+        let definition = entry.exposed.of(Kind::Tool).definition(item);
+        let root = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+        let schema = root.get("inputSchema").map_or("{}", |schema| schema.raw());
+        let headers = tool_headers::read_schema(schema).unwrap_or_default();
+        headers.into_iter().map(|header| (header.suffix, header.path)).collect()
+    }
+
+    fn drain(&self) {
+        for session in self.guests.lock().sessions() {
+            session.end();
+        }
+    }
+
+    fn abandon(&self) {
+        let sessions = self.guests.lock().sessions();
+        for session in sessions {
+            session.abandon("the gateway is shutting down");
+        }
+    }
+}
+
+/// Whether the same name still comes with the same token.
+fn is_known(serving: &Serving, token: &Token) -> bool {
+    serving.tokens.iter().any(|other| other.name == token.name && other.token == token.token)
+}
+
+/// Cancels a modern request whose client closed the stream.
+struct CancelOnDrop {
+    gateway: Arc<Gateway>,
+    session: Arc<Session>,
+    id: Id,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some((link, ours)) = self.gateway.give_up(&self.session, &self.id) {
+            link.peer.send_cancelled(ours, "the client closed the stream");
+        }
+    }
+}

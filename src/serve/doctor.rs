@@ -1,0 +1,114 @@
+//! Every server started once, to see whether it can be.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::{Face, Gateway};
+use crate::core::catalog::Kind;
+use crate::core::session::Window;
+use crate::core::upstream::Upstream;
+
+/// Names in full, and what they became.
+pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
+
+/// What is found out about one server.
+pub struct Finding {
+    /// Its toolbox, or its namespace.
+    pub group: Arc<str>,
+    /// Its name in the toolbox; empty where it has none but the namespace.
+    pub server: String,
+    /// What people know it by.
+    pub label: String,
+    /// How many tools clients see of it, or why it cannot be used: a reason, and the last lines of its stderr behind it.
+    pub outcome: Result<usize, Arc<str>>,
+    /// How long it took until that was known.
+    pub took: Duration,
+    /// Names that clients would not take: in full, and what they became.
+    pub renamed: Renamed,
+    /// Whether its command is found by the login shell's `PATH` only.
+    pub by_login_shell: bool,
+}
+
+impl Gateway {
+    /// Starts every server at once and waits until each is up or failed. `progress` hears, whenever that changes, whom
+    /// is still waited for. What was started runs until [`Gateway::end`].
+    pub async fn examine(self: &Arc<Self>, mut progress: impl FnMut(&[&str])) -> Vec<Finding> {
+        let window = self.window(0, "doctor");
+        let patients = self.patients(&window);
+        let mut starts = JoinSet::new();
+        for (index, (_, upstream)) in patients.iter().enumerate() {
+            let upstream = upstream.clone();
+            starts.spawn(async move {
+                let begun = Instant::now();
+                let outcome = upstream.up().await.map(drop);
+                (index, outcome, begun.elapsed())
+            });
+        }
+        let labels: Vec<_> = patients.iter().map(|(_, upstream)| upstream.to_string()).collect();
+        let mut outcomes: Vec<_> = patients.iter().map(|_| None).collect();
+        loop {
+            let waited_for = labels.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_none());
+            progress(&waited_for.map(|(label, _)| label.as_str()).collect::<Vec<_>>());
+            let Some(done) = starts.join_next().await else { break };
+            if let Ok((index, outcome, took)) = done {
+                outcomes[index] = Some((outcome, took));
+            }
+        }
+        let mut findings = Vec::new();
+        for ((server, upstream), outcome) in patients.into_iter().zip(outcomes) {
+            let (outcome, took) =
+                outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
+            let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
+            let (tools, renamed) = exposed(&window, &upstream);
+            findings.push(Finding {
+                group: upstream.group.clone(),
+                server,
+                label: upstream.to_string(),
+                outcome: outcome.map(|()| tools),
+                took,
+                renamed,
+                by_login_shell,
+            });
+        }
+        findings
+    }
+
+    /// Every server of the file with its name, in the window.
+    fn patients(self: &Arc<Self>, window: &Arc<Window>) -> Vec<(String, Arc<Upstream>)> {
+        let face = self.faces.read()[0].1.clone();
+        match &*face {
+            Face::Workbench(face) => {
+                let mut patients = Vec::new();
+                for toolbox in &face.config.toolboxes {
+                    let name = toolbox.name.as_str();
+                    let servers = toolbox.servers.iter();
+                    let upstreams: Vec<_> =
+                        servers.map(|server| self.workbench_upstream(window, name, server)).collect();
+                    window.view().add(&*window.exposure(), &upstreams);
+                    patients.extend(
+                        upstreams.into_iter().map(|upstream| (upstream.server.to_string(), upstream)),
+                    );
+                }
+                patients
+            }
+            Face::Toolman(bench) => {
+                let upstreams = self.bench_upstreams(bench, window, false).into_iter();
+                upstreams.map(|upstream| (String::new(), upstream)).collect()
+            }
+            Face::Plain(_) => Vec::new(),
+        }
+    }
+}
+
+/// How many tools of an upstream are seen through the window, and those whose names were changed.
+fn exposed(window: &Window, upstream: &Arc<Upstream>) -> (usize, Renamed) {
+    let view = window.view();
+    let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
+        return (0, Vec::new());
+    };
+    let tools = entry.exposed.of(Kind::Tool).items();
+    let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
+    (tools.len(), renamed.collect())
+}

@@ -1,0 +1,73 @@
+//! Request bodies: read with a cap and within a time.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::{Body, Bytes};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The longest time that a body may take in all.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held, and
+/// `silence` is the longest pause inside it.
+pub(super) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let mut body = pin!(body);
+    let end = Instant::now() + LONGEST;
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    loop {
+        let deadline = end.min(Instant::now() + silence);
+        let next = std::future::poll_fn(|context| body.as_mut().poll_frame(context));
+        let frame = match timeout_at(deadline, next).await {
+            Err(_) => return Err(StatusCode::REQUEST_TIMEOUT),
+            Ok(Some(Err(_))) => return Err(StatusCode::BAD_REQUEST),
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) if whole.is_empty() => return Ok(first),
+            Ok(None) => return Ok(whole.into()),
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len().max(whole.len()) + data.len() > limit {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+        } else {
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+                first = Bytes::new();
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+}
+
+/// Bytes of a refused body that are read and thrown away.
+const MOST_DISCARDED: usize = 64 * 1024 * 1024;
+/// How long that may take.
+const DISCARDING: Duration = Duration::from_secs(5);
+
+/// Reads on after the response: a connection closed over unread bytes is reset, and the client, still sending, would
+/// never see why it was refused.
+pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+    let mut left = MOST_DISCARDED;
+    let reading = async {
+        while let Some(Ok(frame)) =
+            std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = timeout(DISCARDING, reading).await;
+}

@@ -1,0 +1,214 @@
+//! Who may come in: `Host`, `Origin` and bearer tokens, before anything else of a request is looked at.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::{StatusCode, Uri};
+use subtle::ConstantTimeEq;
+
+use crate::config::Token;
+
+/// The names under which we may be addressed, and the origins that may do so.
+pub(super) struct Guard {
+    bound: IpAddr,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Guard {
+    pub(super) fn new(bound: SocketAddr, hosts: &[String], origins: &[String]) -> Self {
+        let hosts = hosts.iter().filter_map(|host| host_name(host)).collect();
+        let origins =
+            origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase()).collect();
+        Self { bound: bound.ip(), hosts, origins }
+    }
+
+    /// Lets a request pass by its `Host` and `Origin`, or says with which status and words it is refused.
+    pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        let host = match single(headers, &header::HOST) {
+            Ok(Some(host)) => host,
+            Ok(None) => return Err((StatusCode::BAD_REQUEST, "a request has a Host header")),
+            Err(Repeated) => return Err((StatusCode::BAD_REQUEST, "a request has one Host header")),
+        };
+        // A request target with a host of its own wins over the header for other parsers.
+        let target = uri.authority().map(|authority| authority.as_str());
+        if ![Some(host), target].into_iter().flatten().all(|host| self.is_our_name(host)) {
+            return Err((StatusCode::FORBIDDEN, "this Host is not served here; --allow-host adds one"));
+        }
+        match single(headers, &header::ORIGIN) {
+            Ok(None) => Ok(()),
+            Ok(Some(origin)) if self.is_allowed_origin(origin) => Ok(()),
+            _ => Err((StatusCode::FORBIDDEN, "this Origin is not allowed; --allow-origin adds one")),
+        }
+    }
+
+    fn is_our_name(&self, host: &str) -> bool {
+        let Some(name) = host_name(host) else { return false };
+        if self.hosts.contains(&name) {
+            return true;
+        }
+        let address: Option<IpAddr> = name.parse().ok();
+        !self.bound.is_unspecified() && (is_loopback(&name) || address == Some(self.bound))
+    }
+
+    fn is_allowed_origin(&self, origin: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.and_then(host_name).is_some_and(|name| is_loopback(&name))
+    }
+}
+
+/// Whether this is an origin as browsers send it; anything else would never match.
+pub fn is_origin(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, rest)| {
+        !scheme.is_empty() && scheme.bytes().all(is_scheme_byte) && !rest.is_empty() && is_plain(rest)
+    })
+}
+
+/// Whether this is a host name or address, with or without a port.
+pub fn is_host(text: &str) -> bool {
+    host_name(text).is_some()
+}
+
+/// The token that the request carries: `Err` where tokens are demanded and it carries none of them.
+///
+/// Every configured token is compared, and each in a time that does not depend on where they differ.
+pub(super) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result<Arc<Token>, ()> {
+    let given = single(headers, &header::AUTHORIZATION).ok().flatten().ok_or(())?;
+    let (scheme, given) = given.split_once(' ').ok_or(())?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(());
+    }
+    let given = given.trim().as_bytes();
+    let mut found = None;
+    for token in tokens {
+        if bool::from(token.token.expose().as_bytes().ct_eq(given)) {
+            found = Some(token);
+        }
+    }
+    found.cloned().ok_or(())
+}
+
+/// A header stands twice where it may stand once, or is no text.
+pub(super) struct Repeated;
+
+/// The value of a header that may stand once.
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Repeated),
+        (Some(_), Some(_)) => Err(Repeated),
+    }
+}
+
+/// The name in `name:port` or `[address]:port`, in lower case and without brackets.
+fn host_name(text: &str) -> Option<String> {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (name, port) = rest.split_once(']')?;
+            name.parse::<std::net::Ipv6Addr>().ok()?;
+            (name, port)
+        }
+        None => match text.find(':') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        },
+    };
+    let port_fits = port.is_empty() || port.strip_prefix(':')?.bytes().all(|byte| byte.is_ascii_digit());
+    (port_fits && !name.is_empty() && is_plain(name)).then(|| name.to_ascii_lowercase())
+}
+
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@\\ ,".contains(&byte))
+}
+
+fn is_scheme_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
+}
+
+fn is_loopback(name: &str) -> bool {
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(bound: &str, host: &str, origin: Option<&str>) -> bool {
+        let allowed = (&["gateway.example:443".to_owned()], &["https://App.example/".to_owned()]);
+        let guard = Guard::new(bound.parse().unwrap(), allowed.0, allowed.1);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        guard.admit(&Uri::from_static("/mcp"), &headers).is_ok()
+    }
+
+    #[test]
+    fn hosts() {
+        for (bound, host, expected) in [
+            ("127.0.0.1:1", "localhost", true),
+            ("127.0.0.1:1", "LocalHost:99", true),
+            ("127.0.0.1:1", "127.8.7.6:1", true),
+            ("127.0.0.1:1", "[::1]:1", true),
+            ("127.0.0.1:1", "gateway.EXAMPLE", true),
+            ("127.0.0.1:1", "localhost.evil.com", false),
+            ("127.0.0.1:1", "localhost:80@evil.com", false),
+            ("127.0.0.1:1", "user@localhost", false),
+            ("127.0.0.1:1", "localhost:x", false),
+            ("127.0.0.1:1", "localhost/evil", false),
+            ("127.0.0.1:1", "localhost.", false),
+            ("127.0.0.1:1", "[localhost]", false),
+            ("127.0.0.1:1", "::1", false),
+            ("127.0.0.1:1", "192.0.2.1", false),
+            ("127.0.0.1:1", "", false),
+            ("192.0.2.1:1", "192.0.2.1:5", true),
+            ("192.0.2.1:1", "localhost", true),
+            ("[2001:db8::1]:1", "[2001:DB8:0::1]", true),
+            ("0.0.0.0:1", "gateway.example", true),
+            ("0.0.0.0:1", "localhost", false),
+            ("0.0.0.0:1", "0.0.0.0", false),
+            ("[::]:1", "[::1]", false),
+        ] {
+            assert_eq!(admits(bound, host, None), expected, "{host} at {bound}");
+        }
+    }
+
+    #[test]
+    fn origins() {
+        for (origin, expected) in [
+            ("http://localhost", true),
+            ("https://127.0.0.1:3000", true),
+            ("http://[::1]:3000", true),
+            ("https://app.example", true),
+            ("HTTPS://APP.EXAMPLE", true),
+            ("https://app.example:8443", false),
+            ("http://app.example", false),
+            ("null", false),
+            ("", false),
+            ("http://localhost.evil.com", false),
+            ("http://localhost:1@evil.com", false),
+            ("http://evil.com#localhost", false),
+            ("ftp://localhost", false),
+            ("file://", false),
+            ("localhost", false),
+        ] {
+            assert_eq!(admits("127.0.0.1:1", "localhost", Some(origin)), expected, "{origin}");
+        }
+        for (text, expected) in [
+            ("https://a.example", true),
+            ("vscode-webview://x", true),
+            ("*", false),
+            ("null", false),
+            ("a.example", false),
+        ] {
+            assert_eq!(is_origin(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What headers say of a message: media types, and the modern headers that must agree with the body.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{self, HeaderMap, HeaderName};
+
+use super::guard::{Repeated, single};
+use crate::wire::era::Version;
+use crate::wire::json::{Node, Scanner};
+use crate::wire::message::code;
+
+/// The modern protocol version.
+pub const MODERN: &str = "2026-07-28";
+
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// The headers and the body differ.
+const HEADER_MISMATCH: i64 = -32020;
+/// The version is none that we speak.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Which kinds of answer a client takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Accepted {
+    pub(super) json: bool,
+    pub(super) events: bool,
+}
+
+impl Accepted {
+    /// Reads `Accept`; none at all accepts everything.
+    pub(super) fn read(headers: &HeaderMap) -> Self {
+        let values: Vec<_> = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        let ranges: Vec<&str> = values
+            .iter()
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+            .filter(|range| !range.is_empty())
+            .collect();
+        let takes = |kind: &str, whole: &str| {
+            // The most specific range decides.
+            let quality = |name: &str| {
+                ranges.iter().find_map(|range| {
+                    let mut parts = range.split(';').map(str::trim);
+                    parts.next()?.eq_ignore_ascii_case(name).then(|| !parts.any(is_zero_quality))
+                })
+            };
+            quality(whole).or_else(|| quality(kind)).or_else(|| quality("*/*")).unwrap_or(ranges.is_empty())
+        };
+        Self {
+            json: takes("application/*", "application/json"),
+            events: takes("text/*", "text/event-stream"),
+        }
+    }
+}
+
+fn is_zero_quality(parameter: &str) -> bool {
+    parameter
+        .split_once('=')
+        .is_some_and(|(name, value)| name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0))
+}
+
+/// Whether the body is declared as plain JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let encoded = headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
+    let Ok(Some(kind)) = single(headers, &header::CONTENT_TYPE) else { return false };
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    !encoded && essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Whether the request says by its header that it is modern.
+pub(super) fn says_modern(headers: &HeaderMap) -> bool {
+    headers.get(PROTOCOL_VERSION).is_some_and(|version| version == MODERN)
+}
+
+/// Why a message is refused.
+#[derive(Debug, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) code: i64,
+    pub(super) message: String,
+    /// Raw JSON.
+    pub(super) data: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    fn mismatch(message: String) -> Self {
+        Self::new(HEADER_MISMATCH, format!("Header mismatch: {message}"))
+    }
+
+    fn duplicate(place: &str) -> Self {
+        Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of {place} stands twice"))
+    }
+
+    /// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all
+    /// others everything.
+    fn unsupported(requested: &str, modern: bool) -> Self {
+        let others: &[Version] = if modern { &[] } else { &Version::LEGACY };
+        let others = others.iter().rev().map(|version| version.as_str());
+        let supported: Vec<_> = std::iter::once(MODERN).chain(others).collect();
+        let data = serde_json::json!({"supported": supported, "requested": requested});
+        Self {
+            code: UNSUPPORTED_VERSION,
+            message: "Unsupported protocol version".to_owned(),
+            data: Some(data.to_string()),
+        }
+    }
+}
+
+/// The version header of a legacy request: absent, or one that we speak.
+pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
+    match single(headers, &PROTOCOL_VERSION) {
+        Ok(None) => Ok(()),
+        Ok(Some(version)) if Version::legacy(version).is_some() => Ok(()),
+        Ok(Some(version)) => Err(Refusal::unsupported(version, false)),
+        Err(Repeated) => Err(Refusal::unsupported("", false)),
+    }
+}
+
+/// The modern part of a request's `_meta`; `None` where there is none, which makes it a legacy request.
+pub(super) fn modern_meta<'a>(params: Option<Node<'a>>) -> Result<Option<Node<'a>>, Refusal> {
+    let Some(params) = params else { return Ok(None) };
+    let Some(meta) = params.unique("_meta").map_err(|_| Refusal::duplicate("`params`"))? else {
+        return Ok(None);
+    };
+    let version = meta.unique(META_VERSION).map_err(|_| Refusal::duplicate("`_meta`"))?;
+    Ok(version.map(|_| meta))
+}
+
+/// Which `Mcp-Param-…` headers a tool demands: header suffix, and path of the parameter below `arguments`.
+pub type ParamHeaders = Vec<(String, Vec<String>)>;
+
+/// Checks a modern request: what its `_meta` must hold, and that headers and body say the same.
+pub(super) fn agree(
+    headers: &HeaderMap,
+    method: &str,
+    params: Option<Node<'_>>,
+    demanded: impl FnOnce(&str) -> ParamHeaders,
+) -> Result<(), Refusal> {
+    let missing =
+        |what: &str| Refusal::new(code::INVALID_PARAMS, format!("Invalid params: `_meta` has no \"{what}\""));
+    let meta = modern_meta(params)?.ok_or_else(|| missing(META_VERSION))?;
+    let params = params.expect("`_meta` stands in them");
+    let version = meta.get(META_VERSION).and_then(Node::as_str).ok_or_else(|| {
+        Refusal::new(code::INVALID_PARAMS, format!("Invalid params: \"{META_VERSION}\" must be a string"))
+    })?;
+    must_equal(headers, &PROTOCOL_VERSION, "MCP-Protocol-Version", &version)?;
+    if version != MODERN {
+        return Err(Refusal::unsupported(&version, true));
+    }
+    let capabilities = meta.unique(META_CAPABILITIES).map_err(|_| Refusal::duplicate("`_meta`"))?;
+    if !capabilities.ok_or_else(|| missing(META_CAPABILITIES))?.is_object() {
+        let message = format!("Invalid params: \"{META_CAPABILITIES}\" must be an object");
+        return Err(Refusal::new(code::INVALID_PARAMS, message));
+    }
+    must_equal(headers, &METHOD, "Mcp-Method", method)?;
+    let member = |key: &str| params.unique(key).map_err(|_| Refusal::duplicate("`params`"));
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ if method.starts_with("tasks/") && headers.contains_key(NAME) => "taskId",
+        _ => return Ok(()),
+    };
+    let name = member(key)?.and_then(Node::as_str);
+    must_hold(headers, &NAME, "Mcp-Name", name.as_deref(), false)?;
+    let arguments = member("arguments")?;
+    if let (true, Some(name)) = (method == "tools/call", name) {
+        for (suffix, path) in demanded(&name) {
+            let title = format!("Mcp-Param-{suffix}");
+            let Ok(header) = HeaderName::from_bytes(title.as_bytes()) else { continue };
+            let value = arguments.and_then(|arguments| value_at(arguments.raw(), &path));
+            match value {
+                Some((value, is_text)) => must_hold(headers, &header, &title, Some(&value), !is_text)?,
+                None if headers.contains_key(&header) => {
+                    return Err(Refusal::mismatch(format!(
+                        "{title} stands for a parameter that the body has not"
+                    )));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The header stands once and is this text.
+fn must_equal(headers: &HeaderMap, header: &HeaderName, title: &str, body: &str) -> Result<(), Refusal> {
+    let value = once(headers, header, title)?;
+    if value == body { Ok(()) } else { Err(differs(title, value, Some(body))) }
+}
+
+/// The header stands once and is, decoded, this value.
+fn must_hold(
+    headers: &HeaderMap,
+    header: &HeaderName,
+    title: &str,
+    body: Option<&str>,
+    is_number: bool,
+) -> Result<(), Refusal> {
+    let raw = once(headers, header, title)?;
+    let value =
+        decoded(raw).ok_or_else(|| Refusal::mismatch(format!("{title} is not encoded as it should be")))?;
+    if body.is_some_and(|body| *value == *body || is_number && same_integer(&value, body)) {
+        Ok(())
+    } else {
+        Err(differs(title, &value, body))
+    }
+}
+
+fn once<'a>(headers: &'a HeaderMap, header: &HeaderName, title: &str) -> Result<&'a str, Refusal> {
+    match single(headers, header) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => Err(Refusal::mismatch(format!("{title} is missing"))),
+        Err(Repeated) => Err(Refusal::mismatch(format!("{title} must stand once, in plain ASCII"))),
+    }
+}
+
+fn differs(title: &str, header: &str, body: Option<&str>) -> Refusal {
+    Refusal::mismatch(match body {
+        Some(body) => format!("{title} header value '{header}' does not match body value '{body}'"),
+        None => format!("{title} header value '{header}' has no counterpart in the body"),
+    })
+}
+
+/// The value of a header that may be written `=?base64?…?=`.
+fn decoded(raw: &str) -> Option<Cow<'_, str>> {
+    match raw.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(Cow::Borrowed(raw)),
+        Some(encoded) => String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
+    }
+}
+
+/// The value at a path of object keys as it would stand in a header, and whether it is text; `None` for `null` and
+/// for no value.
+fn value_at(object: &str, path: &[String]) -> Option<(String, bool)> {
+    let mut scanner = Scanner::default();
+    let Some((key, rest)) = path.split_first() else {
+        let node = scanner.scan_str(object).ok()?.root();
+        return match node.as_str() {
+            Some(text) => Some((text.into_owned(), true)),
+            None if node.raw() == "null" => None,
+            None => Some((node.raw().to_owned(), false)),
+        };
+    };
+    value_at(scanner.scan_str(object).ok()?.root().get(key)?.raw(), rest)
+}
+
+/// Whether both are the same whole number, `42` or `42.0`.
+fn same_integer(one: &str, other: &str) -> bool {
+    let whole = |text: &str| {
+        let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        (!fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0'))
+            .then(|| digits.parse::<i64>().ok())?
+    };
+    whole(one).is_some_and(|number| whole(other) == Some(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept() {
+        for (accept, json, events) in [
+            (&[][..], true, true),
+            (&["application/json, text/event-stream"], true, true),
+            (&["application/json", "text/event-stream;q=0.5"], true, true),
+            (&["*/*"], true, true),
+            (&["text/*"], false, true),
+            (&["application/*;q=0.1"], true, false),
+            (&["*/*, text/event-stream; q=0"], true, false),
+            (&["TEXT/EVENT-STREAM"], false, true),
+            (&["text/html"], false, false),
+            (&[""], true, true),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(header::ACCEPT, value.parse().unwrap());
+            }
+            assert_eq!(Accepted::read(&headers), Accepted { json, events }, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_encoded_values() {
+        assert!(same_integer("42.0", "42") && same_integer("-7", "-7.00"));
+        assert!(!same_integer("42.5", "42") && !same_integer("", "") && !same_integer("42.", "42"));
+        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
+        assert_eq!(decoded("=?base64?%?="), None);
+        assert_eq!(decoded("=?BASE64?eA==?=").as_deref(), Some("=?BASE64?eA==?="));
+    }
+}

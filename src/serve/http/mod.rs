@@ -1,0 +1,378 @@
+//! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
+//! `exchange`; who may come in, in `guard`.
+
+mod body;
+mod exchange;
+mod guard;
+mod headers;
+mod sessions;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::{Mutex, RwLock};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+pub use self::guard::{is_host, is_origin};
+pub use self::headers::{MODERN, ParamHeaders};
+use self::sessions::Sessions;
+use crate::config::{Serving, Token};
+pub use crate::core::session::Sink;
+
+/// What a request is about, and on whose behalf it comes.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The toolbox of `/mcp/{toolbox}`.
+    pub toolbox: Option<Arc<str>>,
+    /// Who asks; `None` where no tokens are configured.
+    pub token: Option<Arc<Token>>,
+}
+
+impl Scope {
+    /// Whether both are the same path and the same caller.
+    fn is_same(&self, other: &Self) -> bool {
+        let secret = |scope: &Self| scope.token.as_ref().map(|token| token.token.clone());
+        self.toolbox == other.toolbox && secret(self) == secret(other)
+    }
+}
+
+/// What stands behind the transport.
+pub trait Backend: Send + Sync + 'static {
+    /// A legacy client.
+    type Session: Send + Sync + 'static;
+
+    /// Whether the scope's toolbox exists for its token.
+    fn toolbox_exists(&self, scope: &Scope) -> bool;
+    /// Whether requests are served; the error says why not yet.
+    fn ready(&self) -> Result<(), String>;
+    /// A legacy client comes, its `initialize` follows; `unrelated` takes messages that belong to no request.
+    fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Self::Session>;
+    /// A request, notification or response of a legacy client, never a batch. The answer goes to `stream`, and before
+    /// it whatever belongs to the request.
+    fn legacy(&self, session: &Arc<Self::Session>, message: &[u8], stream: Arc<dyn Sink>);
+    /// A legacy client is gone: its calls are cancelled, what it opened is released.
+    fn close(&self, session: &Arc<Self::Session>);
+    /// A modern request or notification, checked against its headers. What is returned cancels the request when it is
+    /// dropped before the answer.
+    fn modern(&self, scope: Scope, message: &[u8], stream: Arc<dyn Sink>) -> Box<dyn Send>;
+    /// Which `Mcp-Param-…` headers this tool demands.
+    fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders;
+    /// The server ends and no further request comes: subscriptions end with their completion response.
+    fn drain(&self);
+    /// The time to finish is over: every request that is not answered fails with an error, now.
+    fn abandon(&self);
+}
+
+/// How to serve.
+#[derive(Clone)]
+pub struct Settings {
+    /// Further names under which we may be addressed.
+    pub allow_host: Vec<String>,
+    /// Further origins that browsers may call us from.
+    pub allow_origin: Vec<String>,
+    /// What calls in flight may take to finish when the server ends.
+    pub drain: Duration,
+    /// Connections at most.
+    pub max_connections: usize,
+    /// What a client may take for the head of a request, how long it may pause inside a body, and how long an unused
+    /// connection stays open.
+    pub head_timeout: Duration,
+    /// How long a broken stream can be resumed.
+    pub kept_for: Duration,
+    /// The silence after which an event stream shows that it is alive.
+    pub keep_alive: Duration,
+    /// What may change while we serve.
+    pub rules: Arc<Rules>,
+}
+
+impl Settings {
+    /// The usual limits.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        Self {
+            allow_host: Vec::new(),
+            allow_origin: Vec::new(),
+            drain: Duration::from_secs(3),
+            max_connections: 16 * 1024,
+            head_timeout: Duration::from_secs(30),
+            kept_for: Duration::from_secs(5 * 60),
+            keep_alive: Duration::from_secs(30),
+            rules,
+        }
+    }
+}
+
+/// Settings that a reload of the configuration may change.
+pub struct Rules {
+    /// A token that no configuration names.
+    further: Option<Token>,
+    current: RwLock<Arc<Rule>>,
+    changed: Notify,
+}
+
+/// The rules in force at one time.
+struct Rule {
+    tokens: Vec<Arc<Token>>,
+    session_idle_timeout: Duration,
+    max_body_bytes: usize,
+}
+
+impl Rules {
+    /// The rules of a configuration; `further` is a token that counts whatever the configuration says.
+    pub fn new(serving: &Serving, further: Option<Token>) -> Arc<Self> {
+        let current = RwLock::new(Rule::new(serving, further.as_ref()));
+        Arc::new(Self { further, current, changed: Notify::new() })
+    }
+
+    /// Puts the rules of a new configuration in force. Sessions whose token is gone end.
+    pub fn replace(&self, serving: &Serving) {
+        *self.current.write() = Rule::new(serving, self.further.as_ref());
+        self.changed.notify_one();
+    }
+
+    fn get(&self) -> Arc<Rule> {
+        self.current.read().clone()
+    }
+}
+
+impl Rule {
+    fn new(serving: &Serving, further: Option<&Token>) -> Arc<Self> {
+        Arc::new(Self {
+            tokens: serving.tokens.iter().chain(further).cloned().map(Arc::new).collect(),
+            session_idle_timeout: serving.session_idle_timeout,
+            max_body_bytes: serving.max_body_bytes,
+        })
+    }
+
+    fn allows(&self, scope: &Scope) -> bool {
+        scope.token.as_ref().is_none_or(|held| self.tokens.iter().any(|token| token.token == held.token))
+    }
+}
+
+/// What clients may take to read the last of their answers.
+const LAST_WRITE: Duration = Duration::from_millis(500);
+/// The longest head of a request, and what a connection buffers at most.
+const BUFFER: usize = 64 * 1024;
+
+/// Serves until `shutdown` resolves and the calls in flight then have had their time.
+pub async fn serve<B: Backend>(
+    backend: Arc<B>,
+    listener: TcpListener,
+    settings: Settings,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let bound = listener.local_addr()?;
+    let server = Arc::new(Server::new(backend, bound, settings));
+    let mut connections = JoinSet::new();
+    let sweeping = {
+        let server = server.clone();
+        async move { server.sweep().await }
+    };
+    let mut ending = pin!(async {
+        shutdown.await;
+        server.drain().await;
+    });
+    let mut sweeping = pin!(sweeping);
+    loop {
+        tokio::select! {
+            () = &mut ending => break,
+            () = &mut sweeping => {}
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if connections.len() >= server.settings.max_connections && !server.lobby.make_room() {
+                        log::warn!("{} connections are open; one more is refused", connections.len());
+                        continue;
+                    }
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(server.clone().connection(stream, server.lobby.enter()));
+                }
+                // Most likely we are out of file descriptors: whoever has not said anything yet gives way.
+                Err(error) => {
+                    log::warn!("a connection cannot be accepted: {error}");
+                    server.lobby.make_room();
+                    sleep(Duration::from_millis(10)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    server.closing.send_replace(true);
+    let _ = timeout(LAST_WRITE, async { while connections.join_next().await.is_some() {} }).await;
+    connections.shutdown().await;
+    Ok(())
+}
+
+/// What all connections share.
+struct Server<B: Backend> {
+    backend: Arc<B>,
+    guard: guard::Guard,
+    /// Whether nobody comes in without a token, whatever the rules say.
+    closed_to_strangers: bool,
+    settings: Settings,
+    sessions: Sessions<B::Session>,
+    calls: Arc<Calls>,
+    draining: AtomicBool,
+    closing: watch::Sender<bool>,
+    lobby: Lobby,
+}
+
+impl<B: Backend> Server<B> {
+    fn new(backend: Arc<B>, bound: SocketAddr, settings: Settings) -> Self {
+        Self {
+            backend,
+            guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
+            closed_to_strangers: !bound.ip().is_loopback(),
+            settings,
+            sessions: Sessions::new(),
+            calls: Arc::default(),
+            draining: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
+            lobby: Lobby::default(),
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, seat: Seat) {
+        let mut closing = self.closing.subscribe();
+        // Until something comes a connection costs no buffer.
+        let waited = tokio::select! {
+            ready = timeout(self.settings.head_timeout, stream.readable()) => ready.is_ok(),
+            () = seat.evicted.notified() => false,
+            _ = closing.changed() => false,
+        };
+        if !waited {
+            return self.lobby.leave(seat.number);
+        }
+        let service = service_fn(|request| {
+            self.lobby.leave(seat.number);
+            async { Ok::<_, std::convert::Infallible>(self.respond(request, &seat.evicted).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.settings.head_timeout).max_buf_size(BUFFER);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = seat.evicted.notified() => {}
+            _ = closing.changed() => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+        self.lobby.leave(seat.number);
+    }
+
+    /// Ends sessions whose time has come, for ever.
+    async fn sweep(&self) {
+        loop {
+            let rule = self.settings.rules.get();
+            let pause = (rule.session_idle_timeout.min(self.settings.kept_for) / 4)
+                .clamp(Duration::from_millis(20), Duration::from_secs(10));
+            let _ = timeout(pause, self.settings.rules.changed.notified()).await;
+            let rule = self.settings.rules.get();
+            let ended = self
+                .sessions
+                .sweep(rule.session_idle_timeout, self.settings.kept_for, |scope| rule.allows(scope));
+            ended.iter().for_each(|session| self.backend.close(&session.backend));
+        }
+    }
+
+    /// Lets calls in flight finish, then fails them, then ends all streams.
+    async fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.backend.drain();
+        if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
+            self.backend.abandon();
+            let _ = timeout(LAST_WRITE, self.calls.finished()).await;
+        }
+        for session in self.sessions.drain() {
+            self.backend.close(&session.backend);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts requests that are not answered yet.
+#[derive(Default)]
+struct Calls {
+    count: AtomicUsize,
+    none: Notify,
+}
+
+/// One request that is not answered yet.
+struct Call(Arc<Calls>);
+
+impl Calls {
+    fn begin(self: &Arc<Self>) -> Call {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Call(self.clone())
+    }
+
+    async fn finished(&self) {
+        loop {
+            let none = self.none.notified();
+            if self.count.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
+}
+
+/// Connections that have not yet sent a whole request head. Where room is needed the oldest gives way, so that those
+/// who only knock cannot keep others out.
+#[derive(Default)]
+struct Lobby(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    seats: BTreeMap<u64, Arc<Notify>>,
+}
+
+struct Seat {
+    number: u64,
+    evicted: Arc<Notify>,
+}
+
+impl Lobby {
+    fn enter(&self) -> Seat {
+        let mut waiting = self.0.lock();
+        let seat = Seat { number: waiting.next, evicted: Arc::default() };
+        waiting.next += 1;
+        waiting.seats.insert(seat.number, seat.evicted.clone());
+        seat
+    }
+
+    fn leave(&self, number: u64) {
+        self.0.lock().seats.remove(&number);
+    }
+
+    fn make_room(&self) -> bool {
+        let oldest = self.0.lock().seats.pop_first();
+        oldest.map(|(_, evicted)| evicted.notify_one()).is_some()
+    }
+}

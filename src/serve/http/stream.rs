@@ -1,0 +1,512 @@
+//! One answer on its way to a client: a single JSON text, or events that can be read again.
+//!
+//! A stream has one writer (the backend, through a [`Sink`]) and at most one reader (a connection). Readers come and
+//! go: a new one replaces the old one, and goes on where it says that the old one stopped. What a stream holds is
+//! bounded: a reader that does not keep up is cut off, and what nobody reads is kept up to [`KEPT`] bytes, the newest
+//! last.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Sink;
+use super::headers::Accepted;
+
+/// Bytes of events that a stream keeps for a reader that comes back.
+pub(super) const KEPT: usize = 1024 * 1024;
+/// Bytes by which a reader may lag behind before it is cut off.
+const LAG: usize = 4 * KEPT;
+/// Events that are handed to a connection at once.
+const CHUNK: usize = 64 * 1024;
+
+/// One answer, or one session's messages that belong to no request.
+pub(super) struct Stream {
+    /// Unique in its session; stands in its event ids.
+    pub(super) number: u64,
+    accepted: Accepted,
+    /// Whether events have ids and are kept after they were read.
+    resumable: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The only message of a stream that has no events.
+    answer: Option<Bytes>,
+    /// Whether there are, or will only be, events.
+    started: bool,
+    events: VecDeque<Bytes>,
+    /// Position of the first of `events`; positions begin at 1.
+    first: u64,
+    /// Position of the event that the reader gets next.
+    next: u64,
+    held: usize,
+    unread: usize,
+    finished: bool,
+    /// Counts readers; only the latest one reads.
+    readers: u64,
+    attached: bool,
+    waker: Option<Waker>,
+    /// Closes the connection of a reader that is cut off: its writing is stuck.
+    hang_up: Option<Arc<Notify>>,
+    /// When the last reader left or the last message came.
+    since: Instant,
+    /// Released when the stream is finished.
+    work: Option<Box<dyn Send>>,
+}
+
+/// The reading end; dropped, the stream waits for the next one.
+pub(super) struct Reader {
+    stream: Arc<Stream>,
+    turn: u64,
+}
+
+/// What a stream turns out to be.
+pub(super) enum Kind {
+    /// One JSON text.
+    Json(Bytes),
+    /// Events.
+    Events,
+    /// It ended without a message.
+    Nothing,
+}
+
+/// The reader was too slow.
+#[derive(Debug)]
+pub(super) struct CutOff;
+
+impl Stream {
+    /// A stream for the answer to a request; `work` is dropped when the answer is complete.
+    pub(super) fn answer(number: u64, accepted: Accepted, resumable: bool, work: Box<dyn Send>) -> Arc<Self> {
+        Self::new(number, accepted, resumable, Some(work))
+    }
+
+    /// A stream of events that nothing finishes but [`Stream::finish`].
+    pub(super) fn events(number: u64) -> Arc<Self> {
+        let stream = Self::new(number, Accepted { json: false, events: true }, true, None);
+        stream.state.lock().started = true;
+        stream
+    }
+
+    fn new(number: u64, accepted: Accepted, resumable: bool, work: Option<Box<dyn Send>>) -> Arc<Self> {
+        let state = State {
+            answer: None,
+            started: false,
+            events: VecDeque::new(),
+            first: 1,
+            next: 1,
+            held: 0,
+            unread: 0,
+            finished: false,
+            readers: 0,
+            attached: false,
+            waker: None,
+            hang_up: None,
+            since: Instant::now(),
+            work,
+        };
+        Arc::new(Self { number, accepted, resumable, state: Mutex::new(state) })
+    }
+
+    /// A reader of everything after the event at `position`; the reader before it ends. `None`: there is no such
+    /// event.
+    pub(super) fn read_after(self: &Arc<Self>, position: u64) -> Option<Reader> {
+        let mut state = self.state.lock();
+        if position >= state.first + state.events.len() as u64 {
+            return None;
+        }
+        state.next = state.first.max(position + 1);
+        let read = (state.next - state.first) as usize;
+        state.unread = state.events.iter().skip(read).map(Bytes::len).sum();
+        state.readers += 1;
+        state.attached = true;
+        state.hang_up = None;
+        state.wake();
+        Some(Reader { stream: self.clone(), turn: state.readers })
+    }
+
+    /// Appends a message and says what becomes of it.
+    pub(super) fn push(&self, message: &[u8], last: bool) -> Pushed {
+        let mut state = self.state.lock();
+        if state.finished {
+            return Pushed::Nowhere;
+        }
+        let pushed = self.take_in(&mut state, message, last);
+        let mut work = None;
+        if last {
+            work = state.finish();
+        }
+        state.wake();
+        drop(state);
+        drop(work);
+        pushed
+    }
+
+    fn take_in(&self, state: &mut State, message: &[u8], last: bool) -> Pushed {
+        let can_be_read = state.attached || self.resumable && state.started;
+        if !can_be_read {
+            return Pushed::Nowhere;
+        }
+        if !state.started {
+            if last && self.accepted.json {
+                state.answer = Some(single_line(message).into());
+                return Pushed::Read;
+            }
+            if !self.accepted.events {
+                return Pushed::Read;
+            }
+            state.started = true;
+        }
+        if state.attached && state.unread >= LAG {
+            log::debug!("a client does not read its stream; it is cut off");
+            if let Some(hang_up) = state.hang_up.take() {
+                hang_up.notify_one();
+            }
+            state.detach();
+            if !self.resumable {
+                return Pushed::Nowhere;
+            }
+        }
+        let position = state.first + state.events.len() as u64;
+        let event = self.event(position, message);
+        state.held += event.len();
+        state.unread += event.len();
+        state.events.push_back(event);
+        state.trim();
+        if state.attached { Pushed::Read } else { Pushed::Kept }
+    }
+
+    fn event(&self, position: u64, message: &[u8]) -> Bytes {
+        let id = if self.resumable { format!("id: {}-{position}\n", self.number) } else { String::new() };
+        let mut event = Vec::with_capacity(id.len() + message.len() + 8);
+        event.extend_from_slice(id.as_bytes());
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(&single_line(message));
+        event.extend_from_slice(b"\n\n");
+        event.into()
+    }
+
+    /// No further message comes.
+    pub(super) fn finish(&self) {
+        let work = {
+            let mut state = self.state.lock();
+            if state.finished {
+                return;
+            }
+            state.wake();
+            state.finish()
+        };
+        drop(work);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.state.lock().finished
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn held(&self) -> usize {
+        self.state.lock().held
+    }
+
+    /// Whether nobody reads it and nothing has come for so long that it need not be kept.
+    pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
+        let state = self.state.lock();
+        !state.attached && state.since.elapsed() >= kept_for
+    }
+}
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(super) enum Pushed {
+    /// It is on its way.
+    Read,
+    /// It waits for a reader.
+    Kept,
+    /// Nobody will read it.
+    Nowhere,
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn detach(&mut self) {
+        self.attached = false;
+        self.readers += 1;
+        self.since = Instant::now();
+        self.wake();
+    }
+
+    fn finish(&mut self) -> Option<Box<dyn Send>> {
+        self.finished = true;
+        self.since = Instant::now();
+        self.work.take()
+    }
+
+    /// Forgets what was read and is too much to keep; where nobody reads, the oldest that is too much.
+    fn trim(&mut self) {
+        while self.held > KEPT && (self.next > self.first || !self.attached && self.events.len() > 1) {
+            let Some(event) = self.events.pop_front() else { break };
+            self.first += 1;
+            self.held -= event.len();
+            if self.next < self.first {
+                self.next = self.first;
+                self.unread -= event.len();
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// The id that names the place before the first event.
+    pub(super) fn start_id(&self) -> String {
+        format!("{}-0", self.stream.number)
+    }
+
+    /// Names what is to be told when this reader is cut off.
+    pub(super) fn on_cut_off(&self, hang_up: &Arc<Notify>) {
+        let mut state = self.stream.state.lock();
+        if state.readers == self.turn {
+            state.hang_up = Some(hang_up.clone());
+        }
+    }
+
+    /// Waits for the first message, which decides what the stream is.
+    pub(super) async fn kind(&mut self) -> Kind {
+        std::future::poll_fn(|context| {
+            let mut state = self.stream.state.lock();
+            if let Some(answer) = state.answer.take() {
+                Poll::Ready(Kind::Json(answer))
+            } else if state.started {
+                Poll::Ready(Kind::Events)
+            } else if state.finished {
+                Poll::Ready(Kind::Nothing)
+            } else {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// The next events; `None` after the last one, and when another reader has come.
+    pub(super) fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        let mut state = self.stream.state.lock();
+        if state.readers != self.turn {
+            return Poll::Ready(if state.attached { None } else { Some(Err(CutOff)) });
+        }
+        let mut chunk = Vec::new();
+        loop {
+            let at = (state.next - state.first) as usize;
+            let Some(event) = state.events.get(at).cloned() else { break };
+            let alone = chunk.is_empty() && (event.len() >= CHUNK || at + 1 == state.events.len());
+            if !chunk.is_empty() && chunk.len() + event.len() > CHUNK {
+                break;
+            }
+            state.next += 1;
+            state.unread -= event.len();
+            if !self.stream.resumable {
+                state.events.pop_front();
+                state.first += 1;
+                state.held -= event.len();
+            }
+            if alone {
+                state.trim();
+                return Poll::Ready(Some(Ok(event)));
+            }
+            chunk.extend_from_slice(&event);
+        }
+        if !chunk.is_empty() {
+            state.trim();
+            Poll::Ready(Some(Ok(chunk.into())))
+        } else if state.finished {
+            Poll::Ready(None)
+        } else {
+            state.waker = Some(context.waker().clone());
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.stream.state.lock();
+        if state.readers == self.turn {
+            state.detach();
+            state.trim();
+            if !state.started {
+                state.answer = None;
+            }
+        }
+    }
+}
+
+/// The writing end of the answer to one request. Dropped without an answer it ends the stream.
+pub(super) struct Writer(pub(super) Arc<Stream>);
+
+impl Sink for Writer {
+    fn send(&self, message: &[u8], last: bool) -> bool {
+        self.0.push(message, last) != Pushed::Nowhere
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// The answers to a batch, which leave together; what precedes them leaves at once.
+pub(super) struct Batch {
+    stream: Writer,
+    state: Mutex<(usize, Vec<Vec<u8>>)>,
+}
+
+impl Batch {
+    /// A batch that expects so many answers.
+    pub(super) fn new(stream: Writer, expected: usize) -> Arc<Self> {
+        Arc::new(Self { stream, state: Mutex::new((expected, Vec::new())) })
+    }
+
+    /// Adds an answer, or `None` for a request that gets none.
+    pub(super) fn add(&self, answer: Option<Vec<u8>>) -> bool {
+        let mut state = self.state.lock();
+        state.1.extend(answer);
+        state.0 -= 1;
+        if state.0 > 0 {
+            return true;
+        }
+        let answers = std::mem::take(&mut state.1);
+        drop(state);
+        if answers.is_empty() {
+            self.stream.0.finish();
+            return true;
+        }
+        let whole = [b"[", &answers.join(&b',')[..], b"]"].concat();
+        self.stream.send(&whole, true)
+    }
+}
+
+/// Where one part of a batch is answered.
+pub(super) struct Part {
+    batch: Arc<Batch>,
+    answered: Mutex<bool>,
+}
+
+impl Part {
+    pub(super) fn new(batch: &Arc<Batch>) -> Self {
+        Self { batch: batch.clone(), answered: Mutex::new(false) }
+    }
+}
+
+impl Sink for Part {
+    fn send(&self, message: &[u8], last: bool) -> bool {
+        if !last {
+            return self.batch.stream.send(message, false);
+        }
+        if std::mem::replace(&mut *self.answered.lock(), true) {
+            return false;
+        }
+        self.batch.add(Some(message.to_vec()))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !*self.answered.get_mut() {
+            self.batch.add(None);
+        }
+    }
+}
+
+/// Line breaks stand only between tokens of valid JSON; in an event they would end a line.
+fn single_line(message: &[u8]) -> Vec<u8> {
+    let mut line = message.to_vec();
+    if memchr::memchr2(b'\n', b'\r', message).is_some() {
+        for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: Accepted = Accepted { json: true, events: true };
+
+    fn read(reader: &mut Reader) -> String {
+        let mut text = String::new();
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match reader.poll_events(&mut context) {
+                Poll::Ready(Some(Ok(bytes))) => text.push_str(std::str::from_utf8(&bytes).unwrap()),
+                Poll::Ready(Some(Err(CutOff))) => return text + "cut off",
+                Poll::Ready(None) => return text + "end",
+                Poll::Pending => return text,
+            }
+        }
+    }
+
+    fn stream(resumable: bool) -> (Arc<Stream>, Reader) {
+        let stream = Stream::answer(7, EVENTS, resumable, Box::new(()));
+        let reader = stream.read_after(0).unwrap();
+        (stream, reader)
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_goes_on_where_it_was() {
+        let (stream, mut reader) = stream(true);
+        stream.push(b"1", false);
+        stream.push(b"2\n", false);
+        assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2 \n\n");
+        drop(reader);
+        assert_eq!(stream.push(b"3", true), Pushed::Kept);
+        assert_eq!(stream.push(b"4", true), Pushed::Nowhere);
+        for _ in 0..2 {
+            let mut reader = stream.read_after(1).unwrap();
+            assert_eq!(read(&mut reader), "id: 7-2\ndata: 2 \n\nid: 7-3\ndata: 3\n\nend");
+        }
+        assert!(stream.read_after(4).is_none());
+    }
+
+    #[test]
+    fn a_new_reader_replaces_the_old_one() {
+        let (stream, mut old) = stream(true);
+        stream.push(b"1", false);
+        let mut new = stream.read_after(0).unwrap();
+        assert_eq!(read(&mut old), "end");
+        drop(old);
+        assert_eq!(read(&mut new), "id: 7-1\ndata: 1\n\n");
+    }
+
+    #[test]
+    fn who_does_not_read_is_cut_off_and_memory_stays_bounded() {
+        for resumable in [false, true] {
+            let (stream, mut reader) = stream(resumable);
+            let message = vec![b'1'; 100_000];
+            let kept = (0..100).take_while(|_| stream.push(&message, false) != Pushed::Nowhere).count();
+            assert_eq!(kept, if resumable { 100 } else { 42 });
+            assert!(stream.held() <= if resumable { KEPT } else { LAG + 200_000 });
+            assert_eq!(read(&mut reader), "cut off");
+            assert_eq!(stream.read_after(100).is_some(), resumable);
+        }
+    }
+
+    #[test]
+    fn a_stream_of_one_message_is_json_and_cannot_be_read_later() {
+        let (stream, reader) = stream(true);
+        drop(reader);
+        assert_eq!(stream.push(b"1", true), Pushed::Nowhere);
+        assert_eq!(stream.held(), 0);
+    }
+}

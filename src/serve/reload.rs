@@ -1,0 +1,231 @@
+//! A new file is put in force while clients are there. What changes does so at once and in one piece; what has to start
+//! or end does that afterwards, and then each client hears once of the lists that are not what they were.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Face, Gateway, Part, workbench};
+use crate::config::Toolbox;
+use crate::core::catalog::Kind;
+use crate::core::engine::start_and_settle;
+use crate::core::session::{Session, Window};
+use crate::core::upstream::{Spec, Upstream};
+use crate::faces::plain::Plain;
+use crate::wire::era::ClientHello;
+
+/// How long clients are not told of changed lists while servers start. Who is later is announced by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What has to start and end after a new file was put in force.
+#[derive(Default)]
+struct Moves {
+    /// Servers that are new in a toolbox that is open.
+    added: Vec<Arc<Upstream>>,
+    /// Servers that end, and those that take their place.
+    replaced: Vec<(Arc<Upstream>, Vec<Arc<Upstream>>)>,
+}
+
+impl Gateway {
+    /// Puts the face of a new file in force. Returns when what it starts is up or failed, or late.
+    pub async fn reload(self: &Arc<Self>, face: Face) {
+        let before = self.pictures();
+        self.engine.keep_quiet();
+        let moves = self.replace(face);
+        let replaced = moves.replaced.into_iter();
+        let waits: Vec<_> = replaced.map(|(old, next)| self.engine.retire(old, next)).collect();
+        let settled = async {
+            start_and_settle(&moves.added).await;
+            for wait in waits {
+                let _ = wait.await;
+            }
+        };
+        let _ = timeout(PATIENCE, settled).await;
+        self.engine.speak_up();
+        self.tell_differences(&before);
+    }
+
+    /// Everything that takes effect at once.
+    fn replace(self: &Arc<Self>, face: Face) -> Moves {
+        let old = self.faces.read()[0].1.clone();
+        let face = Arc::new(match (&*old, face) {
+            (Face::Toolman(old), Face::Toolman(new)) => Face::Toolman(Arc::new(old.renewed(&new))),
+            (_, face) => face,
+        });
+        self.dismiss(old.serving(), face.serving());
+        let mut moves = Moves::default();
+        let gone = self.engine.renew(face.common().clone(), |group, server| face.spec(group, server));
+        for upstream in gone {
+            moves.replaced.push((upstream, Vec::new()));
+        }
+        {
+            let mut faces = self.faces.write();
+            for (part, at_work) in faces.iter_mut().skip(1) {
+                *at_work = Arc::new(face.part(part).unwrap_or_else(|| at_work.emptied()));
+            }
+            faces[0].1 = face.clone();
+        }
+        for window in self.engine.windows() {
+            self.renew_window(&window, &face, &mut moves);
+        }
+        moves
+    }
+
+    /// Shows what the new file holds through a window.
+    fn renew_window(self: &Arc<Self>, window: &Arc<Window>, whole: &Face, moves: &mut Moves) {
+        let mut part: Part = self.faces.read()[window.face()].0.clone();
+        let token = whole.serving().tokens.iter().find(|token| token.name == window.principal);
+        if let Some(token) = token.filter(|_| !self.engine.is_stdio()) {
+            part.names = token.scope.clone();
+        }
+        let index = self.face_of(&part).unwrap_or_else(|| window.face());
+        let face = self.faces.read()[index].1.clone();
+        let (before, exposure) = (window.exposure(), face.exposure());
+        window.set_face(index, exposure.clone());
+        let wanted = self.wanted(window, &face);
+        let mut view = window.view();
+        for upstream in &wanted {
+            let mut entries = view.group(&upstream.group);
+            match entries.find(|entry| entry.upstream.server == upstream.server) {
+                Some(entry) if Arc::ptr_eq(&entry.upstream, upstream) => {}
+                Some(entry) => moves.replace(&entry.upstream, upstream),
+                None => moves.added.push(upstream.clone()),
+            }
+        }
+        let groups: Vec<_> = match &*face {
+            Face::Workbench(face) => {
+                face.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect()
+            }
+            Face::Plain(plain) => vec![plain.toolbox.name.as_str()],
+            Face::Toolman(bench) => {
+                bench.face.config.servers.iter().map(|server| server.namespace.as_str()).collect()
+            }
+        };
+        let rename = before.limits() != exposure.limits();
+        view.renew(&*exposure, &wanted, &groups, rename);
+        if let Face::Toolman(_) = &*face {
+            for group in groups {
+                view.open(group);
+            }
+        }
+    }
+
+    /// The upstreams that stand in a window from now on, in their order.
+    fn wanted(self: &Arc<Self>, window: &Arc<Window>, face: &Face) -> Vec<Arc<Upstream>> {
+        let opened = window.view().groups();
+        let of_toolbox = |toolbox: &Toolbox| -> Vec<_> {
+            let servers = toolbox.servers.iter();
+            servers.map(|server| self.workbench_upstream(window, toolbox.name.as_str(), server)).collect()
+        };
+        match face {
+            Face::Toolman(bench) => self.bench_upstreams(bench, window, true),
+            Face::Workbench(face) => {
+                opened.iter().filter_map(|group| face.toolbox(group)).flat_map(of_toolbox).collect()
+            }
+            Face::Plain(_) if opened.is_empty() => Vec::new(),
+            Face::Plain(plain) => of_toolbox(&plain.toolbox),
+        }
+    }
+
+    /// What every client sees, so that it can be told if that is another thing later.
+    fn pictures(&self) -> Vec<Picture> {
+        let windows = self.engine.windows().into_iter();
+        windows
+            .map(|window| Picture {
+                modern: window.has_listeners().then(|| self.picture(&window, None, true)),
+                sessions: window
+                    .sessions()
+                    .iter()
+                    .filter(|session| session.hello().is_some())
+                    .map(|session| (Arc::downgrade(session), self.picture(&window, session.hello(), false)))
+                    .collect(),
+                window: Arc::downgrade(&window),
+            })
+            .collect()
+    }
+
+    fn picture(&self, window: &Window, client: Option<&ClientHello>, modern: bool) -> [u64; 4] {
+        Kind::ALL.map(|kind| {
+            let mut text = Vec::new();
+            self.write_list(window, &window.view(), client, modern, kind, &mut text);
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+
+    /// Tells every client once of the lists that are not what they were. Who came meanwhile may have missed something.
+    fn tell_differences(&self, before: &[Picture]) {
+        if self.engine.is_quiet() {
+            return;
+        }
+        for window in self.engine.windows() {
+            let known = before.iter().find(|picture| picture.window.as_ptr() == Arc::as_ptr(&window));
+            if let Some(modern) = known.and_then(|picture| picture.modern) {
+                window.tell_listeners(&differing(modern, self.picture(&window, None, true)));
+            }
+            for session in window.sessions() {
+                let sessions = known.map(|picture| &*picture.sessions).unwrap_or_default();
+                let known = sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(&session));
+                match known {
+                    Some((_, before)) => {
+                        let now = self.picture(&window, session.hello(), false);
+                        session.lists_changed(&differing(*before, now));
+                    }
+                    None => session.lists_changed(&Kind::ALL),
+                }
+            }
+        }
+    }
+}
+
+/// What is seen through a window: a hash of each list.
+struct Picture {
+    window: Weak<Window>,
+    modern: Option<[u64; 4]>,
+    sessions: Vec<(Weak<Session>, [u64; 4])>,
+}
+
+fn differing(before: [u64; 4], now: [u64; 4]) -> Vec<Kind> {
+    Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != now[*kind as usize]).collect()
+}
+
+impl Moves {
+    fn replace(&mut self, old: &Arc<Upstream>, new: &Arc<Upstream>) {
+        let found = self.replaced.iter_mut().find(|(other, _)| Arc::ptr_eq(other, old));
+        let Some((_, next)) = found else { return self.added.push(new.clone()) };
+        if !next.iter().any(|other| Arc::ptr_eq(other, new)) {
+            new.inherit(old);
+            next.push(new.clone());
+        }
+    }
+}
+
+impl Face {
+    /// What it says of an upstream.
+    fn spec(&self, group: &str, server: &str) -> Option<Spec> {
+        let in_toolbox = |toolbox: &Toolbox| {
+            let found = toolbox.servers.iter().find(|other| other.name.as_str() == server);
+            found.map(|server| workbench::spec(server))
+        };
+        match self {
+            Self::Workbench(face) => face.toolbox(group).and_then(in_toolbox),
+            Self::Plain(plain) => in_toolbox(&plain.toolbox),
+            Self::Toolman(bench) => bench.spec(server),
+        }
+    }
+
+    /// The same without servers, for those who still look at what the file has no longer.
+    fn emptied(&self) -> Self {
+        match self {
+            Self::Workbench(face) => Self::Workbench(face.clone()),
+            Self::Toolman(bench) => Self::Toolman(bench.clone()),
+            Self::Plain(plain) => Self::Plain(Arc::new(Plain {
+                toolbox: Toolbox { servers: Vec::new(), ..plain.toolbox.clone() },
+                common: plain.common.clone(),
+            })),
+        }
+    }
+}

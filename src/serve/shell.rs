@@ -1,0 +1,182 @@
+//! A person at a shell: one client in this process, which asks upstreams one thing and ends.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Face, Gateway};
+use crate::core::catalog::{Items, Kind};
+use crate::core::session::{Route, Session, Sink, Window};
+use crate::core::upstream::Upstream;
+use crate::core::view::View;
+use crate::wire::era::{ClientHello, Version};
+use crate::wire::json::{Scanner, quote};
+use crate::wire::message::{Id, Message};
+use crate::wire::peer::Answer;
+
+/// Messages of an upstream that wait for the person; those that come while it is full are lost.
+const WAITING: usize = 1024;
+/// The progress token of the one call.
+const TOKEN: &str = "1";
+
+/// A client in this process.
+pub struct Shell {
+    gateway: Arc<Gateway>,
+    window: Arc<Window>,
+    session: Arc<Session>,
+    messages: mpsc::Receiver<Vec<u8>>,
+    upstreams: Vec<Arc<Upstream>>,
+}
+
+/// How a call ended; all texts but the last are raw JSON.
+#[derive(Debug)]
+pub enum Called {
+    /// The result as it came.
+    Result(String),
+    /// The error object as it came.
+    Error(String),
+    /// No answer will come, and why.
+    Lost(String),
+}
+
+struct Mailbox(mpsc::Sender<Vec<u8>>);
+
+impl Sink for Mailbox {
+    fn send(&self, message: &[u8], _last: bool) -> bool {
+        self.0.try_send(message.to_owned()).is_ok()
+    }
+}
+
+impl Shell {
+    /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
+    pub fn new(gateway: Arc<Gateway>) -> Self {
+        let face = gateway.faces.read()[0].1.clone();
+        let window = gateway.engine.window("shell", 0, face.exposure());
+        let (send, messages) = mpsc::channel(WAITING);
+        let session = Session::new(window.clone(), Route::Stream(Arc::new(Mailbox(send))));
+        session.greet(ClientHello {
+            version: Version::LATEST_LEGACY,
+            name: "mcp-workbench".to_owned(),
+            capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
+        });
+        gateway.engine.attach_stdio(&session);
+        let upstreams = match &*face {
+            Face::Workbench(workbench) => {
+                let toolboxes = workbench.config.toolboxes.iter();
+                let servers = toolboxes.flat_map(|toolbox| {
+                    toolbox.servers.iter().map(move |server| (toolbox.name.as_str(), server))
+                });
+                servers
+                    .map(|(toolbox, server)| gateway.workbench_upstream(&window, toolbox, server))
+                    .collect()
+            }
+            Face::Toolman(bench) => gateway.bench_upstreams(bench, &window, false),
+            Face::Plain(_) => Vec::new(),
+        };
+        Self { gateway, window, session, messages, upstreams }
+    }
+
+    /// Every server of the file, in its order.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// What an upstream offered when last asked, by this process or another.
+    pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
+        self.gateway.engine.remembered(upstream)
+    }
+
+    /// What a client would see if the upstreams offered this.
+    pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
+        let exposure = self.window.exposure();
+        let exposure = &*exposure;
+        let mut view = View::default();
+        let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
+        view.add(exposure, &upstreams);
+        for (upstream, items) in known {
+            view.recall(exposure, upstream, items.clone());
+        }
+        for upstream in &upstreams {
+            view.open(&upstream.group);
+        }
+        view
+    }
+
+    /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
+    pub fn surface(&self, view: &View) -> String {
+        match &*self.gateway.face(&self.session) {
+            Face::Workbench(face) => {
+                let mode = face.mode(None);
+                format!("{}\n{}", face.meta_tools(mode), face.instructions(mode))
+            }
+            Face::Toolman(bench) => {
+                let mut tools = bench.face.activate_tool(view, false).into_bytes();
+                view.write_list(Kind::Tool, &mut tools, false, false);
+                format!("{}\n{}", String::from_utf8_lossy(&tools), bench.face.instructions())
+            }
+            Face::Plain(_) => String::new(),
+        }
+    }
+
+    /// Calls a tool by the upstream's own name for it. Every message that comes meanwhile goes to `hear`, whose answer,
+    /// if any, is a whole JSON-RPC response.
+    pub async fn call<F>(
+        &mut self,
+        upstream: &Arc<Upstream>,
+        tool: &str,
+        arguments: &str,
+        mut hear: impl FnMut(Vec<u8>) -> F,
+    ) -> Called
+    where
+        F: Future<Output = Option<String>>,
+    {
+        let params = format!(
+            "{{\"name\":{},\"arguments\":{arguments},\"_meta\":{{\"progressToken\":{TOKEN}}}}}",
+            quote(tool)
+        );
+        let mut scanner = Scanner::default();
+        let Ok(doc) = scanner.scan_str(&params) else {
+            return Called::Lost("the arguments are no JSON".to_owned());
+        };
+        let Some(reply) = self.session.accept(Id::from_number(1), None, None, None) else {
+            return Called::Lost("the gateway is shutting down".to_owned());
+        };
+        let (send, mut answer) = oneshot::channel();
+        self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
+            let called = match answer {
+                Answer::Result(result) => Called::Result(result.raw().to_owned()),
+                Answer::Error(error) => Called::Error(error.raw().to_owned()),
+                Answer::Lost(lost) => Called::Lost(lost.message.to_string()),
+            };
+            let _ = send.send(called);
+            reply.result("{}");
+        });
+        loop {
+            let message = tokio::select! {
+                biased;
+                Some(message) = self.messages.recv() => message,
+                called = &mut answer => {
+                    return called.unwrap_or_else(|_| Called::Lost("the call was given up".to_owned()));
+                }
+            };
+            if let Some(response) = hear(message).await {
+                self.respond(&response);
+            }
+        }
+    }
+
+    fn respond(&self, response: &str) {
+        let mut scanner = Scanner::default();
+        if let Ok(doc) = scanner.scan_str(response)
+            && let Ok(Message::Response { id: Some(id), outcome }) = Message::read(doc.root())
+        {
+            self.session.peer.resolve(id, outcome);
+        }
+    }
+
+    /// Ends every upstream and waits until nothing of them is left.
+    pub async fn end(self) {
+        self.session.end();
+        self.gateway.engine.shut_down().await;
+    }
+}

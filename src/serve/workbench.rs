@@ -1,0 +1,225 @@
+//! `tools/call`: the gateway's own tools, and those of upstreams.
+
+use std::sync::Arc;
+
+use super::{Face, Gateway};
+use crate::config::Server;
+use crate::core::catalog::Kind;
+use crate::core::session::{Reply, Window};
+use crate::core::upstream::{Spec, Upstream};
+use crate::core::view::Target;
+use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
+use crate::wire::json::Node;
+use crate::wire::message::error_object;
+use crate::wire::peer::Answer;
+
+impl Gateway {
+    pub(super) fn call_workbench(
+        self: &Arc<Self>,
+        face: &Arc<Workbench>,
+        name: &str,
+        params: Node<'_>,
+        arguments: Option<Node<'_>>,
+        reply: Reply,
+    ) {
+        if let Some(meta) = Meta::from_name(name) {
+            return self.call_meta(face, meta, params, arguments, reply);
+        }
+        let session = reply.session().clone();
+        let target = session.view().find(Kind::Tool, name);
+        match target {
+            Some(target) => self.forward_tool(target, params, None, reply),
+            None => {
+                let answer = face.unknown_tool(&session.view(), name);
+                reply.result(&answer);
+            }
+        }
+    }
+
+    fn call_meta(
+        self: &Arc<Self>,
+        face: &Arc<Workbench>,
+        meta: Meta,
+        params: Node<'_>,
+        arguments: Option<Node<'_>>,
+        reply: Reply,
+    ) {
+        let refused = match meta {
+            Meta::Open | Meta::ClassicOpen => match shape::toolbox_name(arguments) {
+                Ok(name) => match face.toolbox(&name) {
+                    Some(_) => return self.open(face, meta, name.into_owned(), reply),
+                    None => face.not_configured(&name, None),
+                },
+                Err(refused) => refused,
+            },
+            Meta::Use => match shape::use_tool(arguments) {
+                Ok((address, inner)) => match self.find(face, &address, &reply) {
+                    Ok(target) => {
+                        return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
+                    }
+                    Err(refused) => refused,
+                },
+                Err(refused) => refused,
+            },
+            Meta::ClassicUse => match shape::classic_use_tool(arguments) {
+                Ok((toolbox, tool, inner)) => match self.find_registered(face, &toolbox, &tool, &reply) {
+                    Ok(target) => {
+                        return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
+                    }
+                    Err(refused) => refused,
+                },
+                Err(refused) => refused,
+            },
+            Meta::ClassicList => match shape::no_arguments(arguments) {
+                Ok(()) => face.toolboxes(&reply.session().view()),
+                Err(refused) => refused,
+            },
+            Meta::ClassicClose => match shape::toolbox_name(arguments) {
+                Ok(name) => self.close(face, &name, &reply),
+                Err(refused) => refused,
+            },
+        };
+        reply.result(&refused);
+    }
+
+    fn open(self: &Arc<Self>, face: &Arc<Workbench>, meta: Meta, name: String, reply: Reply) {
+        let (gateway, face) = (self.clone(), face.clone());
+        tokio::spawn(async move {
+            let session = reply.session().clone();
+            // The file may have changed since the call came.
+            let face = match &*gateway.face(&session) {
+                Face::Workbench(now) => now.clone(),
+                _ => face,
+            };
+            let Some(toolbox) = face.toolbox(&name) else {
+                return reply.result(&face.not_configured(&name, None));
+            };
+            let servers = toolbox.servers.iter();
+            let upstreams: Vec<_> =
+                servers.map(|server| gateway.workbench_upstream(&session.window, &name, server)).collect();
+            let failed = gateway.engine.open(&session.window, &name, &upstreams).await;
+            let modern = reply.modern().is_some();
+            let mode = if modern { Mode::Proxy } else { face.mode(session.hello()) };
+            let answer = face.opened(meta, mode, modern, toolbox, &session.view(), &failed);
+            reply.result(&answer);
+        });
+    }
+
+    pub(super) fn workbench_upstream(
+        self: &Arc<Self>,
+        window: &Window,
+        toolbox: &str,
+        server: &Arc<Server>,
+    ) -> Arc<Upstream> {
+        let name = server.name.as_str();
+        self.engine.upstream(window, toolbox, name, &format!("{toolbox}/{name}"), || spec(server))
+    }
+
+    fn close(&self, face: &Workbench, name: &str, reply: &Reply) -> String {
+        let session = reply.session();
+        if face.toolbox(name).is_none() {
+            return face.not_configured(name, None);
+        }
+        let tools: usize = {
+            let view = session.view();
+            if !view.is_open(name) {
+                return face.not_open(name, None);
+            }
+            view.group(name)
+                .filter(|entry| entry.up)
+                .map(|entry| entry.exposed.of(Kind::Tool).items().len())
+                .sum()
+        };
+        let servers = self.engine.close(&session.window, name);
+        face.closed(name, tools, servers)
+    }
+
+    /// Where `use_tool` leads; the error is a result for the model.
+    fn find(&self, face: &Workbench, address: &Address<'_>, reply: &Reply) -> Result<Target, String> {
+        let view = reply.session().view();
+        if let Some(entry) = view.server(&address.toolbox, &address.server)
+            && (view.is_open(&address.toolbox) || entry.up)
+            && let Some(item) = entry.exposed.of(Kind::Tool).by_key(&address.tool)
+        {
+            return Ok(Target {
+                upstream: entry.upstream.clone(),
+                raw_key: item.raw_key.clone(),
+                active: true,
+                name: item.name.clone(),
+            });
+        }
+        Err(match face.toolbox(&address.toolbox) {
+            None => face.not_configured(&address.toolbox, Some(address)),
+            Some(_) if !view.is_open(&address.toolbox) => face.not_open(&address.toolbox, Some(address)),
+            Some(_) => face.no_such_tool(&view, address),
+        })
+    }
+
+    /// Where `workbench_use_tool` leads.
+    fn find_registered(
+        &self,
+        face: &Workbench,
+        toolbox: &str,
+        tool: &str,
+        reply: &Reply,
+    ) -> Result<Target, String> {
+        let session = reply.session();
+        let view = session.view();
+        if face.toolbox(toolbox).is_none() {
+            return Err(face.not_configured(toolbox, None));
+        }
+        if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
+            return Err(face.not_open(toolbox, None));
+        }
+        match view.find(Kind::Tool, tool) {
+            Some(target) if *target.upstream.group == *toolbox => Ok(target),
+            _ => Err(face.unknown_tool(&view, tool)),
+        }
+    }
+
+    /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given. Errors of the upstream become results, which a
+    /// model can read.
+    pub(super) fn forward_tool(
+        self: &Arc<Self>,
+        target: Target,
+        params: Node<'_>,
+        arguments: Option<Option<&str>>,
+        reply: Reply,
+    ) {
+        let raw_key = target.raw_key.clone();
+        let both = [("name", Some(&*raw_key)), ("arguments", arguments.flatten())];
+        let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
+        let upstream = target.upstream.clone();
+        self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
+            let address = || {
+                let tool = serde_json::from_str::<String>(&target.raw_key)
+                    .unwrap_or_else(|_| target.raw_key.to_string());
+                format!("{upstream}/{tool}")
+            };
+            match answer {
+                Answer::Result(result) => reply.result_with(|out| result.write(out)),
+                Answer::Error(error) => {
+                    let message = error.get("message").and_then(Node::as_str);
+                    let message = message.unwrap_or_else(|| "the server answered with an error".into());
+                    reply.result(&shape::failed_call(&address(), &message, error.raw()));
+                }
+                Answer::Lost(lost) => {
+                    let error = error_object(lost.code, &lost.message, None);
+                    reply.result(&shape::failed_call(&address(), &lost.message, &error));
+                }
+            }
+        });
+    }
+}
+
+/// What the engine needs to know of a server.
+pub(super) fn spec(server: &Server) -> Spec {
+    Spec {
+        transport: server.transport.clone(),
+        filter: server.filter.clone(),
+        timeouts: server.timeouts,
+        restart: false,
+        lives_on: false,
+        isolation: server.isolation,
+    }
+}

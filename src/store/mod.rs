@@ -1,0 +1,105 @@
+//! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
+
+pub mod definitions;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// What was switched by hand in one `tools.toml`, by exposed name.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switched {
+    /// The `tools.toml`, so that a person can tell the files apart.
+    pub file: String,
+    /// Tools on or off.
+    pub tools: BTreeMap<String, bool>,
+    /// Resources and templates on or off.
+    pub resources: BTreeMap<String, bool>,
+}
+
+impl Switched {
+    /// Where the switches of a `tools.toml` are kept, in the directory for state; however the file is named, it is
+    /// the same.
+    pub fn path(state: &Path, tools_toml: &Path) -> PathBuf {
+        let tools_toml = tools_toml.canonicalize().unwrap_or_else(|_| tools_toml.to_owned());
+        let name: String = tools_toml
+            .to_string_lossy()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let tail: String = name.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+        state.join("toolman").join(format!(
+            "{}-{:016x}.json",
+            tail.trim_matches('-'),
+            hash(&tools_toml.to_string_lossy())
+        ))
+    }
+
+    /// Reads the file; whatever is wrong with it, there is nothing remembered then.
+    pub fn load(path: &Path) -> Self {
+        let read = fs::read(path).and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
+        read.unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                log::warn!("{} cannot be used and is ignored: {error}", path.display());
+            }
+            Self::default()
+        })
+    }
+
+    /// Replaces the file.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        replace(path, &serde_json::to_vec_pretty(self).map_err(io::Error::other)?)
+    }
+}
+
+/// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(directory)?;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
+    let written = fs::File::create(&beside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// FNV-1a: the same in every version, since files outlive them.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_a_broken_file_is_none() {
+        let state = std::env::temp_dir().join(format!("mcp-workbench-store-{}", std::process::id()));
+        let path = Switched::path(&state, Path::new("/a/project/tools.toml"));
+        assert_ne!(path, Switched::path(&state, Path::new("/another/project/tools.toml")));
+        assert_eq!(Switched::load(&path), Switched::default());
+        let switched = Switched {
+            file: "/a/project/tools.toml".into(),
+            tools: [("a_b".to_owned(), true)].into(),
+            resources: [("a_x://y".to_owned(), false)].into(),
+        };
+        switched.save(&path).unwrap();
+        assert_eq!(Switched::load(&path), switched);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        fs::write(&path, "{\"tools\":[").unwrap();
+        assert_eq!(Switched::load(&path), Switched::default());
+        fs::remove_dir_all(&state).unwrap();
+    }
+}

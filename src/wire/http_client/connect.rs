@@ -1,0 +1,251 @@
+//! Connections: pool, TLS, redirects, and what went wrong in words fit for a user.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+use tower_service::Service;
+
+use super::uri::{origin, resolve, same_origin};
+
+/// Name look-up, TCP and TLS together.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Below the five seconds after which common servers close an idle connection: a request that meets that closing
+/// is lost, since it may not be sent again.
+const IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept.
+const KEPT: usize = 32;
+/// Dead peers of silent streams are noticed by probes.
+const PROBE: Duration = Duration::from_secs(60);
+/// Redirects followed for one request.
+const MOST_REDIRECTS: usize = 5;
+
+/// Why there is no HTTP answer, or no good one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// For a user; holds no secret.
+    pub(super) message: String,
+    /// Of the HTTP answer, where there was one.
+    pub(super) status: Option<u16>,
+    /// No connection could be made, so nothing was sent.
+    pub(super) unreachable: bool,
+}
+
+impl Failure {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: None, unreachable: false }
+    }
+
+    /// An answer that is no success.
+    pub(super) fn status(status: StatusCode) -> Self {
+        let hint = match status {
+            StatusCode::UNAUTHORIZED => ": it wants credentials; set `headers` or correct them",
+            StatusCode::FORBIDDEN => ": it refuses these credentials or this address",
+            _ => "",
+        };
+        let message = match status.canonical_reason() {
+            Some(reason) => format!("the server answered HTTP {} {reason}{hint}", status.as_u16()),
+            None => format!("the server answered HTTP {}", status.as_u16()),
+        };
+        Self { message, status: Some(status.as_u16()), unreachable: false }
+    }
+}
+
+/// The HTTP side of one upstream: its connections and the headers that the configuration gives it.
+pub(super) struct Http {
+    client: Client<Timed<HttpsConnector<HttpConnector>>, Full<Bytes>>,
+    headers: HeaderMap,
+}
+
+impl Http {
+    /// Sets up what `url` needs; the system's certificates are read at the first `https` one.
+    pub(super) async fn new(url: &Uri, headers: HeaderMap) -> Result<Self, String> {
+        let tls =
+            match url.scheme_str() {
+                Some("https") => {
+                    tokio::task::spawn_blocking(trust).await.map_err(|error| error.to_string())??
+                }
+                _ => Arc::new(config(|builder| {
+                    Ok(builder.with_root_certificates(rustls::RootCertStore::empty()))
+                })?),
+            };
+        Ok(Self::with_tls(tls, headers))
+    }
+
+    /// As [`Http::new`], with TLS set up elsewhere.
+    pub(super) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(PROBE));
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(ClientConfig::clone(&tls))
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(KEPT)
+            .build(Timed(tls));
+        Self { client, headers }
+    }
+
+    /// Sends one request, following redirects within the origin.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut uri = uri.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = self.headers.clone();
+            for (name, value) in headers {
+                request.headers_mut().insert(name, value.clone());
+            }
+            let response = self.client.request(request).await.map_err(|error| {
+                let unreachable = error.is_connect();
+                Failure { message: words(&error, &uri), status: None, unreachable }
+            })?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
+                return Ok(response);
+            }
+            let failure = |message: String| Failure {
+                message,
+                status: Some(response.status().as_u16()),
+                unreachable: false,
+            };
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let Some(target) = location.and_then(|location| resolve(&uri, location)) else {
+                return Err(failure("the server redirects to nowhere".into()));
+            };
+            if !same_origin(&uri, &target) {
+                return Err(failure(format!(
+                    "the server redirects to {}, which is another origin and is not followed; if that is right, put the new URL into the configuration",
+                    origin(&target)
+                )));
+            }
+            uri = target;
+        }
+        Err(Failure::new("the server redirects in a circle"))
+    }
+}
+
+/// Trust in what this system trusts: companies have their own authorities. Read once a process.
+fn trust() -> Result<Arc<ClientConfig>, String> {
+    static TRUST: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    if let Some(trust) = TRUST.get() {
+        return Ok(trust.clone());
+    }
+    let made = config(|builder| {
+        builder.with_native_roots().map_err(|_| {
+            "TLS: this system has no certificate authorities; install ca-certificates or set SSL_CERT_FILE".to_owned()
+        })
+    })?;
+    Ok(TRUST.get_or_init(|| Arc::new(made)).clone())
+}
+
+type Roots = rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>;
+type Trusting = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+fn config(roots: impl FnOnce(Roots) -> Result<Trusting, String>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(roots(builder.map_err(|error| error.to_string())?)?.with_no_client_auth())
+}
+
+/// A connector with a deadline over all of its steps.
+#[derive(Clone)]
+struct Timed<S>(S);
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl<S> Service<Uri> for Timed<S>
+where
+    S: Service<Uri, Error = BoxError>,
+    S::Future: Send + 'static,
+    S::Response: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.0.call(uri);
+        Box::pin(async move {
+            tokio::time::timeout(CONNECT, connecting)
+                .await
+                .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        })
+    }
+}
+
+/// The innermost reason that says something.
+pub(super) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
+    let mut next = Some(error);
+    let mut last = String::new();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return match error {
+                rustls::Error::InvalidCertificate(reason) => {
+                    format!("TLS: the certificate of {} is not accepted: {reason}", origin(uri))
+                }
+                rustls::Error::InvalidMessage(_) => {
+                    format!("TLS: {} does not speak TLS; is its URL http://?", origin(uri))
+                }
+                error => format!("TLS: {error}"),
+            };
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>()
+            && error.is_incomplete_message()
+        {
+            return "the server closed the connection without an answer".into();
+        }
+        let text = error.to_string();
+        if text == "dns error" {
+            return format!("the host name {} cannot be resolved", uri.host().unwrap_or_default());
+        }
+        next = error.source();
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => return format!("connection refused by {}", origin(uri)),
+                io::ErrorKind::TimedOut => {
+                    return format!("connection timeout: {} does not answer", origin(uri));
+                }
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    return "the server broke the connection".into();
+                }
+                io::ErrorKind::UnexpectedEof => return "the server closed the connection".into(),
+                // The source of an error that wraps another one skips that one.
+                _ => {
+                    if let Some(inner) = error.get_ref() {
+                        next = Some(inner);
+                    }
+                }
+            }
+        }
+        last = text;
+    }
+    format!("the connection failed: {last}")
+}

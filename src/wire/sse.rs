@@ -1,0 +1,295 @@
+//! Server-sent events: an incremental reader for any chunking, and a writer.
+
+use std::time::Duration;
+
+/// Longer event ids are not remembered: they come back to the server in a header.
+const MOST_ID: usize = 4 * 1024;
+
+/// One event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The `event` field; empty for an ordinary message.
+    pub name: &'a str,
+    /// The `data` lines, joined by line feeds; only the beginning where it is longer than allowed.
+    pub data: &'a [u8],
+    /// The whole length of data that is longer than allowed.
+    pub too_long: Option<usize>,
+}
+
+/// Reads events from the chunks of a stream. What the server said of ids and reconnecting is kept.
+pub struct Parser {
+    limit: usize,
+    /// The beginning of a line whose end has not come yet.
+    line: Vec<u8>,
+    /// Bytes of that line which were not kept.
+    cut: usize,
+    after_cr: bool,
+    first_line: bool,
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+    /// Length of the data, kept or not.
+    length: usize,
+    id: String,
+    last_id: String,
+    retry: Option<Duration>,
+}
+
+impl Parser {
+    /// A reader of events with up to `limit` bytes of data.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            cut: 0,
+            after_cr: false,
+            first_line: true,
+            name: String::new(),
+            data: Vec::new(),
+            has_data: false,
+            length: 0,
+            id: String::new(),
+            last_id: String::new(),
+            retry: None,
+        }
+    }
+
+    /// Takes the next bytes of the stream and hands over the events that they complete.
+    pub fn feed(&mut self, mut chunk: &[u8], mut on_event: impl FnMut(Event<'_>)) {
+        while !chunk.is_empty() {
+            if std::mem::take(&mut self.after_cr) && chunk[0] == b'\n' {
+                chunk = &chunk[1..];
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
+                self.keep(chunk);
+                return;
+            };
+            self.after_cr = chunk[end] == b'\r';
+            if self.line.is_empty() && self.cut == 0 {
+                let kept = end.min(self.line_limit());
+                self.take_line(&chunk[..kept], end - kept, &mut on_event);
+            } else {
+                self.keep(&chunk[..end]);
+                let mut line = std::mem::take(&mut self.line);
+                let cut = std::mem::take(&mut self.cut);
+                self.take_line(&line, cut, &mut on_event);
+                line.clear();
+                line.shrink_to(64 * 1024);
+                self.line = line;
+            }
+            chunk = &chunk[end + 1..];
+        }
+    }
+
+    /// The stream begins anew on another connection: what was incomplete is lost, ids and `retry` stay.
+    pub fn reconnect(&mut self) {
+        let (limit, last_id, retry) = (self.limit, std::mem::take(&mut self.last_id), self.retry);
+        *self = Self { id: last_id.clone(), last_id, retry, ..Self::new(limit) };
+    }
+
+    /// The id of the last complete event, if the server gives ids.
+    pub fn last_id(&self) -> Option<&str> {
+        Some(self.last_id.as_str()).filter(|id| !id.is_empty())
+    }
+
+    /// How long to wait before reconnecting, if the server said so.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Byte order mark, field name, colon and space do not count as data.
+    fn line_limit(&self) -> usize {
+        self.limit.saturating_add(16)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = self.line_limit().saturating_sub(self.line.len()).min(bytes.len());
+        self.line.extend_from_slice(&bytes[..room]);
+        self.cut += bytes.len() - room;
+    }
+
+    fn take_line(&mut self, mut line: &[u8], cut: usize, on_event: &mut impl FnMut(Event<'_>)) {
+        if std::mem::take(&mut self.first_line) {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch(on_event);
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.add_data(b"\n");
+                }
+                self.add_data(value);
+                self.length += cut;
+            }
+            b"event" if cut == 0 => self.name = String::from_utf8_lossy(value).into_owned(),
+            b"id" if cut == 0 && !value.contains(&0) => {
+                let id = if value.len() <= MOST_ID { value } else { b"" };
+                self.id = String::from_utf8_lossy(id).into_owned();
+            }
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                let text = std::str::from_utf8(value).expect("digits are text");
+                self.retry = text.parse().ok().map(Duration::from_millis).or(self.retry);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_data(&mut self, bytes: &[u8]) {
+        let room = self.limit.saturating_sub(self.data.len()).min(bytes.len());
+        self.data.extend_from_slice(&bytes[..room]);
+        self.length += bytes.len();
+    }
+
+    fn dispatch(&mut self, on_event: &mut impl FnMut(Event<'_>)) {
+        self.last_id.clone_from(&self.id);
+        if std::mem::take(&mut self.has_data) {
+            let too_long = (self.length > self.data.len()).then_some(self.length);
+            on_event(Event { name: &self.name, data: &self.data, too_long });
+        }
+        self.name.clear();
+        self.data.clear();
+        self.data.shrink_to(64 * 1024);
+        self.length = 0;
+    }
+}
+
+/// Writes one event; data with line breaks takes several `data` lines. The id must not hold line breaks.
+pub fn write_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
+    if let Some(id) = id {
+        debug_assert!(!id.contains(['\n', '\r', '\0']), "an event id is one line");
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b'\n');
+    }
+    let mut rest = data;
+    loop {
+        let end = memchr::memchr2(b'\n', b'\r', rest);
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+        out.push(b'\n');
+        let Some(end) = end else { break };
+        rest = &rest[end..];
+        rest = rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]);
+    }
+    out.push(b'\n');
+}
+
+/// Writes how long the client shall wait before it reconnects.
+pub fn write_retry(out: &mut Vec<u8>, wait: Duration) {
+    out.extend_from_slice(format!("retry: {}\n\n", wait.as_millis()).as_bytes());
+}
+
+/// Writes a comment, which keeps idle connections open and means nothing.
+pub fn write_keep_alive(out: &mut Vec<u8>) {
+    out.extend_from_slice(b":\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Events as `name|data|too long`, and what is remembered, with the stream cut into pieces of these sizes.
+    fn read(stream: &[u8], limit: usize, sizes: &[usize]) -> (Vec<String>, String) {
+        let mut parser = Parser::new(limit);
+        let mut events = Vec::new();
+        let mut sizes = sizes.iter().copied().cycle();
+        let mut rest = stream;
+        while !rest.is_empty() {
+            let (chunk, behind) = rest.split_at(sizes.next().unwrap_or(rest.len()).clamp(1, rest.len()));
+            parser.feed(chunk, |event| {
+                let long = event.too_long.map(|length| format!("|{length}")).unwrap_or_default();
+                events.push(format!("{}|{}{long}", event.name, String::from_utf8_lossy(event.data)));
+            });
+            rest = behind;
+        }
+        (events, format!("{:?} {:?}", parser.last_id(), parser.retry()))
+    }
+
+    fn check(stream: &str, expected: &[&str], remembered: &str) {
+        for sizes in [&[][..], &[1], &[2, 3]] {
+            let (events, state) = read(stream.as_bytes(), 16, sizes);
+            assert_eq!(
+                (events, state.as_str()),
+                (expected.iter().map(|e| e.to_string()).collect(), remembered),
+                "{stream:?} {sizes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn reads_events() {
+        check("data: a\n\n", &["|a"], "None None");
+        check("data:a\r\rdata: b\r\n\r\n", &["|a", "|b"], "None None");
+        check("\u{feff}data: a\ndata:  b\n\n", &["|a\n b"], "None None");
+        check("event: endpoint\ndata: /m\n\ndata: x\n\n", &["endpoint|/m", "|x"], "None None");
+        check(": hello\n\n:\n\ndata\n\n", &["|"], "None None");
+        check("id: 7\nretry: 250\ndata:\n\n", &["|"], "Some(\"7\") Some(250ms)");
+        check("id: 7\n\nid\ndata: a\n\n", &["|a"], "None None");
+        check("id: 1\ndata: a\n\nid: 2\ndata: lost", &["|a"], "Some(\"1\") None");
+        check("id: a\0b\nretry: 1x\nunknown: 1\ndata: a\n\n", &["|a"], "None None");
+        check("event: x\n\ndata: a\n\n", &["|a"], "None None");
+    }
+
+    #[test]
+    fn long_data_is_cut_and_the_next_event_is_whole() {
+        let long = "y".repeat(100);
+        check(&format!("data: {long}\n\ndata: a\n\n"), &["|yyyyyyyyyyyyyyyy|100", "|a"], "None None");
+        check(&format!("data: {}\n\n", "z".repeat(16)), &["|zzzzzzzzzzzzzzzz"], "None None");
+        check("data: 0123456789\ndata: abcdef\n\n", &["|0123456789\nabcde|17"], "None None");
+        check(&format!(": {long}\nid: {long}\ndata: a\n\n"), &["|a"], "None None");
+    }
+
+    #[test]
+    fn a_new_connection_forgets_what_was_incomplete() {
+        let mut parser = Parser::new(99);
+        parser.feed(b"id: 1\nretry: 5\ndata: a\n\nid: 2\ndata: half", |_| ());
+        parser.reconnect();
+        let mut events = 0;
+        parser.feed(b"data: b\n\n", |event| {
+            assert_eq!(event.data, b"b");
+            events += 1;
+        });
+        assert_eq!(
+            (events, parser.last_id(), parser.retry()),
+            (1, Some("1"), Some(Duration::from_millis(5)))
+        );
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        let mut out = Vec::new();
+        write_retry(&mut out, Duration::from_millis(1500));
+        write_event(&mut out, Some("4-2"), b"{\"a\":\r\n1,\n\r2}");
+        write_keep_alive(&mut out);
+        write_event(&mut out, None, b"");
+        let text = String::from_utf8(out).unwrap();
+        check(&text, &["|{\"a\":\n1,\n\n2}", "|"], "Some(\"4-2\") Some(1.5s)");
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_events(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("data: "), Just("data:"), Just("id: 1"), Just("id"), Just("event: e"), Just("retry: 9"), Just(":"),
+                    Just("\n"), Just("\r"), Just("\r\n"), Just("\n\n"), Just("\u{feff}"), Just("x"), Just("ü"), Just("0123456789abcdefgh"),
+                ],
+                0..60,
+            ),
+            sizes in proptest::collection::vec(1usize..9, 1..9),
+        ) {
+            let stream = parts.concat();
+            prop_assert_eq!(read(stream.as_bytes(), 16, &sizes), read(stream.as_bytes(), 16, &[]));
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Every client's real format: imported, connected, disconnected.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Finished, Lab};
+
+/// A path where the platform keeps settings.
+#[cfg(target_os = "macos")]
+macro_rules! settings {
+    ($path:literal) => {
+        concat!("Library/Application Support/", $path)
+    };
+}
+
+/// A path where the platform keeps settings.
+#[cfg(not(target_os = "macos"))]
+macro_rules! settings {
+    ($path:literal) => {
+        concat!("xdg-config/", $path)
+    };
+}
+
+/// Clients with their fixture and their user-wide file below the home directory.
+pub(crate) const CLIENTS: [(&str, &str, &str); 12] = [
+    ("claude-desktop", "claude-desktop.json", settings!("Claude/claude_desktop_config.json")),
+    ("claude-code", "claude-code.json", ".claude.json"),
+    ("cursor", "cursor.json", ".cursor/mcp.json"),
+    ("vscode", "vscode.json", settings!("Code/User/mcp.json")),
+    ("windsurf", "windsurf.json", ".codeium/windsurf/mcp_config.json"),
+    ("zed", "zed.json", "xdg-config/zed/settings.json"),
+    ("codex", "codex.toml", ".codex/config.toml"),
+    ("gemini", "gemini.json", ".gemini/settings.json"),
+    ("goose", "goose.yaml", "xdg-config/goose/config.yaml"),
+    ("cline", "cline.json", ".cline/data/settings/cline_mcp_settings.json"),
+    ("lmstudio", "lmstudio.json", ".lmstudio/mcp.json"),
+    ("opencode", "opencode.json", "xdg-config/opencode/opencode.json"),
+];
+
+/// What stands in fixtures and must stand in no output.
+const SECRETS: [&str; 14] = [
+    "ghp_fixture",
+    "sntrys_fixture",
+    "fixturePassword",
+    "fixture-zed-key",
+    "ctx7sk-fixture",
+    "fixture-goose-token",
+    "fixture-cline-key",
+    "fixture-nested-token",
+    "hf_fixture",
+    "memory.jsonl",
+    "2025-09-03",
+    "fixture-edited",
+    ":-en",
+    "RETRIES\": 3",
+];
+
+/// A home with the files of clients in it, and a project in which verbs are run.
+pub(crate) struct Home {
+    lab: Lab,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let lab = Lab::new();
+        std::fs::create_dir(lab.dir.join("project")).expect("the directory is ours");
+        Self { lab }
+    }
+
+    /// With the fixtures of these clients.
+    pub(crate) fn with(clients: &[&str]) -> Self {
+        let home = Self::new();
+        for (client, fixture, _) in CLIENTS.iter().filter(|(client, ..)| clients.contains(client)) {
+            home.put(client, &read(&fixtures().join(fixture)));
+        }
+        home
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.lab.dir.join(name)
+    }
+
+    pub(crate) fn file_of(&self, client: &str) -> PathBuf {
+        let (.., path) = CLIENTS.iter().find(|(id, ..)| *id == client).expect("a known client");
+        self.path(path)
+    }
+
+    pub(crate) fn put(&self, client: &str, bytes: &[u8]) {
+        self.write(&self.file_of(client), bytes);
+    }
+
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) {
+        std::fs::create_dir_all(path.parent().expect("below the home")).expect("the directory is ours");
+        std::fs::write(path, bytes).expect("the directory is ours");
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.path("project/workbench-config.json")
+    }
+
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let own = self.lab.command();
+        let path = Path::new(own.get_program()).with_file_name(program);
+        #[allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
+        let mut command = Command::new(path.with_extension(std::env::consts::EXE_EXTENSION));
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        for name in
+            ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "CLINE_MCP_SETTINGS_PATH", "CLINE_DATA_DIR", "NO_COLOR"]
+        {
+            command.env_remove(name);
+        }
+        command.current_dir(self.path("project")).args(args);
+        command
+    }
+
+    /// Runs a verb; nothing that it says may hold a secret.
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
+        self.run_with("mcp-workbench", args)
+    }
+
+    pub(crate) fn run_with(&self, program: &str, args: &[&str]) -> Finished {
+        let finished = self.lab.run(&mut self.command(program, args));
+        for secret in SECRETS {
+            for said in [&finished.stdout, &finished.stderr] {
+                assert!(!said.contains(secret), "{args:?} shows {secret}:\n{said}");
+            }
+        }
+        finished
+    }
+
+    /// Runs a verb that must work, and answers its JSON.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let finished = self.run(&[args, &["--json"]].concat());
+        assert_eq!(finished.code, Some(0), "{args:?}: {}{}", finished.stdout, finished.stderr);
+        serde_json::from_str(&finished.stdout).expect("one JSON value")
+    }
+}
+
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/clients")
+}
+
+pub(crate) fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    String::from_utf8(read(path)).expect("UTF-8")
+}
+
+const EMPTY: &[u8] = b"{\"toolboxes\": {}}";
+
+/// What an import of each fixture yields stands beside it. `UPDATE_EXPECTED=1` writes it anew.
+#[test]
+fn import() {
+    for (client, ..) in CLIENTS {
+        let home = Home::with(&[client]);
+        home.write(&home.config(), EMPTY);
+        let said = home.json(&["import", client, "--yes"]);
+        let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+        let notes = said["notes"].as_array().expect("a list").iter();
+        let notes = notes.map(|note| {
+            let part = |key: &str| note[key].as_str().expect("text").to_owned();
+            format!("{} | {} | {}", part("server"), part("key"), part("message"))
+        });
+        let secrets = said["secrets"].as_array().expect("a list").iter();
+        let secrets = secrets.map(|secret| {
+            let part = |key: &str| secret[key].as_str().expect("text").to_owned();
+            format!("{} | {} | {}", part("variable"), part("server"), part("key"))
+        });
+        let found = json!({
+            "mcpServers": config["toolboxes"]["dev"]["mcpServers"],
+            "secrets": secrets.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(),
+        });
+        let path = fixtures().join(format!("{client}.expected.json"));
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            let text = serde_json::to_string_pretty(&found).expect("JSON");
+            std::fs::write(&path, format!("{text}\n")).expect("the fixtures are ours");
+        }
+        let expected: Value = serde_json::from_slice(&read(&path)).expect("JSON");
+        assert_eq!(found, expected, "{client}");
+        let again = home.json(&["import", client, "--yes"]);
+        assert_eq!((&again["changed"], &again["added"]), (&json!(false), &json!([])), "{client}");
+        // The file itself is recognised as well, wherever it lies.
+        home.write(&home.config(), EMPTY);
+        let file = home.file_of(client);
+        home.json(&["import", file.to_str().expect("UTF-8"), "--yes"]);
+        let by_file: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+        let names = |config: &Value| {
+            let servers = config["toolboxes"]["dev"]["mcpServers"].as_object().expect("servers").clone();
+            servers.keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(names(&by_file), names(&config), "{client}");
+    }
+}
+
+#[test]
+fn connect_twice_and_disconnect() {
+    for (client, fixture, _) in CLIENTS {
+        for face in ["mcp-workbench", "toolman"] {
+            let home = Home::with(&[client]);
+            let file = home.file_of(client);
+            let config = home.path(if face == "toolman" {
+                "project/tools.toml"
+            } else {
+                "project/workbench-config.json"
+            });
+            assert_eq!(home.run_with(face, &["init", "--yes"]).code, Some(0), "{client}");
+            let before = read(&file);
+            let first = home.run_with(face, &["connect", client, "--yes"]);
+            assert_eq!(first.code, Some(0), "{client}: {}", first.stderr);
+            let connected = text(&file);
+            let config = config.to_str().expect("UTF-8").to_owned();
+            assert!(connected.contains(&config), "{client}: {connected}");
+            let program = format!("{face}{}", std::env::consts::EXE_SUFFIX);
+            assert!(connected.contains(&program), "{client}: {connected}");
+            let dynamic = ["claude-code", "zed", "gemini", "goose", "cline"].contains(&client);
+            let mode = if dynamic { "dynamic" } else { "proxy" };
+            assert_eq!(connected.contains(mode), face == "mcp-workbench", "{client}: {connected}");
+            assert_eq!(home.run_with(face, &["connect", client, "--yes"]).code, Some(0));
+            assert_eq!(text(&file), connected, "{client}: twice is once");
+            // Importing again must not bring us in as a server of our own.
+            assert_eq!(home.run_with(face, &["import", client, "--yes"]).code, Some(0));
+            assert_eq!(home.run_with(face, &["disconnect", client, "--yes"]).code, Some(0));
+            assert!(read(&file) == before, "{client}: byte for byte");
+            assert!(read(&file) == read(&fixtures().join(fixture)), "{client}: nothing else wrote it");
+            assert_eq!(home.run_with(face, &["disconnect", client, "--yes"]).code, Some(0));
+            assert!(read(&file) == before, "{client}");
+        }
+    }
+}
+
+/// Line endings, byte order mark, permissions and links of each format.
+#[cfg(unix)]
+#[test]
+fn connect_keeps_how_a_file_is_written() {
+    use std::os::unix::fs::PermissionsExt;
+    for client in ["cursor", "codex", "goose"] {
+        let home = Home::with(&[client]);
+        let file = home.file_of(client);
+        let real = home.path("dotfiles/real");
+        let odd = format!("\u{feff}{}", text(&file).replace('\n', "\r\n"));
+        home.write(&real, odd.as_bytes());
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o604)).expect("ours");
+        std::fs::remove_file(&file).expect("ours");
+        std::os::unix::fs::symlink(&real, &file).expect("ours");
+        assert_eq!(home.run(&["init", "--yes"]).code, Some(0), "{client}");
+        let finished = home.run(&["connect", client, "--keep", "--yes"]);
+        assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
+        let connected = text(&real);
+        assert!(connected.starts_with('\u{feff}') && connected.contains("workbench"), "{client}");
+        assert_eq!(connected.matches('\n').count(), connected.matches("\r\n").count(), "{client}");
+        assert!(file.symlink_metadata().expect("there").is_symlink(), "{client}");
+        assert_eq!(real.metadata().expect("there").permissions().mode() & 0o777, 0o604, "{client}");
+        let kept = odd.lines().filter(|line| line.contains("command") || line.contains('#'));
+        kept.for_each(|line| assert!(connected.contains(line), "{client}: {line}"));
+        for path in all_files(&home.path("xdg-state")) {
+            let mode = path.metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{}", path.display());
+        }
+        assert_eq!(home.run(&["disconnect", client, "--yes"]).code, Some(0), "{client}");
+        assert_eq!(text(&real), odd, "{client}");
+    }
+}
+
+#[cfg(unix)]
+fn all_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("there").map(|entry| entry.expect("readable").path());
+    let found: Vec<_> =
+        entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect();
+    assert!(!found.is_empty(), "{}", directory.display());
+    found
+}
+
+/// What somebody else wrote in the meantime stays; we go, and what we took comes back.
+#[test]
+fn disconnect_after_an_edit() {
+    for (client, old, new) in [
+        ("claude-desktop", "Ctrl+Space", "Ctrl+K"),
+        ("claude-code", "\"numStartups\": 42", "\"numStartups\": 43"),
+        ("zed", "\"theme\": \"One Dark\"", "\"theme\": \"Ayu\""),
+        ("codex", "model = \"gpt-5-codex\"", "model = \"gpt-6\""),
+        ("gemini", "oauth-personal", "api"),
+        ("goose", "GOOSE_MODE: smart_approve", "GOOSE_MODE: auto"),
+        ("opencode", "\"theme\": \"system\"", "\"theme\": \"dark\""),
+    ] {
+        let home = Home::with(&[client]);
+        let file = home.file_of(client);
+        let before = text(&file);
+        assert_eq!(home.run(&["init", "--yes"]).code, Some(0), "{client}");
+        assert_eq!(home.run(&["connect", client, "--yes"]).code, Some(0), "{client}");
+        let connected = text(&file);
+        assert!(connected.contains(old) && connected != before, "{client}");
+        home.put(client, connected.replace(old, new).as_bytes());
+        let finished = home.run(&["disconnect", client, "--yes"]);
+        assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
+        let after = text(&file);
+        if client == "codex" {
+            // Tables come back where their header fits, which need not be the same line.
+            for part in [
+                "[mcp_servers.context7.env]\nCONTEXT7_API_KEY = \"ctx7sk-fixture\" # rotate\n",
+                "[mcp_servers.notion]",
+            ] {
+                assert!(after.contains(part), "{after}");
+            }
+            assert!(!after.contains("workbench") && after.contains(new), "{after}");
+        } else {
+            assert_eq!(after, before.replace(old, new), "{client}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_connect_made_goes_again() {
+    for (client, _, path) in CLIENTS {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        let finished = home.run(&["connect", client, "--yes"]);
+        assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
+        assert!(text(&home.file_of(client)).contains("workbench"), "{client}");
+        assert_eq!(home.run(&["disconnect", client, "--yes"]).code, Some(0), "{client}");
+        let top = path.split('/').next().expect("a path");
+        assert!(!home.path(top).exists(), "{client}: nothing is left");
+    }
+}
+
+/// Files as they happen to be: empty, on one line, in older or newer ways to write them.
+#[test]
+fn odd_files() {
+    let config = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x", "args": ["1"]}}}}}"#;
+    for (client, text_before) in [
+        ("cursor", ""),
+        ("cursor", "{}"),
+        ("cursor", "{\"mcpServers\": null}"),
+        ("cursor", r#"{"mcpServers":{"a":{"command":"x","args":["1"]},"b":{"command":"y"}}}"#),
+        ("goose", "A: b\nextensions:\nB: c\n"),
+        ("goose", "extensions: {} # none\n"),
+        ("goose", "extensions:\n    a:\n        type: stdio\n        cmd: x\n        args: [\"1\"]"),
+        ("codex", "# only a comment"),
+        ("codex", "mcp_servers = { a = { command = \"x\", args = [\"1\"] } }\n"),
+        ("codex", "mcp_servers.a.command = \"x\"\nmcp_servers.a.args = [\"1\"]\nz = 1\n"),
+        ("opencode", r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["x", "1"]}}}}"#),
+        ("gemini", r#"{"mcp": {"excluded": ["workbench"]}}"#),
+        (
+            "zed",
+            "// Zed\n{\"context_servers\": {\"a\": {\"command\": {\"path\": \"x\", \"args\": [\"1\"]}},}}",
+        ),
+        (
+            "claude-code",
+            r#"{"projects": {"@project": {"mcpServers": {"a": {"command": "x", "args": ["1"]}}}}}"#,
+        ),
+    ] {
+        let home = Home::new();
+        let before = text_before.replace("@project", home.path("project").to_str().expect("UTF-8"));
+        home.write(&home.config(), config.as_bytes());
+        home.put(client, before.as_bytes());
+        let said = home.json(&["connect", client, "--yes"]);
+        let taken = if before.contains("\"1\"") { json!(["a"]) } else { json!([]) };
+        assert_eq!(said["removed"], taken, "{before}");
+        let connected = text(&home.file_of(client));
+        let again = home.json(&["connect", client, "--yes"]);
+        assert_eq!(again["changed"], json!(false), "{connected}");
+        assert!(!connected.contains("\"1\""), "{connected}");
+        let comment = before.split_inclusive('\n').find(|line| line.contains("only a comment"));
+        assert!(comment.is_none_or(|comment| connected.starts_with(comment)), "{connected}");
+        home.json(&["disconnect", client, "--yes"]);
+        assert_eq!(text(&home.file_of(client)), before);
+    }
+}
+
+/// Both faces in one file, in any order.
+#[test]
+fn two_faces_in_one_client() {
+    for [first, second] in [["mcp-workbench", "toolman"], ["toolman", "mcp-workbench"]] {
+        let home = Home::with(&["cursor"]);
+        for face in ["mcp-workbench", "toolman"] {
+            assert_eq!(home.run_with(face, &["init", "--yes"]).code, Some(0));
+            assert_eq!(home.run_with(face, &["connect", "cursor", "--yes"]).code, Some(0));
+        }
+        let connected = text(&home.file_of("cursor"));
+        assert!(connected.contains("\"workbench\"") && connected.contains("\"toolman\""), "{connected}");
+        for face in [first, second] {
+            assert_eq!(home.run_with(face, &["disconnect", "cursor", "--yes"]).code, Some(0));
+        }
+        assert!(read(&home.file_of("cursor")) == read(&fixtures().join("cursor.json")), "{first} goes first");
+    }
+}
+
+#[test]
+fn servers_that_are_not_ours_stay() {
+    let home = Home::with(&["cursor"]);
+    let config = r#"{"toolboxes": {"dev": {"mcpServers": {
+        "fs": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv/notes"]},
+        "linear": {"command": "another"}}}}}"#;
+    home.write(&home.config(), config.as_bytes());
+    let said = home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(said["removed"], json!(["fs"]));
+    assert_eq!(said["kept"], json!(["github", "linear", "local"]));
+    let servers: Value = serde_json::from_slice(&read(&home.file_of("cursor"))).expect("JSON");
+    let names: Vec<_> = servers["mcpServers"].as_object().expect("servers").keys().cloned().collect();
+    assert_eq!(names, ["github", "linear", "local", "workbench"]);
+    // With other options, what was taken comes back.
+    let said = home.json(&["connect", "cursor", "--keep", "--tool-mode", "auto", "--yes"]);
+    assert_eq!(said["removed"], json!([]));
+    assert_eq!(said["args"].as_array().expect("a list").last(), Some(&json!("auto")));
+    let servers: Value = serde_json::from_slice(&read(&home.file_of("cursor"))).expect("JSON");
+    assert_eq!(servers["mcpServers"].as_object().expect("servers").len(), 5);
+    assert_eq!(home.run(&["disconnect", "cursor", "--yes"]).code, Some(0));
+    assert!(read(&home.file_of("cursor")) == read(&fixtures().join("cursor.json")));
+}
+
+#[test]
+fn a_broken_file_is_left_alone() {
+    for (client, broken) in [
+        ("cursor", "{\"mcpServers\": {"),
+        ("codex", "a = \n"),
+        ("goose", "a: [\n"),
+        ("goose", "a: &x 1\nb: *x\n"),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put(client, broken.as_bytes());
+        for verb in ["connect", "import"] {
+            let finished = home.run(&[verb, client, "--yes"]);
+            assert_eq!(finished.code, Some(2), "{verb} {client}");
+            assert!(finished.stderr.contains("was left as it is: line "), "{}", finished.stderr);
+        }
+        assert_eq!(text(&home.file_of(client)), broken);
+        let finished = home.run(&["init", "--yes"]);
+        assert_eq!(finished.code, Some(0));
+        assert!(finished.stderr.contains("warning: "), "{}", finished.stderr);
+    }
+}

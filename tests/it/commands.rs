@@ -1,0 +1,29 @@
+//! The command line beside the server.
+
+use crate::harness::{DEADLINE, Lab};
+
+#[test]
+fn demo_shows_the_gateway_at_work_with_nothing_configured() {
+    let lab = Lab::new();
+    let finished = lab.run(lab.command().arg("demo"));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    for part in ["open_toolbox", "use_tool", "claude mcp add", "codex mcp add", "gemini mcp add"] {
+        assert!(finished.stdout.contains(part), "{part} is missing: {}", finished.stdout);
+    }
+    lab.wait_until_gone(DEADLINE);
+}
+
+#[test]
+fn help_and_version_go_to_stdout_and_usage_errors_are_exit_2() {
+    let lab = Lab::new();
+    for option in ["--help", "--version"] {
+        let finished = lab.run(lab.command().arg(option));
+        assert_eq!(finished.code, Some(0), "{option}");
+        assert!(finished.stdout.contains("mcp-workbench"), "{option}: {}", finished.stdout);
+    }
+    for wrong in [&["--no-such-option"][..], &["no-such-verb"], &["--tool-mode", "wrong"]] {
+        let finished = lab.run(lab.command().args(wrong));
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{wrong:?}");
+        assert!(!finished.stderr.is_empty());
+    }
+}

@@ -1,0 +1,432 @@
+//! Verbs that change files: what they say, what they write, and what they refuse.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::clients::{Home, read, text};
+
+/// Status, stdout and stderr, with `HOME` for the test's own directory and `PROGRAM` for the executable.
+fn said(home: &Home, program: &str, args: &[&str]) -> (i32, String, String) {
+    let finished = home.run_with(program, args);
+    let directory = home.path("").display().to_string();
+    let directory = directory.trim_end_matches('/');
+    let command = home.command(program, &[]);
+    let executable = std::path::Path::new(command.get_program()).display().to_string();
+    let plain = |text: String| text.replace(&executable, "PROGRAM").replace(directory, "HOME");
+    (finished.code.unwrap_or(-1), plain(finished.stdout), plain(finished.stderr))
+}
+
+#[track_caller]
+fn check(home: &Home, args: &[&str], status: i32, stdout: &str, stderr: &str) {
+    assert_eq!(said(home, "mcp-workbench", args), (status, stdout.to_owned(), stderr.to_owned()), "{args:?}");
+}
+
+const CONFIG: &str = "{
+  // mine
+  \"toolboxes\": {
+    \"dev\": {
+      \"mcpServers\": {
+        \"one\": { \"command\": \"one\" } // first
+      }
+    }
+  }
+}
+";
+
+fn with_config(text: &str) -> Home {
+    let home = Home::new();
+    home.write(&home.config(), text.as_bytes());
+    home
+}
+
+#[test]
+fn add_shows_asks_and_keeps_comments() {
+    let home = with_config(CONFIG);
+    let diff = "--- HOME/project/workbench-config.json
++++ HOME/project/workbench-config.json
+@@ -3,7 +3,14 @@
+   \"toolboxes\": {
+     \"dev\": {
+       \"mcpServers\": {
+-        \"one\": { \"command\": \"one\" } // first
++        \"one\": { \"command\": \"one\" }, // first
++        \"two\": {
++          \"command\": \"npx\",
++          \"args\": [\"-y\", \"a b\", \"--token\", \"…\", \"${KEY}\"],
++          \"env\": {
++            \"MODE\": \"…\"
++          }
++        }
+       }
+     }
+   }
+";
+    let args =
+        ["add", "two", "--env", "MODE=fixture-edited", "--", "npx", "-y", "a b", "--token", "t0", "${KEY}"];
+    let with = |option: &'static str| [&args[..2], &[option], &args[2..]].concat();
+    check(&home, &with("--dry-run"), 0, diff, "nothing was written: this is a dry run\n");
+    let refused = "error: nothing was written: there is no terminal to ask on
+add --yes to write it, or --dry-run to only see it
+";
+    check(&home, &args, 2, diff, refused);
+    assert_eq!(text(&home.config()), CONFIG);
+    check(&home, &with("--yes"), 0, diff, "added two in toolbox `dev`\n");
+    let written = text(&home.config());
+    assert!(written.contains("// mine\n") && written.contains("// first\n"), "{written}");
+    assert!(written.contains("\"MODE\": \"fixture-edited\""), "{written}");
+    let again = "error: `two` is there already in toolbox `dev`
+choose another name, or `mcp-workbench remove` it first
+";
+    check(&home, &with("--yes"), 2, "", again);
+    let (status, _, stderr) = said(&home, "mcp-workbench", &["remove", "two", "--yes"]);
+    assert_eq!((status, stderr.as_str()), (0, "removed two in toolbox `dev`\n"));
+    let servers: Value =
+        serde_json::from_str(&text(&home.config()).replace("// mine", "").replace("// first", ""))
+            .expect("JSON");
+    assert_eq!(servers["toolboxes"]["dev"]["mcpServers"], json!({"one": {"command": "one"}}));
+}
+
+#[test]
+fn add_by_url_into_a_new_toolbox() {
+    let home = with_config(CONFIG);
+    let args = [
+        "add",
+        "r",
+        "--url",
+        "https://u:fixturePassword@h/mcp",
+        "-H",
+        "Authorization: Bearer ${T}",
+        "--sse",
+        "--toolbox",
+        "net",
+        "--yes",
+    ];
+    let answer = home.json(&args);
+    assert_eq!(
+        (&answer["toolbox"], &answer["server"], &answer["written"]),
+        (&json!("net"), &json!("r"), &json!(true))
+    );
+    assert!(answer["diff"].as_str().expect("text").contains("https://u:…@h/mcp"), "{answer}");
+    let (status, _, stderr) = said(&home, "mcp-workbench", &["check"]);
+    assert_eq!(status, 2, "T is not set, which did not matter before: {stderr}");
+    let both = "error: the file has the toolboxes `dev` and `net`\nsay which one with --toolbox\n";
+    check(&home, &["add", "x", "--yes", "--", "x"], 2, "", both);
+}
+
+#[test]
+fn remove_refuses_what_it_does_not_find() {
+    let home = with_config(
+        r#"{"toolboxes": {"a": {"mcpServers": {"github": {"command": "x"}}}, "b": {"mcpServers": {"github": {"command": "x"}}}}}"#,
+    );
+    for (args, message, hint) in [
+        (&["remove", "githib"][..], "there is no server `githib`", "did you mean `github`?"),
+        (&["remove", "zzz"], "there is no server `zzz`", "there is `github` and `github`"),
+        (
+            &["remove", "github"],
+            "`github` stands in the toolboxes `a` and `b`",
+            "say which one with --toolbox",
+        ),
+        (&["remove", "github", "--toolbox", "c"], "there is no toolbox `c`", "there is `a` and `b`"),
+    ] {
+        check(&home, args, 2, "", &format!("error: {message}\n{hint}\n"));
+        let finished = home.run(&[args, &["--json"]].concat());
+        let answer: Value = serde_json::from_str(&finished.stdout).expect("one JSON value");
+        assert_eq!(answer, json!({"error": {"kind": "usage", "message": message, "hint": hint}}));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(2), ""));
+    }
+    assert_eq!(home.run(&["remove", "github", "--toolbox", "b", "--yes"]).code, Some(0));
+    assert!(text(&home.config()).contains("\"a\": {\"mcpServers\": {\"github\""));
+}
+
+#[test]
+fn usage_errors() {
+    let home = with_config(CONFIG);
+    for (args, part) in [
+        (&["add", "x"][..], "either a command or a URL"),
+        (&["add", "x", "--url", "http://h/", "--", "y"], "cannot be used with"),
+        (&["add", "x", "--url", "not a url", "--yes"], "expected a URL"),
+        (&["connect", "cursr"], "did you mean `cursor`?"),
+        (&["connect", "emacs"], "use `claude-desktop`, `claude-code`"),
+        (&["disconnect", "emacs"], "there is no client `emacs`"),
+        (&["import", "nowhere.json"], "or the path of a file"),
+        (
+            &["import", "cursor"],
+            "has no file here; looked for HOME/.cursor/mcp.json and HOME/project/.cursor/mcp.json",
+        ),
+        (&["init", "--toolbox", "a__b"], "may not contain `__`"),
+        (&["conect", "cursor"], "connect"),
+        (&["add", "x", "--yes", "--dry-run", "--", "y"], "cannot be used with"),
+        (&["completions", "csh"], "possible values"),
+    ] {
+        let (status, stdout, stderr) = said(&home, "mcp-workbench", args);
+        assert_eq!((status, stdout.as_str()), (2, ""), "{args:?}");
+        assert!(stderr.contains(part), "{args:?}: {stderr}");
+    }
+    assert_eq!(text(&home.config()), CONFIG);
+    let finished = home.run(&["conect", "--json"]);
+    let answer: Value = serde_json::from_str(&finished.stdout).expect("one JSON value");
+    assert_eq!((finished.code, &answer["error"]["kind"]), (Some(2), &json!("usage")));
+    assert_eq!(answer["error"]["message"], "unrecognized subcommand 'conect'");
+}
+
+/// The gateway must never become a server of its own.
+#[test]
+fn we_are_not_imported() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"a": {"command": "/opt/bin/mcp-workbench"}, "b": {"command": "npx", "args":
+        ["-y", "mcp-workbench@latest"]}, "c": {"command": "toolman"}, "d": {"command": "npx", "args": ["toolmaker"]}}}"#;
+    home.put("cursor", servers.as_bytes());
+    let answer = home.json(&["init", "--yes"]);
+    assert_eq!(answer["added"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(answer["notes"].as_array().map(Vec::len), Some(3), "{answer}");
+    // Another face says so in the entry.
+    home.write(&home.path("project/tools.toml"), b"");
+    let answer = home.json(&["--face", "toolman", "connect", "cursor", "--yes"]);
+    assert_eq!(answer["args"], json!(["--face", "toolman", "--config", home.path("project/tools.toml")]));
+}
+
+#[test]
+fn a_configuration_with_problems_is_reported_and_left() {
+    let broken = "{\"toolboxes\": {\"dev\": {\"mcpServers\": {}, \"desc\": \"\"}}}";
+    let home = with_config(broken);
+    for args in [&["add", "x", "--yes", "--", "y"][..], &["init", "--yes"], &["connect", "cursor", "--yes"]] {
+        let finished = home.run(args);
+        assert_eq!(finished.code, Some(2), "{args:?}");
+        assert!(finished.stderr.contains("unknown key `desc`"), "{}", finished.stderr);
+        assert!(
+            finished.stderr.ends_with("correct the file first; nothing was changed\n"),
+            "{}",
+            finished.stderr
+        );
+    }
+    assert_eq!(text(&home.config()), broken);
+    let nothing = Home::new();
+    for args in [
+        &["add", "x", "--yes", "--", "y"][..],
+        &["remove", "x"],
+        &["connect", "cursor"],
+        &["import", "cursor"],
+    ] {
+        let finished = nothing.run(args);
+        assert_eq!(finished.code, Some(2), "{args:?}");
+        assert!(finished.stderr.contains("no workbench-config.json found"), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn toolman_has_the_same_verbs() {
+    let home = Home::new();
+    let file = home.path("project/tools.toml");
+    home.write(&file, b"# top\nactive_toolsets = [\"a_*\"] # mine\n\n# one\n[[servers]]\nnamespace = \"one\"\ncommand = \"one\"\n");
+    let run = |args: &[&str]| {
+        let (status, _, stderr) = said(&home, "toolman", args);
+        assert_eq!(status, 0, "{args:?}: {stderr}");
+        stderr
+    };
+    assert_eq!(run(&["add", "two", "--yes", "--", "npx", "a b", "${KEY}", "it's"]), "added two\n");
+    run(&["add", "three", "--yes", "--url", "https://h/mcp"]);
+    let expected = "# top
+active_toolsets = [\"a_*\"] # mine
+
+# one
+[[servers]]
+namespace = \"one\"
+command = \"one\"
+
+[[servers]]
+namespace = \"two\"
+command = '''npx 'a b' ${KEY} 'it'\\''s''''
+
+[[servers]]
+namespace = \"three\"
+url = \"https://h/mcp\"
+";
+    assert_eq!(text(&file), expected);
+    run(&["remove", "two", "--yes"]);
+    run(&["remove", "three", "--yes"]);
+    run(&["remove", "one", "--yes"]);
+    assert_eq!(text(&file), "# top\nactive_toolsets = [\"a_*\"] # mine\n");
+    let (status, _, stderr) = said(&home, "toolman", &["add", "x", "--toolbox", "t", "--", "y"]);
+    assert_eq!((status, stderr.as_str()), (2, "error: tools.toml has no toolboxes\nleave --toolbox out\n"));
+}
+
+#[test]
+fn init_merges_and_lists_secrets() {
+    let home = Home::with(&["claude-desktop", "cursor"]);
+    let (status, _, stderr) = said(&home, "mcp-workbench", &["init", "--yes"]);
+    let expected = "Claude Desktop: 2 servers in DESKTOP
+Cursor: 4 servers in HOME/.cursor/mcp.json
++ filesystem (Claude Desktop)
++ github (Claude Desktop)
++ github-2 (Cursor, there called github)
++ linear (Cursor)
++ local (Cursor)
+= fs (Cursor) is the same as filesystem
+warning: Cursor: local: args has ${workspaceFolder}, which is not replaced here
+warning: Cursor: local: envFile is not read here; set its variables, or write them into `env`
+secrets that stood in clear text are variables now; set them where the gateway starts:
+  GITHUB_PERSONAL_ACCESS_TOKEN (github: env.GITHUB_PERSONAL_ACCESS_TOKEN)
+  GITHUB_PERSONAL_ACCESS_TOKEN_2 (github-2: env.GITHUB_PERSONAL_ACCESS_TOKEN)
+wrote HOME/project/workbench-config.json
+next: `mcp-workbench connect CLIENT`, with one of `claude-desktop`, `claude-code`, `cursor`, `vscode`, `windsurf`, \
+`zed`, `codex`, `gemini`, `goose`, `cline`, `lmstudio` or `opencode`
+";
+    let desktop = home.file_of("claude-desktop").display().to_string();
+    let desktop = desktop.replace(home.path("").display().to_string().trim_end_matches('/'), "HOME");
+    assert_eq!((status, stderr.replace(&desktop, "DESKTOP").as_str()), (0, expected));
+    assert!(!text(&home.config()).contains("fixture"), "no secret is written");
+    let written = read(&home.config());
+    let again = home.json(&["init", "--yes"]);
+    assert_eq!((&again["changed"], &again["added"]), (&json!(false), &json!([])));
+    assert!(read(&home.config()) == written, "twice is once");
+}
+
+#[test]
+fn init_takes_the_project_or_only_the_user() {
+    let home = Home::with(&["cursor"]);
+    home.write(
+        &home.path("project/.mcp.json"),
+        br#"{"mcpServers": {"here": {"command": "here", "args": ["${ROOT:-.}"]}}}"#,
+    );
+    home.write(
+        &home.path("project/.cursor/mcp.json"),
+        br#"{"mcpServers": {"root": {"command": "x", "args": ["${workspaceFolder}"]}}}"#,
+    );
+    let names = |answer: &Value| {
+        let added = answer["added"].as_array().expect("a list").iter();
+        added.map(|one| one["server"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let answer = home.json(&["init", "--user", "--yes"]);
+    assert_eq!(names(&answer), ["fs", "github", "linear", "local"]);
+    assert_eq!(answer["file"], json!(home.path("xdg-config/mcp-workbench/workbench-config.json")));
+    let answer = home.json(&["init", "--yes"]);
+    assert_eq!(names(&answer), ["here", "fs", "github", "linear", "local", "root"]);
+    let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+    let servers = &config["toolboxes"]["dev"]["mcpServers"];
+    assert_eq!(servers["root"]["args"], json!([home.path("project")]));
+    assert_eq!(servers["here"]["args"], json!(["${ROOT:-.}"]));
+    // Somebody with no client at all gets a file to begin with.
+    let nobody = Home::new();
+    assert_eq!(nobody.run(&["init", "--yes"]).code, Some(0));
+    assert_eq!(nobody.run(&["check"]).code, Some(0));
+    assert_eq!(nobody.run_with("toolman", &["init", "--yes"]).code, Some(0));
+    assert_eq!(nobody.run_with("toolman", &["check"]).code, Some(0));
+}
+
+#[test]
+fn import_adds_to_a_file_with_comments() {
+    let home = Home::with(&["lmstudio"]);
+    home.write(&home.config(), CONFIG.replace('\n', "\r\n").as_bytes());
+    let (status, stdout, _) = said(&home, "mcp-workbench", &["import", "lmstudio", "--dry-run"]);
+    assert_eq!(status, 0);
+    assert!(stdout.contains("+        \"hf-mcp-server\": {\n"), "{stdout}");
+    assert_eq!(text(&home.config()), CONFIG.replace('\n', "\r\n"));
+    assert_eq!(home.run(&["import", "lmstudio", "--yes"]).code, Some(0));
+    let written = text(&home.config());
+    assert!(written.contains("// mine\r\n") && written.contains("// first\r\n"), "{written}");
+    assert_eq!(written.matches('\n').count(), written.matches("\r\n").count());
+    assert!(written.contains("\"Bearer ${HF_MCP_SERVER_AUTHORIZATION}\""), "{written}");
+}
+
+#[test]
+fn the_whole_way() {
+    let home = Home::new();
+    let fake = crate::harness::fake_path();
+    let client = json!({"mcpServers": {"fake": {"command": fake, "args": ["--tools", "1"]}}});
+    home.put("claude-code", client.to_string().as_bytes());
+    assert_eq!(home.run(&["init", "--yes"]).code, Some(0));
+    assert_eq!(home.run(&["connect", "claude-code", "--yes"]).code, Some(0));
+    let file: Value = serde_json::from_slice(&read(&home.file_of("claude-code"))).expect("JSON");
+    let servers = file["mcpServers"].as_object().expect("servers");
+    assert_eq!(servers.keys().collect::<Vec<_>>(), ["workbench"]);
+    let entry = &servers["workbench"];
+    assert!(std::path::Path::new(entry["command"].as_str().expect("a path")).is_absolute());
+    let args: Vec<_> =
+        entry["args"].as_array().expect("a list").iter().map(|arg| arg.as_str().expect("text")).collect();
+    let program = entry["command"].as_str().expect("a path");
+    let name = std::path::Path::new(program).file_name().expect("a file").to_str().expect("UTF-8");
+    let mut client = home.command(name, &args);
+    client.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+    let mut child = client.spawn().expect("it starts");
+    let requests = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "claude-code", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}}),
+    ];
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    for request in requests {
+        writeln!(stdin, "{request}").expect("it listens");
+    }
+    let answer = lines.find_map(|line| {
+        let message: Value = serde_json::from_str(&line.expect("UTF-8")).expect("JSON");
+        (message["id"] == 2).then_some(message)
+    });
+    let answer = answer.expect("an answer");
+    assert_eq!(answer["result"]["structuredContent"]["servers_connected"], 1, "{answer}");
+    drop(stdin);
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn schema_completions_and_man() {
+    let home = Home::new();
+    for (program, title) in [("mcp-workbench", "workbench-config.json"), ("toolman", "tools.toml")] {
+        let (status, stdout, stderr) = said(&home, program, &["schema"]);
+        let schema: Value = serde_json::from_str(&stdout).expect("one JSON value");
+        assert_eq!((status, stderr.as_str(), &schema["title"]), (0, "", &json!(title)));
+        let (status, stdout, _) = said(&home, program, &["completions", "bash"]);
+        assert!(status == 0 && stdout.contains(&format!("-o default {program}")), "{stdout}");
+        let states = stdout.lines().filter_map(|line| line.trim().strip_prefix("cmd=\"")?.strip_suffix('"'));
+        for state in states.filter(|state| !state.is_empty()) {
+            assert!(stdout.contains(&format!("\n        {state})\n")), "{state} is completed");
+        }
+        let (status, stdout, _) = said(&home, program, &["man"]);
+        assert!(status == 0 && stdout.contains(".TH") && stdout.contains(program), "{stdout}");
+    }
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        assert_eq!(home.run(&["completions", shell]).code, Some(0));
+    }
+}
+
+#[test]
+fn help() {
+    let home = Home::new();
+    let connect = "Register this gateway in a client's own file
+
+Usage: mcp-workbench connect [OPTIONS] <CLIENT>
+
+Arguments:
+  <CLIENT>  Such as claude-code
+
+Options:
+      --keep              Leave the client's other servers where they are
+  -y, --yes               Write without asking
+      --dry-run           Show the change and write nothing
+      --config <FILE>     The configuration file (default: workbench-config.json or tools.toml here,
+                          then the user's own)
+      --face <FACE>       The product surface [possible values: workbench, toolman]
+      --tool-mode <MODE>  How opened tools reach the client, whatever the file says [possible
+                          values: dynamic, proxy, auto]
+      --json              One JSON value on stdout instead of text
+  -q, --quiet             Errors only
+  -v, --verbose...        More log messages; twice for all
+  -h, --help              Print help
+  -V, --version           Print version
+";
+    check(&home, &["connect", "-h"], 0, connect, "");
+    let (status, stdout, _) = said(&home, "mcp-workbench", &["add", "-h"]);
+    let usage = "Usage: mcp-workbench add [OPTIONS] <NAME> -- <COMMAND>...
+       mcp-workbench add [OPTIONS] <NAME> --url <URL>
+";
+    assert!(status == 0 && stdout.contains(usage), "{stdout}");
+    for verb in ["init", "import", "remove", "disconnect", "schema", "completions", "man"] {
+        let (status, stdout, stderr) = said(&home, "mcp-workbench", &[verb, "-h"]);
+        assert!(status == 0 && stderr.is_empty(), "{verb}: {stderr}");
+        assert!(stdout.contains(&format!("Usage: mcp-workbench {verb}")), "{verb}: {stdout}");
+    }
+}
