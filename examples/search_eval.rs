@@ -106,7 +106,11 @@ impl Corpus {
         for line in lines::<ToolLine>(text)? {
             let place = *at.entry(line.server.clone()).or_insert_with(|| {
                 let order = u32::try_from(servers.len()).unwrap_or(u32::MAX);
-                let (title, description) = (line.server_title.clone(), line.server_desc.clone());
+                let title = match line.server_title == line.server {
+                    true => line.server.clone(),
+                    false => format!("{} {}", line.server, line.server_title),
+                };
+                let description = line.server_desc.clone();
                 servers
                     .push((line.server.clone(), ServerDoc { order, title, description, tools: Vec::new() }));
                 servers.len() - 1

@@ -71,7 +71,7 @@ pub(super) struct Server {
     pub(super) lengths: [u32; SERVER_FIELDS],
     /// The terms that stand anywhere in it or its tools.
     terms: Box<[u32]>,
-    /// The terms of its name and title.
+    /// The terms of its names.
     pub(super) title_terms: Box<[u32]>,
 }
 
@@ -120,16 +120,13 @@ impl Index {
         }
     }
 
-    /// Adds a server, or replaces what was known of it.
+    /// Adds a server, or replaces what was known of it. The key tells servers apart and is no text to be found.
     pub fn set_server(&mut self, key: &str, doc: &ServerDoc) {
         self.remove_server(key);
         let server = count(self.servers.len());
         let first = count(self.tools.len());
         let mut about = Counts::new();
-        self.count(key, TITLE, &mut about);
-        if doc.title != key {
-            self.count(&doc.title, TITLE, &mut about);
-        }
+        self.count(&doc.title, TITLE, &mut about);
         let mut titles: Vec<u32> = about.seen.iter().map(|seen| seen.0).collect();
         titles.sort_unstable();
         titles.dedup();

@@ -20,7 +20,7 @@ pub use rank::{Hit, Outcome, ServerHit};
 pub struct ServerDoc {
     /// Its place in the file: the last rule between equals.
     pub order: u32,
-    /// Its name for people.
+    /// Its names: all that people call it by.
     pub title: String,
     /// What it says of itself.
     pub description: String,

@@ -199,6 +199,16 @@ fn repairs(index: &Index, stem: &str) -> Vec<(u32, f32)> {
             near.push((run[0], dice));
         }
     }
+    // Two letters that changed places leave no run of a short word as it was.
+    let mut swapped: Vec<char> = stem.chars().collect();
+    for at in 1..swapped.len() {
+        swapped.swap(at - 1, at);
+        let found = index.find(&swapped.iter().collect::<String>());
+        swapped.swap(at - 1, at);
+        if let Some(id) = found.filter(|id| near.iter().all(|known| known.0 != *id)) {
+            near.push((id, 1.0 - 1.0 / letters as f32));
+        }
+    }
     let text = |id: u32| &index.terms[id as usize].text;
     near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| text(a.0).cmp(text(b.0))));
     let best = near.first().map_or(0.0, |first| first.1);

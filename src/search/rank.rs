@@ -1,12 +1,14 @@
 //! Order: the scores of tools, names first, what was not yet covered before more of the same.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::document::DESTROYS;
 use super::index::Index;
 use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
+use super::tokens::words;
 
 /// What the best clause of a query counts beside the whole.
 const CLAUSE: f32 = 0.6;
@@ -59,7 +61,7 @@ pub struct ServerHit {
 pub struct Outcome {
     /// The tools that fit, best first. Empty when none does: then it is better to say what servers there are.
     pub hits: Vec<Hit>,
-    /// The servers that fit, best first.
+    /// All servers that fit, best first.
     pub servers: Vec<ServerHit>,
     /// The share of what was asked for, 0 to 1, that the best tools have; below a floor there are no hits.
     pub coverage: f32,
@@ -77,7 +79,34 @@ impl Index {
         let asked = query.terms.iter().map(|term| (term.asked(self), term.trust())).collect();
         let ranking = Ranking { index: self, query: &query, evidence: &evidence, asked };
         let (hits, coverage) = ranking.tools(limit);
-        Outcome { hits, servers: ranking.servers(limit), coverage }
+        Outcome { hits, servers: ranking.servers(), coverage }
+    }
+}
+
+impl Index {
+    /// Where words of a query stand in a text, as they are, repaired, or by words that mean the same.
+    pub fn marks(&self, query: &str, text: &str) -> Vec<Range<usize>> {
+        let query = Query::new(self, query);
+        let sought = |term: &&QueryTerm| term.content && term.weight > 0.0;
+        let stands = |stem: &str| {
+            let id = self.find(stem);
+            query.terms.iter().filter(sought).any(|term| {
+                term.stem == stem || id.is_some_and(|id| term.variants.iter().any(|variant| variant.0 == id))
+            })
+        };
+        let mut marks: Vec<Range<usize>> = Vec::new();
+        words(text, |word| {
+            let range = word.start..word.start + word.raw.len();
+            match marks.last_mut() {
+                _ if !stands(&self.stem(word.raw)) => {}
+                // Pairs of characters overlap, and a whole comes after its parts.
+                Some(last) if range.start < last.end => {
+                    *last = last.start.min(range.start)..last.end.max(range.end);
+                }
+                _ => marks.push(range),
+            }
+        });
+        marks
     }
 }
 
@@ -298,7 +327,7 @@ impl Ranking<'_> {
         terms.filter(|(_, tools)| own(tools, number) > 0.0).map(|(term, _)| term.word.clone()).collect()
     }
 
-    fn servers(&self, limit: usize) -> Vec<ServerHit> {
+    fn servers(&self) -> Vec<ServerHit> {
         let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
         for ((asked, trust), given) in self.asked.iter().zip(&self.evidence.servers) {
@@ -312,7 +341,6 @@ impl Ranking<'_> {
         let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
         let place = |number| self.index.place(number);
         found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
-        found.truncate(limit);
         let hit = |(number, (score, _))| {
             let server = self.index.server(number);
             ServerHit { server: server.key.to_string(), score, tools: server.count as usize }

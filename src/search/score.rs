@@ -11,7 +11,7 @@ const TOOL: Fields<TOOL_FIELDS> = Fields {
     bits: 4,
 };
 
-/// Name and title, description, names of the tools, first sentences of their descriptions.
+/// Names, description, names of the tools, first sentences of their descriptions.
 const SERVER: Fields<SERVER_FIELDS> =
     Fields { weights: [1.0, 1.0, 1.0, 0.1], lengths: [0.75, 0.75, 0.75, 0.75], saturation: 1.0, bits: 8 };
 

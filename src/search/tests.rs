@@ -197,6 +197,25 @@ fn says_which_words_matched() {
 }
 
 #[test]
+fn marks_the_words_that_matched() {
+    let index = index(&office());
+    let check = |query: &str, text: &str, expected: &str| {
+        let mut marked = text.to_owned();
+        for range in index.marks(query, text).into_iter().rev() {
+            marked.insert(range.end, ']');
+            marked.insert(range.start, '[');
+        }
+        assert_eq!(marked, expected, "{query}");
+    };
+    check("read my files", "read_file", "[read]_[file]");
+    check("read my files", "readFile", "[read][File]");
+    check("raed the file", "Read a file.", "[Read] a [file].");
+    check("東京の天気予報", "指定した都市の天気予報", "指定した都市[の天気予報]");
+    check("erase", "Delete a file.", "[Delete] a file.");
+    check("nothing here", "Read a file.", "Read a file.");
+}
+
+#[test]
 fn scores_never_rise_along_the_list() {
     let found = index(&office()).search("find symbol, then delete the file and list issues", 10);
     assert!(found.hits.len() > 3);
