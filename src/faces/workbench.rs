@@ -191,6 +191,10 @@ impl Workbench {
     fn definition(&self, meta: Meta, mode: Mode) -> String {
         let example = self.example();
         let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to open\"}";
+        let (open, of_open) = match self.config.search {
+            true => ("a toolbox, which opens by itself", "Name of the toolbox"),
+            false => ("an open toolbox", "Name of an open toolbox"),
+        };
         let (description, schema) = match meta {
             Meta::Open | Meta::ClassicOpen => {
                 let then = match mode {
@@ -208,12 +212,12 @@ impl Workbench {
                     format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what))
                 };
                 let (toolbox, server, tool) =
-                    (part("Name of an open toolbox"), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
+                    (part(of_open), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
                 let address = object(&[("toolbox", &toolbox), ("server", &server), ("tool", &tool)], &["toolbox", "server", "tool"]);
                 let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
                 (
                     format!(
-                        "Call a tool of an open toolbox. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
+                        "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
                          \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
                     ),
                     object(&[("tool", &address), ("arguments", arguments)], &["tool"]),
@@ -232,17 +236,17 @@ impl Workbench {
                 )
             }
             Meta::ClassicUse => {
-                let toolbox = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of an open toolbox\"}";
+                let toolbox = format!("{{\"type\":\"string\",\"minLength\":1,\"description\":\"{of_open}\"}}");
                 let tool = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the tool as opening listed it: toolbox__server__tool\"}";
                 let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
                 (
                     format!(
-                        "Call a tool of an open toolbox. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
+                        "Call a tool of {open}. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
                          \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
                         example.trim_matches('"'),
                     ),
                     object(
-                        &[("toolbox_name", toolbox), ("tool_name", tool), ("arguments", arguments)],
+                        &[("toolbox_name", &toolbox), ("tool_name", tool), ("arguments", arguments)],
                         &["toolbox_name", "tool_name"],
                     ),
                 )
@@ -259,10 +263,10 @@ impl Workbench {
     fn find_description(&self, mode: Mode) -> String {
         let open = self.open_tool().name();
         let then = match (self.config.meta_tools, mode) {
-            (_, Mode::Dynamic) => format!("call {open} with its toolbox_name and then the tool"),
-            (MetaTools::Current, Mode::Proxy) => "call it with use_tool at once; its toolbox opens by itself".to_owned(),
+            (_, Mode::Dynamic) => format!("open the toolbox of one with {open}, then call it"),
+            (MetaTools::Current, Mode::Proxy) => "call one with use_tool; its toolbox opens by itself".to_owned(),
             (MetaTools::Classic, Mode::Proxy) => {
-                "call it with workbench_use_tool as toolbox__server__tool at once; its toolbox opens by itself".to_owned()
+                "call one with workbench_use_tool as toolbox__server__tool; its toolbox opens by itself".to_owned()
             }
         };
         let head = format!(

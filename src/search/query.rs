@@ -123,9 +123,9 @@ impl QueryTerm {
         let own = index.find(&self.stem);
         self.known = own.is_some();
         self.variants.extend(own.map(|id| (id, 1.0)));
-        let letters = self.stem.chars().count() >= 4 && !self.stem.chars().any(char::is_numeric);
+        let letters = self.word.chars().count() >= 4 && !self.stem.chars().any(char::is_numeric);
         if own.is_none() && letters {
-            self.variants = repairs(index, &self.stem);
+            self.variants = repairs(index, &self.stem, &self.word);
         }
         self.literal = self.variants.len();
         if self.weight <= 0.0 {
@@ -172,7 +172,7 @@ fn longer(index: &Index, stem: &str) -> Vec<u32> {
 }
 
 /// The terms most like a stem that no text has: a slip or two of the fingers away, or made of the same runs.
-fn repairs(index: &Index, stem: &str) -> Vec<(u32, f32)> {
+fn repairs(index: &Index, stem: &str, word: &str) -> Vec<(u32, f32)> {
     let mut runs: Vec<u32> = Vec::new();
     grams(stem, |gram| runs.push(gram));
     runs.sort_unstable();
@@ -199,14 +199,14 @@ fn repairs(index: &Index, stem: &str) -> Vec<(u32, f32)> {
             near.push((run[0], dice));
         }
     }
-    // Two letters that changed places leave no run of a short word as it was.
-    let mut swapped: Vec<char> = stem.chars().collect();
+    // Two letters that changed places leave no run of a short word as it was, and may make another ending of its end.
+    let mut swapped: Vec<char> = word.chars().collect();
     for at in 1..swapped.len() {
         swapped.swap(at - 1, at);
-        let found = index.find(&swapped.iter().collect::<String>());
+        let found = index.find(&index.stem(&swapped.iter().collect::<String>()));
         swapped.swap(at - 1, at);
         if let Some(id) = found.filter(|id| near.iter().all(|known| known.0 != *id)) {
-            near.push((id, 1.0 - 1.0 / letters as f32));
+            near.push((id, 1.0 - 1.0 / swapped.len() as f32));
         }
     }
     let text = |id: u32| &index.terms[id as usize].text;

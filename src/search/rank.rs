@@ -155,6 +155,7 @@ impl Ranking<'_> {
             candidates.truncate(depth);
         }
         candidates.sort_unstable_by(order);
+        candidates.retain(|candidate| candidate.named > Named::No || self.has_content(candidate.number));
         let coverage = self.coverage(&candidates);
         let fits = coverage >= self.floor();
         (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
@@ -322,9 +323,20 @@ impl Ranking<'_> {
         candidates.into_iter().map(hit).collect()
     }
 
+    /// The words of the query that a tool has, without grammar and talk unless there is nothing else.
     fn matched(&self, number: u32) -> Vec<String> {
-        let terms = self.query.terms.iter().zip(&self.evidence.tools);
-        terms.filter(|(_, tools)| own(tools, number) > 0.0).map(|(term, _)| term.word.clone()).collect()
+        let terms = || self.query.terms.iter().zip(&self.evidence.tools);
+        let plain = !terms().any(|(term, _)| term.content);
+        terms()
+            .filter(|(term, tools)| (term.content || plain) && own(tools, number) > 0.0)
+            .map(|(term, _)| term.word.clone())
+            .collect()
+    }
+
+    /// Whether a tool has more of a query than grammar and talk.
+    fn has_content(&self, number: u32) -> bool {
+        let mut terms = self.query.terms.iter().zip(&self.evidence.tools);
+        terms.any(|(term, tools)| term.content && own(tools, number) > 0.0)
     }
 
     fn servers(&self) -> Vec<ServerHit> {

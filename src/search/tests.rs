@@ -112,6 +112,7 @@ fn forgives_slips_of_the_fingers() {
     check("find smybol", "find_symbol");
     check("creat isue", "create_issue");
     check("raed file", "read_file");
+    check("raed", "read_file");
     check("list direcotry", "list_directory");
 }
 
@@ -194,6 +195,13 @@ fn says_which_words_matched() {
     let found = index(&office()).search("Please READ my Files", 5);
     assert_eq!(found.hits[0].tool, "read_file");
     assert_eq!(found.hits[0].matched, ["READ", "Files"]);
+}
+
+#[test]
+fn grammar_alone_brings_no_junk() {
+    let found = index(&office()).search("merge a pull request", 10);
+    assert!(found.hits.iter().all(|hit| !hit.matched.contains(&"a".to_owned())), "{found:?}");
+    assert!(found.hits.iter().all(|hit| !hit.matched.is_empty()), "{found:?}");
 }
 
 #[test]

@@ -85,6 +85,9 @@ impl Run {
     /// What to say when nothing fits: what there is.
     fn nothing(&self, catalog: &Catalog, query: &str) -> String {
         let servers: Vec<_> = catalog.servers.iter().map(|known| known.upstream.to_string()).collect();
-        format!("nothing fits `{query}`; there are the servers {}", servers.join(", "))
+        match &servers[..] {
+            [] => format!("nothing fits `{query}`; there are no servers"),
+            servers => format!("nothing fits `{query}`; there are the servers {}", servers.join(", ")),
+        }
     }
 }
