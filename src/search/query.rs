@@ -123,8 +123,8 @@ impl QueryTerm {
         let own = index.find(&self.stem);
         self.known = own.is_some();
         self.variants.extend(own.map(|id| (id, 1.0)));
-        let letters = self.word.chars().count() >= 4 && !self.stem.chars().any(char::is_numeric);
-        if own.is_none() && letters {
+        let is_long = |text: &str| text.chars().count() >= 4 && !text.chars().any(char::is_numeric);
+        if own.is_none() && is_long(&self.word) {
             self.variants = repairs(index, &self.stem, &self.word);
         }
         self.literal = self.variants.len();
@@ -137,7 +137,7 @@ impl QueryTerm {
                 self.add(id, if *is_same { same } else { near });
             }
         }
-        if letters {
+        if is_long(&self.stem) {
             for id in longer(index, &self.stem) {
                 self.add(id, LONGER);
             }
