@@ -33,6 +33,8 @@ mod readme;
 mod real;
 mod relay;
 mod reload;
+#[cfg(unix)]
+mod search;
 mod shell;
 mod toolman_activate;
 mod toolman_catalog;

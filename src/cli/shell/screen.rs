@@ -1,6 +1,7 @@
 //! The terminal: tables, a sign of life, a bar of progress.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -88,6 +89,16 @@ impl Screen {
 
     /// Rows below a heading, in columns; the last column is not padded. Numbers stand at the right.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
+        self.marked_table(heading, rows, &|_| Vec::new())
+    }
+
+    /// The same; where colours may be, the parts of each cell that `marks` gives stand out.
+    pub(super) fn marked_table(
+        &self,
+        heading: &[&str],
+        rows: &[Vec<String>],
+        marks: &dyn Fn(&str) -> Vec<Range<usize>>,
+    ) -> String {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
         let width = |column: usize| {
@@ -100,10 +111,11 @@ impl Screen {
                     .iter()
                     .all(|row| row[column].trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()))
         };
-        let line = |cells: &[&str]| {
+        let line = |cells: &[&str], marks: &dyn Fn(&str) -> Vec<Range<usize>>| {
             let mut line = String::new();
             for (column, cell) in cells.iter().enumerate() {
                 let pad = " ".repeat(width(column) - cell.chars().count());
+                let cell = if self.colour { emphasized(cell, &marks(cell)) } else { (*cell).to_owned() };
                 if column > 0 {
                     line.push_str("  ");
                 }
@@ -114,15 +126,28 @@ impl Screen {
             }
             line.trim_end().to_owned()
         };
-        let head = line(heading);
+        let head = line(heading, &|_| Vec::new());
         let mut text = if self.colour { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
         for row in &rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            text.push_str(&line(&cells));
+            text.push_str(&line(&cells, marks));
             text.push('\n');
         }
         text
     }
+}
+
+/// The text with parts of it, in ascending order, in bold and underlined.
+fn emphasized(text: &str, parts: &[Range<usize>]) -> String {
+    let mut emphasized = String::new();
+    let mut from = 0;
+    for part in parts {
+        emphasized.push_str(&text[from..part.start]);
+        emphasized.push_str(&format!("\x1b[1;4m{}\x1b[0m", &text[part.clone()]));
+        from = part.end;
+    }
+    emphasized.push_str(&text[from..]);
+    emphasized
 }
 
 fn bar(done: f64, total: Option<f64>, message: &str) -> String {
@@ -173,6 +198,17 @@ mod tests {
         ];
         let expected = "NAME    N  TEXT\nä       7  one\nlong  -12  \u{fffd}[2J\n";
         assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
+    }
+
+    #[test]
+    fn marks_stand_out_where_colours_may_be() {
+        let rows = [vec!["read_file".to_owned(), "Reads".to_owned()]];
+        let marks = |cell: &str| if cell == "read_file" { vec![0..4, 5..9] } else { Vec::new() };
+        let plain = "TOOL       TEXT\nread_file  Reads\n";
+        assert_eq!(PIPE.marked_table(&["TOOL", "TEXT"], &rows, &marks), plain);
+        let terminal = Screen { colour: true, escapes: true, ..PIPE };
+        let marked = "\x1b[1mTOOL       TEXT\x1b[0m\n\x1b[1;4mread\x1b[0m_\x1b[1;4mfile\x1b[0m  Reads\n";
+        assert_eq!(terminal.marked_table(&["TOOL", "TEXT"], &rows, &marks), marked);
     }
 
     #[test]
