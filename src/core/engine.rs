@@ -198,8 +198,8 @@ impl Engine {
                 Ok(phase) => upstream.settled(phase).await.map(drop),
                 Err(refused) => Err(refused),
             };
-            if let Err(reason) = outcome {
-                failed.push((upstream.server.clone(), reason));
+            if let Err(trouble) = outcome {
+                failed.push((upstream.server.clone(), trouble.to_string().into()));
             }
         }
         let changed = {

@@ -30,7 +30,7 @@ use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench};
-use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
@@ -72,6 +72,14 @@ pub enum Face {
 }
 
 impl Face {
+    /// What clients are told that they talk to.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Workbench(_) | Self::Plain(_) => OUR_NAME,
+            Self::Toolman(_) => "toolman",
+        }
+    }
+
     fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         match self {
             Self::Workbench(face) => face.clone(),
@@ -124,7 +132,12 @@ impl Gateway {
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
         let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
-        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default(), finders: Finders::default() })
+        Arc::new(Self {
+            engine: Engine::new(settings, around),
+            faces,
+            guests: Mutex::default(),
+            finders: Finders::default(),
+        })
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
@@ -183,7 +196,7 @@ impl Gateway {
         };
         match message {
             Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params) {
+                let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
@@ -263,10 +276,11 @@ impl Gateway {
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            our_info(),
+            info,
         ));
     }
 

@@ -199,7 +199,11 @@ mod tests {
                 });
             }
         });
-        assert_eq!(fs::read_dir(store.path(&transport).parent().unwrap()).unwrap().count(), 1, "nothing is left over");
+        assert_eq!(
+            fs::read_dir(store.path(&transport).parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left over"
+        );
         fs::remove_dir_all(&place).unwrap();
     }
 }
