@@ -1,6 +1,7 @@
 //! The terminal: tables, a sign of life, a bar of progress.
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -132,6 +133,16 @@ impl Screen {
     /// Rows below a heading, in columns. The last column is not padded; on a terminal it ends where that does. Numbers
     /// stand at the right.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
+        self.marked_table(heading, rows, &|_| Vec::new())
+    }
+
+    /// The same; where colours may be, the parts of each row that `marks` gives stand out.
+    pub(super) fn marked_table(
+        &self,
+        heading: &[&str],
+        rows: &[Vec<String>],
+        marks: &dyn Fn(&str) -> Vec<Range<usize>>,
+    ) -> String {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
         let width = |column: usize| {
@@ -161,7 +172,8 @@ impl Screen {
         let mut text = format!("{}\n", self.bold(&line(heading)));
         for row in &rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            text.push_str(&line(&cells));
+            let line = line(&cells);
+            text.push_str(&if self.colour { emphasized(&line, &marks(&line)) } else { line });
             text.push('\n');
         }
         text
@@ -180,6 +192,19 @@ impl Screen {
             _ => line.to_owned(),
         }
     }
+}
+
+/// The text with parts of it, in ascending order, in bold and underlined.
+fn emphasized(text: &str, parts: &[Range<usize>]) -> String {
+    let mut emphasized = String::new();
+    let mut from = 0;
+    for part in parts {
+        emphasized.push_str(&text[from..part.start]);
+        emphasized.push_str(&format!("\x1b[1;4m{}\x1b[0m", &text[part.clone()]));
+        from = part.end;
+    }
+    emphasized.push_str(&text[from..]);
+    emphasized
 }
 
 fn bar(done: f64, total: Option<f64>, message: &str, unicode: bool) -> String {
@@ -259,6 +284,17 @@ mod tests {
             plain.table(&["NAME", "TEXT"], &[vec!["a".into(), "1234567".into()]]),
             "\x1b[1mNAME     TEXT\x1b[0m\na     1234567\n"
         );
+    }
+
+    #[test]
+    fn marks_stand_out_where_colours_may_be() {
+        let rows = [vec!["read_file".to_owned(), "Reads".to_owned()]];
+        let marks = |row: &str| if row.starts_with("read_file") { vec![0..4, 5..9] } else { Vec::new() };
+        let plain = "TOOL       TEXT\nread_file  Reads\n";
+        assert_eq!(PIPE.marked_table(&["TOOL", "TEXT"], &rows, &marks), plain);
+        let terminal = Screen { colour: true, ..PIPE };
+        let marked = "\x1b[1mTOOL       TEXT\x1b[0m\n\x1b[1;4mread\x1b[0m_\x1b[1;4mfile\x1b[0m  Reads\n";
+        assert_eq!(terminal.marked_table(&["TOOL", "TEXT"], &rows, &marks), marked);
     }
 
     #[test]

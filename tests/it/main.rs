@@ -39,6 +39,8 @@ mod readme;
 mod real;
 mod relay;
 mod reload;
+#[cfg(unix)]
+mod search;
 mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;

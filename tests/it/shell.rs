@@ -10,39 +10,39 @@ use crate::harness::{Finished, Lab, VERSION, dev, fake_with, gateway_path, serve
 use crate::npm;
 
 /// A directory with a configuration in it.
-struct Place {
-    lab: Lab,
+pub(crate) struct Place {
+    pub(crate) lab: Lab,
     program: PathBuf,
 }
 
 impl Place {
-    fn workbench(config: Value) -> Self {
+    pub(crate) fn workbench(config: Value) -> Self {
         let lab = Lab::new();
         lab.write("workbench-config.json", &lab.fill(&config.to_string()));
         Self { lab, program: gateway_path() }
     }
 
-    fn toolman(config: &str) -> Self {
+    pub(crate) fn toolman(config: &str) -> Self {
         let lab = Lab::new();
         lab.write("tools.toml", &lab.fill(config));
         Self { lab, program: toolman_path() }
     }
 
-    fn run(&self, args: &[&str]) -> Finished {
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
         let finished = self.lab.run(self.lab.program(&self.program).args(args));
         self.lab.wait_until_gone(crate::harness::DEADLINE);
         finished
     }
 
     #[track_caller]
-    fn check(&self, args: &[&str], status: i32, stdout: &str, stderr: &str) {
+    pub(crate) fn check(&self, args: &[&str], status: i32, stdout: &str, stderr: &str) {
         let Finished { code, stdout: out, stderr: err } = self.run(args);
         let found = (code, out.as_str(), err.as_str());
         assert_eq!(found, (Some(status), stdout, stderr), "{args:?}");
     }
 
     #[track_caller]
-    fn json(&self, args: &[&str], status: i32) -> Value {
+    pub(crate) fn json(&self, args: &[&str], status: i32) -> Value {
         let finished = self.run(&[args, &["--json"]].concat());
         assert_eq!(finished.code, Some(status), "{args:?}: {}", finished.stderr);
         serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {}", finished.stdout))
@@ -243,7 +243,9 @@ fn servers_that_fail() {
     assert_eq!(place.json(&["call", "wrong/x"], 4)["error"]["kind"], "unreachable");
     let alone =
         Place::workbench(dev("dynamic", json!({"wrong": {"command": "there-is-no-such-program-here"}})));
-    for verb in [&["list", "tools"][..], &["list"], &["tokens"], &["show", "x"], &["call", "x"]] {
+    for verb in
+        [&["list", "tools"][..], &["list"], &["search", "x"], &["tokens"], &["show", "x"], &["call", "x"]]
+    {
         assert_eq!(alone.run(verb).code, Some(4), "{verb:?}");
     }
     for (name, text) in [("workbench-config.json", "{"), ("workbench-config.json", "{\"toolboxes\": 1}")] {

@@ -7,6 +7,7 @@ mod arguments;
 mod call;
 mod catalog;
 mod list;
+mod search;
 mod show;
 mod tokens;
 
@@ -63,6 +64,22 @@ Values are typed by the tool's schema:
         /// All arguments as a JSON object
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
+        #[command(flatten)]
+        ask: Ask,
+    },
+    /// Find tools by what they do
+    #[command(
+        display_order = 53,
+        after_help = "\
+Name a platform and what it is to do: `search github create issue`. A name, or a part of one, comes first."
+    )]
+    Search {
+        /// What to look for
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// Most tools to show
+        #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
+        limit: u16,
         #[command(flatten)]
         ask: Ask,
     },
@@ -184,6 +201,11 @@ impl Run {
             ShellVerb::Call { name, arguments, args, ask } => {
                 let given = arguments::Given::read(arguments, args.as_deref(), &mut io::stdin())?;
                 self.call(shell, name, &given, ask.fresh).await
+            }
+            ShellVerb::Search { words, limit, ask } => {
+                let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
+                Ok(self.search(&catalog, &words.join(" "), usize::from(*limit)))
             }
             ShellVerb::Tokens { ask } => {
                 let catalog = self.gather(shell, ask.fresh, &|_| true).await;
