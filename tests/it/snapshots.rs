@@ -265,6 +265,22 @@ const FILES: &[(&str, Scene, &[&str])] = &[
         ],
     ),
     (
+        "search",
+        Servers,
+        &[
+            "mcp-workbench search -h",
+            "mcp-workbench search types",
+            "mcp-workbench search types --json",
+            "mcp-workbench search zebra",
+            "mcp-workbench search zebra --json",
+            "mcp-workbench search types --limit 0",
+            "mcp-workbench search",
+            "mcp-workbench search echo --config failing.json",
+            "mcp-workbench search echo --config missing.json --json",
+            "toolman search echo",
+        ],
+    ),
+    (
         "tokens",
         Servers,
         &[
