@@ -27,6 +27,13 @@ pub(crate) enum Era {
     Modern,
 }
 
+/// How two of them are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Stdio,
+    Http,
+}
+
 /// A gateway that serves over HTTP. Ends by SIGTERM, with status 0.
 pub(crate) struct Host {
     gateway: Gateway,

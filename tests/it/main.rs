@@ -21,6 +21,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod http;
+#[cfg(unix)]
+mod independent;
 mod lifecycle;
 mod matrix;
 mod names;
