@@ -83,8 +83,9 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
     let mut more = String::new();
     if modern && server.options.era != crate::modern::Era::Legacy {
         let header = |name: &str| request.headers.get(name).map_or("", String::as_str);
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
-        let named = matches!(method.as_str(), "tools/call" | "prompts/get" | "resources/read");
+        let name = ["name", "uri", "taskId"].iter().find_map(|key| params[key].as_str()).unwrap_or_default();
+        let named = matches!(method.as_str(), "tools/call" | "prompts/get" | "resources/read")
+            || method.starts_with("tasks/");
         let agrees = header("mcp-protocol-version") == "2026-07-28"
             && header("mcp-method") == method
             && (!named || header("mcp-name") == name);

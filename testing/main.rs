@@ -73,9 +73,11 @@
 //! | `spawn` | `n` | as `--stubborn` |
 //! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
 //! | `cancelled` | `count` | answers once so many requests have been cancelled |
+//! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
+//! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
 //!
-//! `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
+//! Offering `job`, it has the capability for tasks. `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
 
 #![allow(clippy::print_stdout, reason = "stdout is this program's wire")]
 
@@ -87,6 +89,7 @@ mod options;
 mod peer;
 mod server;
 mod stubborn;
+mod tasks;
 
 use std::io::Write;
 use std::process::exit;

@@ -12,11 +12,12 @@ use tokio::time::sleep;
 use super::bridge::Call;
 use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
+use super::modern::Cache;
 use super::session::Session;
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, Version, modern_meta};
+use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::lines::Line;
 use crate::wire::message::Message;
@@ -28,6 +29,9 @@ use crate::wire::tool_headers::{self, ToolHeaders};
 const MOST_UNREAD: usize = 64 * 1024 * 1024;
 /// Between the end of our subscription by the upstream's will and the next.
 const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
+
+/// What a client declares that wants to hear of tasks.
+const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
 
 /// A live connection to an upstream.
 pub struct Link {
@@ -47,10 +51,12 @@ pub struct Link {
     mute: AtomicBool,
     /// Where the HTTP client looks up which parameters it mirrors into headers.
     mirrored: OnceLock<Arc<ToolHeaders>>,
-    /// Our open subscription at a modern upstream.
-    listening: Mutex<Option<u64>>,
+    /// Our subscriptions at a modern upstream: the last one counts, those before it end when it is acknowledged.
+    listening: Mutex<Vec<u64>>,
     changed_kinds: AtomicU8,
     changed: Notify,
+    /// How long its lists may be kept, by kind; a legacy upstream's may not.
+    hints: Mutex<[Cache; 4]>,
     noise: AtomicU64,
     pub(super) redactor: Redactor,
 }
@@ -88,6 +94,7 @@ impl Link {
             listening: Mutex::default(),
             changed_kinds: AtomicU8::new(0),
             changed: Notify::new(),
+            hints: Mutex::default(),
             noise: AtomicU64::new(0),
             redactor,
         })
@@ -153,6 +160,21 @@ impl Link {
         matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
     }
 
+    /// How long its list of this kind may be kept.
+    pub fn hint(&self, kind: Kind) -> Cache {
+        self.hints.lock()[kind as usize]
+    }
+
+    /// Notes how long its list of this kind may be kept.
+    pub(super) fn set_hint(&self, kind: Kind, hint: Cache) {
+        self.hints.lock()[kind as usize] = hint;
+    }
+
+    /// What of tasks the upstream can.
+    pub fn tasks(&self) -> TaskSupport {
+        self.hello.get().map_or(TaskSupport::None, ServerHello::tasks)
+    }
+
     /// When a call to this upstream is given up.
     pub fn deadline(&self) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
@@ -198,20 +220,20 @@ impl Link {
     }
 
     /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
+    /// The subscription before stays until this one is acknowledged, so that no change falls between the two.
     pub(super) fn listen(self: &Arc<Self>) {
-        let uris: Vec<_> = self.upstream.subscriptions().iter().map(|uri| quote(uri)).collect();
+        let (uris, tasks) = self.upstream.watched();
+        let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
+        let (capabilities, tasks) = match tasks.is_empty() {
+            true => (ALL_CAPABILITIES, String::new()),
+            false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
+        };
         let params = format!(
             "{{\"_meta\":{{{}}},\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
-             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]}}}}",
-            modern_meta(ALL_CAPABILITIES),
-            uris.join(","),
+             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]{tasks}}}}}",
+            modern_meta(capabilities),
+            quoted(uris),
         );
-        let before = self.listening.lock().take();
-        if let Some(id) = before
-            && self.peer.forget(id).is_some()
-        {
-            self.peer.send_cancelled(id, "subscribed anew");
-        }
         let link = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
         let again: OnAnswer = Box::new(move |answer| {
@@ -224,11 +246,27 @@ impl Link {
             }
         });
         let id = self.peer.request("subscriptions/listen", write, Caller::default(), None, again);
-        *self.listening.lock() = id;
+        self.listening.lock().extend(id);
+    }
+
+    /// The upstream has acknowledged one of our subscriptions: those before it are of no use any more.
+    pub(super) fn listens(&self, id: u64) {
+        let before: Vec<u64> = {
+            let mut listening = self.listening.lock();
+            match listening.iter().position(|known| *known == id) {
+                Some(at) => listening.drain(..at).collect(),
+                None => return,
+            }
+        };
+        for id in before {
+            if self.peer.forget(id).is_some() {
+                self.peer.send_cancelled(id, "subscribed anew");
+            }
+        }
     }
 
     /// A request of our own.
-    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
+    pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),

@@ -467,8 +467,11 @@ impl Web {
         if era == Era::Modern {
             let value: Value = serde_json::from_str(params).expect("JSON");
             headers.push_str(&format!("MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n"));
-            if matches!(method, "tools/call" | "prompts/get" | "resources/read") {
-                let name = value["name"].as_str().or(value["uri"].as_str()).unwrap_or_default();
+            if matches!(method, "tools/call" | "prompts/get" | "resources/read")
+                || method.starts_with("tasks/")
+            {
+                let name =
+                    ["name", "uri", "taskId"].iter().find_map(|key| value[key].as_str()).unwrap_or_default();
                 headers.push_str(&format!("Mcp-Name: {name}\r\n"));
             }
         }

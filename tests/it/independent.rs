@@ -53,7 +53,11 @@ impl Offer {
                     json!({"method": "elicitation/create", "params": QUESTION}),
                     r#""name":"Ann""#,
                 ),
-                change: ("change", json!({"add": [r#"{"name":"new","inputSchema":{"type":"object"}}"#]}), "new"),
+                change: (
+                    "change",
+                    json!({"add": [r#"{"name":"new","inputSchema":{"type":"object"}}"#]}),
+                    "new",
+                ),
                 resource: "fake://resource/1",
                 prompt: "prompt-1",
             },
@@ -72,7 +76,8 @@ impl Offer {
     }
 }
 
-const QUESTION: &str = r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}"#;
+const QUESTION: &str =
+    r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}"#;
 
 /// What rmcp's client heard without having asked.
 #[derive(Debug, PartialEq)]
@@ -146,7 +151,10 @@ enum Upstream {
 impl Cell {
     async fn new(client: (Era, Over), author: Author, upstream: (Era, Over)) -> Self {
         let legacy = upstream.0 == Era::Legacy;
-        let flags = format!("--with all --resources 1 --prompts 1 --era {}", if legacy { "legacy" } else { "modern" });
+        let flags = format!(
+            "--with all --resources 1 --prompts 1 --era {}",
+            if legacy { "legacy" } else { "modern" }
+        );
         let url = |url: &str| format!("[[servers]]\nnamespace = \"\"\nurl = \"{url}\"\n");
         let mut rmcp = Command::new(conformance_path());
         rmcp.arg("server").args(legacy.then_some("--legacy"));

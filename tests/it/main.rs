@@ -36,6 +36,8 @@ mod real;
 mod relay;
 mod reload;
 mod shell;
+#[cfg(unix)]
+mod tasks;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;
