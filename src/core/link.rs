@@ -27,7 +27,8 @@ use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
 const MOST_UNREAD: usize = 64 * 1024 * 1024;
-/// Between the end of our subscription by the upstream's will and the next.
+/// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
+/// beginning.
 const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
 
 /// What a client declares that wants to hear of tasks.
@@ -220,7 +221,7 @@ impl Link {
     }
 
     /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
-    /// The subscription before stays until this one is acknowledged, so that no change falls between the two.
+    /// The subscription before outlasts the beginning of this one, so that no change falls between the two.
     pub(super) fn listen(self: &Arc<Self>) {
         let (uris, tasks) = self.upstream.watched();
         let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
@@ -249,20 +250,26 @@ impl Link {
         self.listening.lock().extend(id);
     }
 
-    /// The upstream has acknowledged one of our subscriptions: those before it are of no use any more.
-    pub(super) fn listens(&self, id: u64) {
+    /// The upstream has acknowledged one of our subscriptions: those before it end, a little later, since a server may
+    /// say that it listens before it does. Who watches a resource may hear of it twice meanwhile.
+    pub(super) fn listens(self: &Arc<Self>, id: u64) {
         let before: Vec<u64> = {
             let mut listening = self.listening.lock();
             match listening.iter().position(|known| *known == id) {
-                Some(at) => listening.drain(..at).collect(),
-                None => return,
+                Some(at) if at > 0 => listening.drain(..at).collect(),
+                _ => return,
             }
         };
-        for id in before {
-            if self.peer.forget(id).is_some() {
-                self.peer.send_cancelled(id, "subscribed anew");
+        let link = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(BETWEEN_LISTENS).await;
+            let Some(link) = link.upgrade() else { return };
+            for id in before {
+                if link.peer.forget(id).is_some() {
+                    link.peer.send_cancelled(id, "subscribed anew");
+                }
             }
-        }
+        });
     }
 
     /// A request of our own.
