@@ -37,8 +37,10 @@ pub(crate) struct Heard {
     pub(crate) started: HashSet<String>,
     pub(crate) released: HashSet<String>,
     pub(crate) tasks: Vec<Task>,
-    /// The headers of the last request over HTTP.
-    pub(crate) headers: BTreeMap<String, String>,
+    /// The headers of the last call of each tool over HTTP.
+    pub(crate) headers: BTreeMap<String, BTreeMap<String, String>>,
+    /// Streams that were cut and can be gone on with, by the id of their last event.
+    pub(crate) cut: HashMap<String, Receiver<Outgoing>>,
     /// The session over HTTP.
     pub(crate) session: Option<String>,
     pub(crate) sessions: usize,

@@ -106,6 +106,11 @@ impl Link {
         self.hello.set(hello).expect("one handshake a connection");
     }
 
+    /// Whether the upstream has said what it speaks.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.hello.get().is_some()
+    }
+
     /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
     pub(super) fn mirror_parameters(&self, headers: Arc<ToolHeaders>) {
         let _ = self.mirrored.set(headers);
@@ -238,11 +243,17 @@ impl Link {
         let link = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
         let again: OnAnswer = Box::new(move |answer| {
-            // The upstream ended it; not if it refused, and not if it is gone.
-            if let (Answer::Result(_), Some(link)) = (answer, link.upgrade()) {
+            // It refused.
+            if let Answer::Error(_) = answer {
+                return;
+            }
+            // It ended it, or the stream broke; not if it is gone altogether.
+            if let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) {
                 tokio::spawn(async move {
                     sleep(BETWEEN_LISTENS).await;
                     link.listen();
+                    // Nobody knows what has changed meanwhile.
+                    Kind::ALL.into_iter().for_each(|kind| link.list_changed(kind));
                 });
             }
         });

@@ -41,9 +41,13 @@ impl Gateway {
                     format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.")
                 }
                 Face::Plain(_) => format!("Resource not found: {uri}"),
-                Face::Toolman(bench) => bench.face.unknown_resource(&session.view(), &uri),
+                Face::Toolman(bench) => {
+                    let message = bench.face.unknown_resource(&session.view(), &uri);
+                    return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
+                }
             };
-            return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
+            let data = format!("{{\"uri\":{}}}", quote(&uri));
+            return reply.error(code::RESOURCE_NOT_FOUND, &message, Some(&data));
         };
         match method {
             "resources/read" => {

@@ -37,6 +37,8 @@ mod relay;
 mod reload;
 mod shell;
 #[cfg(unix)]
+mod streams;
+#[cfg(unix)]
 mod tasks;
 mod toolman_activate;
 mod toolman_catalog;
