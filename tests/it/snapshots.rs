@@ -441,7 +441,7 @@ impl Stage {
     }
 }
 
-/// `12 ms` and `"ms":12` with `N` for the number.
+/// `12 ms`, `"ms":12` and the tokens of progress with `N` for the number.
 fn without_times(line: &str) -> String {
     let line = match line.find(" ms") {
         Some(at) => {
@@ -451,10 +451,18 @@ fn without_times(line: &str) -> String {
         }
         None => line.to_owned(),
     };
-    let mut parts = line.split("\"ms\":");
+    // Tokens count our own requests.
+    ["\"ms\":", "progressToken\":", "progressToken\\\":"]
+        .into_iter()
+        .fold(line, |line, key| without_number(&line, key))
+}
+
+fn without_number(line: &str, key: &str) -> String {
+    let mut parts = line.split(key);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        text.push_str("\"ms\":N");
+        text.push_str(key);
+        text.push('N');
         text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
     text
