@@ -16,6 +16,7 @@ pub mod seal;
 pub mod session;
 mod stderr;
 pub mod tasks;
+pub mod trouble;
 mod turns;
 pub mod upstream;
 pub mod view;

@@ -23,6 +23,8 @@ pub struct ModernCall {
     cacheable: bool,
     /// Whether it brings what was asked for, so that its result is good for nobody else.
     is_retry: bool,
+    /// The name under which we answer.
+    server: &'static str,
 }
 
 /// A hint for those who keep results.
@@ -72,7 +74,11 @@ pub struct Refusal {
 
 impl ModernCall {
     /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
-    pub fn read(method: &str, params: Option<Node<'_>>) -> Result<Option<Self>, Refusal> {
+    pub fn read(
+        method: &str,
+        params: Option<Node<'_>>,
+        server: &'static str,
+    ) -> Result<Option<Self>, Refusal> {
         let Some(own) = params.and_then(|params| params.get("_meta")).filter(|own| own.is_object()) else {
             return Ok(None);
         };
@@ -120,6 +126,7 @@ impl ModernCall {
             is_retry: ["inputResponses", "requestState"]
                 .iter()
                 .any(|key| params.is_some_and(|params| params.get(key).is_some())),
+            server,
         }))
     }
 
@@ -148,7 +155,7 @@ impl ModernCall {
         let mut scanner = Scanner::default();
         let root = scanner.scan(result).expect("results are valid JSON").root();
         let mut own_meta = Vec::new();
-        let info = our_info();
+        let info = our_info(self.server);
         let mut empty = Scanner::default();
         let given =
             root.get("_meta").unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
@@ -353,7 +360,7 @@ mod tests {
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let mut scanner = Scanner::default();
-        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()))
+        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), "toolman")
     }
 
     #[test]
@@ -387,13 +394,14 @@ mod tests {
                 digest: String::new(),
                 cacheable: true,
                 is_retry,
+                server: "toolman",
             };
             let mut out = Vec::new();
             call.complete(&mut out, result.as_bytes());
             String::from_utf8(out).unwrap()
         };
         let complete = |result: &str| complete_as(false, result);
-        let info = our_info();
+        let info = our_info("toolman");
         assert_eq!(
             complete(r#"{"x":1.0}"#),
             format!(
