@@ -119,7 +119,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
     let hello = match engine.remembered_era(&link.upstream) {
         Some(Era::Legacy) => match initialize(engine, link).await {
             Ok(hello) => hello,
-            Err(reason) => probe(engine, link).await.map_err(|_| reason)?,
+            Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
         },
         Some(Era::Modern) => {
             let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;

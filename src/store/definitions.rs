@@ -115,14 +115,6 @@ impl Definitions {
     }
 }
 
-/// Writes the file unless it holds this already.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
-        return Ok(());
-    }
-    replace(path, text.as_bytes())
-}
-
 /// Where what one upstream offers is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place(PathBuf);
@@ -151,6 +143,14 @@ impl Place {
         }
         items
     }
+}
+
+/// Writes the file unless it holds this already.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
+        return Ok(());
+    }
+    replace(path, text.as_bytes())
 }
 
 fn parse(text: &str) -> Option<Items> {
