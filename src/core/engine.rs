@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
@@ -43,6 +43,8 @@ pub struct Engine {
     pub(super) parked: Parked,
     /// Where what upstreams offer is remembered, if it is.
     definitions: Option<Definitions>,
+    /// One upstream at a time: a thread for each would need more memory than the upstreams themselves.
+    remembering: Arc<Semaphore>,
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
@@ -94,6 +96,7 @@ impl Engine {
             used: Mutex::default(),
             parked: Parked::default(),
             definitions,
+            remembering: Arc::new(Semaphore::new(1)),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
@@ -339,9 +342,7 @@ impl Engine {
     fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
         self.stdio().is_none()
             && link.asks_at_large()
-            && reply.session().hello().is_some_and(|hello| {
-                ["elicitation", "sampling", "roots"].iter().any(|capability| hello.can(capability))
-            })
+            && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
     /// A call without state beyond its answer: between equals of the legacy era.
@@ -558,8 +559,9 @@ impl Engine {
     /// Remembers what an upstream offers and how it speaks, beside everything else.
     pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
         let Some(definitions) = self.definitions.clone() else { return };
-        let (upstream, manner) = (link.upstream.clone(), manner(link));
+        let (upstream, manner, turn) = (link.upstream.clone(), manner(link), self.remembering.clone());
         self.spawn(async move {
+            let _turn = turn.acquire().await;
             let save = move || {
                 let transport = &upstream.spec().transport;
                 let saved = definitions.save(transport, &items);

@@ -19,7 +19,7 @@ use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
-use crate::wire::json::{Scanner, quote};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::Line;
 use crate::wire::message::Message;
 use crate::wire::outbox::Outbox;
@@ -124,7 +124,7 @@ impl Link {
         let mut scanner = Scanner::default();
         let mut kept = Vec::with_capacity(tools.len());
         for tool in tools {
-            let root = scanner.scan_str(&tool.raw).expect("definitions are valid JSON").root();
+            let root = scanner.scan_str(tool.raw()).expect("definitions are valid JSON").root();
             match tool_headers::read_schema(root.get("inputSchema").map_or("{}", |schema| schema.raw())) {
                 Ok(headers) => {
                     known.insert(tool.key.to_string(), headers);
@@ -286,13 +286,24 @@ impl Link {
 
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
+        self.ask_for(method, params, |result| result.raw().to_owned()).await
+    }
+
+    /// A request of our own, and what `read` makes of its result.
+    pub(super) async fn ask_for<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, Trouble> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES)),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
         };
-        self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
+        let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
+        answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
             CallError::Refused(error) => {
                 let mut scanner = Scanner::default();

@@ -279,7 +279,7 @@ impl Gateway {
         match found {
             Some(target) if target.active => self.forward_exposed(target, params, changes, reply),
             Some(target) => {
-                reply.result(&face::tool_result(Err(&bench.face.inactive(Kind::Tool, &target.name))))
+                reply.result(&face::tool_result(Err(&bench.face.inactive(Kind::Tool, target.name()))))
             }
             None if !bench.is_ready() => self.later(bench, "tools/call", params, reply),
             None => {
@@ -297,15 +297,15 @@ impl Gateway {
         changes: &[(&str, Option<&str>)],
         reply: Reply,
     ) {
-        let raw_key = target.raw_key.clone();
-        let mut all = vec![("name", Some(&*raw_key))];
+        let asked = target.clone();
+        let mut all = vec![("name", Some(target.raw_key()))];
         all.extend_from_slice(changes);
         self.engine.forward(&target.upstream, "tools/call", params, &all, reply, move |answer, reply| {
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
                 Answer::Error(error) => reply.raw_error(error),
                 Answer::Lost(lost) => {
-                    reply.result(&face::tool_result(Err(&format!("{}: {lost}", target.name))))
+                    reply.result(&face::tool_result(Err(&format!("{}: {lost}", asked.name()))))
                 }
             }
         });
@@ -353,8 +353,8 @@ impl Gateway {
         let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return match target.active || left {
-                true => Some(Found::Resource(target.upstream, target.raw_key.to_string())),
-                false => linked().or_else(|| Some(Found::Inactive(target.name.to_string()))),
+                true => Some(Found::Resource(target.upstream.clone(), target.raw_key().to_owned())),
+                false => linked().or_else(|| Some(Found::Inactive(target.name().to_string()))),
             };
         }
         let mut inactive = None;

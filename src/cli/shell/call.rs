@@ -38,7 +38,7 @@ impl Run {
             let message = format!("`{address}` is gone: the server does not offer it any more");
             return Err(Failure::usage(message, format!("`{} list tools` shows all", self.face.program())));
         };
-        let definition: Value = serde_json::from_str(&item.raw).unwrap_or_default();
+        let definition: Value = serde_json::from_str(item.raw()).unwrap_or_default();
         let arguments = given.typed(definition.get("inputSchema").unwrap_or(&Value::Null))?;
         let screen = self.screen;
         let heard = AtomicBool::new(false);

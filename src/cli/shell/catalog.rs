@@ -94,15 +94,13 @@ impl Catalog {
             for (entry, item) in view.items(kind) {
                 let at = servers.iter().position(|server| Arc::ptr_eq(&server.upstream, &entry.upstream));
                 let server = at.expect("the view was made of these servers");
-                let Some(Ok(items)) = &servers[server].items else { continue };
-                let own = items.of(kind).iter().find(|own| own.key == item.key);
                 rows.push(Row {
                     server,
                     kind,
-                    key: item.key.to_string(),
+                    key: item.own.key.to_string(),
                     registered: item.name.to_string(),
                     full: item.full_name().to_string(),
-                    definition: own.map_or_else(String::new, |own| own.raw.to_string()),
+                    definition: item.own.raw().to_owned(),
                 });
             }
         }
