@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::version::version;
 use super::{FAILURE, UNREACHABLE, World, check, serve};
 use crate::config::locate::{Face, NotFound};
 use crate::serve::Gateway;
@@ -25,14 +26,20 @@ pub(super) fn run(
 ) -> io::Result<u8> {
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let readable = file.as_ref().ok().and_then(|file| Some((file.clone(), std::fs::read(file).ok()?)));
-    let loaded = readable.map(|(file, bytes)| (serve::load(face, &file, &bytes, None, &world), file));
-    let Some((Ok((loaded, warnings)), file)) = loaded else {
+    let loaded = readable.map(|(file, bytes)| serve::load(face, &file, &bytes, None, &world));
+    if !style.json {
+        writeln!(out, "{} {}", face.program(), version())?;
+        if let Ok(file) = &file {
+            writeln!(out, "{}", file.display())?;
+        }
+        writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
+    }
+    let Some(Ok((loaded, warnings))) = loaded else {
         // What is wrong with it `check` says best.
         return check::check(face, file, &|name| world.variable(name), style, &mut out, &mut err);
     };
     if !style.json {
         check::report(&warnings, style.colour, &mut err)?;
-        writeln!(out, "{} {}\n{}", face.program(), env!("CARGO_PKG_VERSION"), file.display())?;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -59,7 +66,13 @@ pub(super) fn run(
     };
     let rows: Vec<_> = findings.iter().map(Row::new).collect();
     match style.json {
-        true => writeln!(out, "{}", as_json(face, &rows))?,
+        true => {
+            let mut told = as_json(face, &rows);
+            told["version"] = version().into();
+            told["config"] = file.ok().map(|file| file.to_string_lossy().into_owned()).into();
+            told["path"] = world.variable("PATH").into();
+            writeln!(out, "{told}")?;
+        }
         false => as_text(&rows, &mut out)?,
     }
     Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { UNREACHABLE })
@@ -174,6 +187,7 @@ fn as_json(face: Face, rows: &[Row<'_>]) -> Value {
                 "hint": row.hint,
                 "stderr": row.stderr,
                 "renamed": renamed,
+                "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
                 Face::Workbench => {
@@ -202,6 +216,9 @@ fn as_text(rows: &[Row<'_>], out: &mut dyn Write) -> io::Result<()> {
                 let problem = row.problem.as_deref().unwrap_or_default();
                 writeln!(out, "failed  {:width$}  {problem}", finding.label)?;
             }
+        }
+        if let Some(program) = &finding.program {
+            writeln!(out, "        {}", printable(&program.to_string_lossy()))?;
         }
         for line in &row.stderr {
             writeln!(out, "        | {line}")?;
