@@ -13,7 +13,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 
-import { crate, root } from './manifests.mjs';
+import { crate, programs, root } from './manifests.mjs';
 
 const { values: options } = parseArgs({
   options: {
@@ -40,11 +40,12 @@ async function main() {
   run(process.execPath, [path.join(root, 'packaging', 'manifests.mjs'), '--check']);
   if (options.executables) executables = path.resolve(options.executables);
   else run('cargo', ['build', '--bins'], { cwd: root });
+  executables = stripped(executables);
 
   step('npm');
   run(process.execPath, [path.join(root, 'packaging', 'pack.mjs'), packed, `${platform}=${executables}`]);
   const project = installFromTarballs();
-  const launchers = ['mcp-workbench', 'toolman'].map((name) => path.join(project, 'node_modules', '.bin', name));
+  const launchers = programs.map((name) => path.join(project, 'node_modules', '.bin', name));
   for (const launcher of launchers) says(launcher, 'installed by npm');
   for (const node of [process.execPath, ...options.node]) {
     // With the exec bit and `#!/usr/bin/env node` the first Node on PATH is taken.
@@ -67,7 +68,7 @@ async function main() {
   });
   const fromWheels = ['--offline', '--no-index', '--find-links', wheels];
   run('uv', ['tool', 'install', ...fromWheels, crate.names.pypi], { env: uvPlace() });
-  for (const name of ['mcp-workbench', 'toolman', crate.names.pypi]) {
+  for (const name of [...programs, crate.names.pypi]) {
     says(path.join(uvPlace().UV_TOOL_BIN_DIR, name), 'installed from a wheel');
   }
   await everyEnd([path.join(uvPlace().UV_TOOL_BIN_DIR, crate.names.pypi)], { killedWhole: true });
@@ -144,6 +145,18 @@ async function open(command, environment, cwd) {
   const opened = await ask(2, 'tools/call', { name: 'open_toolbox', arguments: { toolbox_name: 'demo' } });
   check(opened.structuredContent?.servers_connected === 1, `opening: ${JSON.stringify(opened)}`);
   return { child, ended, mark, stderr: () => stderr };
+}
+
+// What only a debugger wants makes most of a debug build, and packing it takes most of the time.
+function stripped(folder) {
+  const slim = path.join(place, 'executables');
+  fs.mkdirSync(slim);
+  for (const program of programs) {
+    const [from, to] = [path.join(folder, program), path.join(slim, program)];
+    if (spawnSync('strip', ['-o', to, from]).status !== 0) fs.copyFileSync(from, to);
+    fs.chmodSync(to, 0o755);
+  }
+  return slim;
 }
 
 function installFromTarballs() {

@@ -20,7 +20,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
 use crate::config::{Environment, ToolMode};
@@ -127,7 +127,9 @@ struct World {
 
 /// Runs the program; `face` is the one that its name stands for.
 pub fn main(face: Face) -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = Arguments::command().name(face.program());
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
