@@ -21,6 +21,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod http;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod install;
 mod lifecycle;
 mod matrix;
 mod names;
