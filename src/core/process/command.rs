@@ -317,3 +317,5 @@ fn set(env: &mut Vec<(OsString, OsString)>, name: OsString, value: OsString) {
 
 #[cfg(all(test, unix))]
 mod tests;
+#[cfg(all(test, windows))]
+mod windows_tests;

@@ -220,3 +220,142 @@ fn checked(result: i32) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::io::{BufRead, BufReader, Write};
+    use std::time::Instant;
+
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader as AsyncBufReader};
+    use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
+    use windows_sys::Win32::System::Threading::{
+        OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, WaitForSingleObject,
+    };
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const ROLE: &str = "MCP_WORKBENCH_TEST_ROLE";
+
+    /// What this executable does when a test starts it again: a tree of processes, each of which says its id.
+    #[test]
+    fn role() {
+        let Some(role) = std::env::var_os(ROLE) else { return };
+        println!("\npid={}", std::process::id());
+        let _ = std::io::stdout().flush();
+        match role.to_str() {
+            Some("gateway") => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let mut child = spawn(Path::new(""), &acting("parent")).unwrap();
+                    tokio::io::copy(&mut child.stdout, &mut tokio::io::stdout()).await.unwrap();
+                });
+            }
+            Some("parent") => {
+                let leaf = acting("leaf");
+                #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
+                let mut command = std::process::Command::new(&leaf.program);
+                command.args(&leaf.args).envs(leaf.env).status().unwrap();
+            }
+            _ => std::thread::sleep(Duration::from_secs(1000)),
+        }
+    }
+
+    /// This executable in that role.
+    fn acting(role: &str) -> Launch {
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        env.retain(|(name, _)| name != ROLE);
+        env.push((ROLE.into(), role.into()));
+        let args = ["--exact", "core::process::windows::tests::role", "--nocapture"];
+        Launch {
+            program: std::env::current_exe().unwrap(),
+            args: args.map(String::from).to_vec(),
+            env,
+            cwd: None,
+        }
+    }
+
+    fn pid_in(line: &str) -> Option<u32> {
+        line.strip_prefix("pid=")?.trim().parse().ok()
+    }
+
+    fn wait_until_gone(pids: &[u32]) {
+        let end = Instant::now() + PATIENCE;
+        while pids.iter().any(|pid| lives(*pid)) {
+            assert!(Instant::now() < end, "some of {pids:?} are left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn lives(pid: u32) -> bool {
+        // SAFETY: the result is checked, and then owned by nobody else.
+        unsafe {
+            let handle = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE, 0, pid);
+            if handle.is_null() {
+                return false;
+            }
+            let handle = OwnedHandle::from_raw_handle(handle);
+            WaitForSingleObject(handle.as_raw_handle(), 0) != WAIT_OBJECT_0
+        }
+    }
+
+    async fn pids_of(child: &mut Child, count: usize) -> Vec<u32> {
+        let mut lines = AsyncBufReader::new(&mut child.stdout).lines();
+        let mut pids = Vec::new();
+        while pids.len() < count {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+            pids.extend(pid_in(&line));
+        }
+        pids
+    }
+
+    #[tokio::test]
+    async fn a_tree_ends_when_it_is_stopped_or_dropped() {
+        for stop in [true, false] {
+            let mut child = spawn(Path::new(""), &acting("parent")).unwrap();
+            let pids = pids_of(&mut child, 2).await;
+            assert!(pids.iter().all(|pid| lives(*pid)), "{pids:?}");
+            match stop {
+                true => child.control.stop(Duration::ZERO).await,
+                false => drop(child),
+            }
+            wait_until_gone(&pids);
+        }
+    }
+
+    #[test]
+    fn a_tree_ends_with_a_gateway_that_is_killed() {
+        let gateway = acting("gateway");
+        #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
+        let mut child = std::process::Command::new(&gateway.program)
+            .args(&gateway.args)
+            .envs(gateway.env)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let pids: Vec<_> = lines.map_while(Result::ok).filter_map(|line| pid_in(&line)).take(3).collect();
+        assert_eq!(pids.len(), 3, "the gateway, the program and what it started");
+        assert!(pids.iter().all(|pid| lives(*pid)), "{pids:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until_gone(&pids);
+    }
+
+    #[tokio::test]
+    async fn a_shell_gets_its_text_as_it_is_and_the_exit_is_told() {
+        let root = std::env::var_os("SystemRoot").unwrap();
+        let launch = Launch {
+            program: Path::new(&root).join("System32").join("cmd.exe"),
+            args: vec!["/C".into(), r#"echo "one  two" three& exit 7"#.into()],
+            env: vec![("SystemRoot".into(), root)],
+            cwd: None,
+        };
+        let mut child = spawn(Path::new(""), &launch).unwrap();
+        let mut output = String::new();
+        child.stdout.read_to_string(&mut output).await.unwrap();
+        assert_eq!(output.trim_end(), r#""one  two" three"#);
+        assert_eq!(child.control.exited().await, Exit::Code(7));
+    }
+}
