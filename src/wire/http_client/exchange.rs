@@ -101,12 +101,9 @@ impl<R: Receive> Shared<R> {
                     Err(failure) => {
                         let message =
                             format!("the server lost the session and opened no new one: {}", failure.message);
-                        self.hand_error(
-                            id,
-                            code::UPSTREAM_LOST,
-                            &Failure { message: message.clone(), ..failure },
-                        );
-                        return Outcome::Fatal(message);
+                        let failure = Failure { message, ..failure };
+                        self.hand_error(id, code::UPSTREAM_LOST, &failure);
+                        return Outcome::Fatal(failure);
                     }
                 }
             }
@@ -354,9 +351,9 @@ impl<R: Receive> Shared<R> {
         self.hand_error(id, code::UPSTREAM_LOST, &failure);
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
-            Outcome::Down(failure.message)
+            Outcome::Down(failure)
         } else if failure.status == Some(401) && handshake {
-            Outcome::Fatal(failure.message)
+            Outcome::Fatal(failure)
         } else {
             Outcome::Done
         }
