@@ -2,7 +2,8 @@
 //! `UPDATE_EXPECTED=1` writes them anew, for the eye to judge.
 //!
 //! The commands of a file run one after the other in the same home. What changes from run to run has a name in the
-//! texts: `HOME`, `BIN` for the directory of the executables, `PORT`, `N ms`, `VERSION`.
+//! texts: `HOME`, `BIN` for the directory of the executables, `PORT`, `N ms`, `VERSION`, `DIRECTORIES` for
+//! `PATH`.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -309,6 +310,16 @@ fn every_verb_says_what_it_said() {
     assert!(wrong.is_empty(), "\n{}\nUPDATE_EXPECTED=1 writes them anew", wrong.join("\n\n"));
 }
 
+/// Takes out what `--version` says of the build.
+fn without_build(mut text: String) -> String {
+    while let Some(start) = text.find("VERSION (").map(|at| at + "VERSION".len())
+        && let Some(length) = text[start..].find("own build)")
+    {
+        text.replace_range(start..start + length + "own build)".len(), "");
+    }
+    text
+}
+
 /// The first line that is not as expected.
 fn difference(expected: &str, said: &str) -> Option<String> {
     if expected == said {
@@ -420,7 +431,9 @@ impl Stage {
             .replace(&*bin.to_string_lossy(), "BIN")
             .replace(home.trim_end_matches('/'), "HOME")
             .replace(&format!(":{}", self.port), ":PORT")
+            .replace(&std::env::var("PATH").expect("there is one"), "DIRECTORIES")
             .replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        let text = without_build(text);
         let mut named = String::new();
         for line in text.split_inclusive('\n') {
             named.push_str(&without_times(line));
