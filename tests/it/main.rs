@@ -23,6 +23,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod http;
+#[cfg(unix)]
+mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
 mod lifecycle;
@@ -46,6 +48,10 @@ mod search;
 mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;
+#[cfg(unix)]
+mod streams;
+#[cfg(unix)]
+mod tasks;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod toolman_activate;
