@@ -12,6 +12,7 @@ use super::failure::{Failure, Kind, Manner};
 use super::load::{load, runtime, signal};
 use super::screen::Screen;
 use super::variables::borrow;
+use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::serve::Gateway;
 use crate::serve::doctor::Finding;
@@ -27,18 +28,23 @@ pub(super) fn run(
     mut world: World,
 ) -> Result<u8, Failure> {
     let (mut out, mut err) = (io::stdout(), io::stderr());
+    if !manner.json {
+        let program = format!("{} {}", face.program(), version());
+        writeln!(out, "{}", screen.bold(&program))?;
+        if let Ok(file) = &file {
+            writeln!(out, "{}", file.display())?;
+        }
+        writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
+    }
     let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
     let loaded = load(face, file, None, None, manner, &world)?;
-    if !manner.json {
-        if !manner.quiet {
-            for one in borrowed {
-                let (name, client) = (one.variable, one.client);
-                writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
-            }
+    if !manner.json && !manner.quiet {
+        for one in borrowed {
+            let (name, client) = (one.variable, one.client);
+            writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
         }
-        let program = format!("{} {}", face.program(), env!("CARGO_PKG_VERSION"));
-        writeln!(out, "{}\n{}", screen.bold(&program), loaded.file.display())?;
     }
+    let file = loaded.file;
     let runtime = runtime()?;
     let around = world.engine_surroundings();
     let findings = runtime.block_on(async {
@@ -58,7 +64,13 @@ pub(super) fn run(
     };
     let rows: Vec<_> = findings.iter().map(Row::new).collect();
     match manner.json {
-        true => writeln!(out, "{}", as_json(face, &rows))?,
+        true => {
+            let mut told = as_json(face, &rows);
+            told["version"] = version().into();
+            told["config"] = file.to_string_lossy().into();
+            told["path"] = world.variable("PATH").into();
+            writeln!(out, "{told}")?;
+        }
         false => as_text(&rows, screen, &mut out)?,
     }
     Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { Kind::Unreachable.status() })
@@ -126,6 +138,7 @@ fn as_json(face: Face, rows: &[Row<'_>]) -> Value {
                 "hint": row.hint,
                 "stderr": row.stderr,
                 "renamed": renamed,
+                "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
                 Face::Workbench => {
@@ -156,6 +169,9 @@ fn as_text(rows: &[Row<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<
                 let problem = row.problem.as_deref().unwrap_or_default();
                 writeln!(out, "{ill}  {:width$}  {problem}", finding.label)?;
             }
+        }
+        if let Some(program) = &finding.program {
+            writeln!(out, "        {}", printable(&program.to_string_lossy()))?;
         }
         for line in &row.stderr {
             writeln!(out, "        | {line}")?;

@@ -91,10 +91,19 @@ pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
             }
         })
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        Ok(async {
-            let _ = tokio::signal::ctrl_c().await;
+        use tokio::signal::windows;
+        let (mut interrupt, mut stop) = (windows::ctrl_c()?, windows::ctrl_break()?);
+        let (mut close, mut shutdown) = (windows::ctrl_close()?, windows::ctrl_shutdown()?);
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = stop.recv() => {}
+                // The window closes or the system ends: the handler keeps us alive for the few seconds it may.
+                _ = close.recv() => {}
+                _ = shutdown.recv() => {}
+            }
         })
     }
 }

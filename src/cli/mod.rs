@@ -18,6 +18,7 @@ mod serve;
 mod serve_http;
 mod shell;
 mod variables;
+mod version;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -42,7 +43,7 @@ const EVERYWHERE: &str = "Options everywhere";
 ///
 /// Without a verb it is an MCP server on stdin and stdout, to be started by an MCP client.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version = version::version(), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -248,7 +249,8 @@ impl World {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        let found = self.vars.iter().find(|(key, _)| key == name);
+        let same = |key: &OsString| if cfg!(windows) { key.eq_ignore_ascii_case(name) } else { key == name };
+        let found = self.vars.iter().find(|(key, _)| same(key));
         found.map(|(_, value)| value.to_string_lossy().into_owned())
     }
 

@@ -172,6 +172,17 @@ impl Engine {
         }
     }
 
+    /// The file that an upstream's command means, if there is one.
+    pub async fn program(&self, upstream: &Upstream) -> Option<PathBuf> {
+        match &upstream.spec().transport {
+            Transport::Stdio(command) => {
+                let launch = self.launcher.prepare(command, &self.vars, &self.directory).await;
+                launch.ok().map(|launch| launch.program)
+            }
+            Transport::Http(_) => None,
+        }
+    }
+
     /// As [`Self::connect`], and tells the window's clients that their lists have changed.
     pub async fn open(
         self: &Arc<Self>,

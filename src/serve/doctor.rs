@@ -1,5 +1,6 @@
 //! Every server started once, to see whether it can be.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub struct Finding {
     pub renamed: Renamed,
     /// Whether its command is found by the login shell's `PATH` only.
     pub by_login_shell: bool,
+    /// The file that its command means.
+    pub program: Option<PathBuf>,
 }
 
 impl Gateway {
@@ -67,6 +70,7 @@ impl Gateway {
                 took,
                 renamed,
                 by_login_shell,
+                program: self.engine.program(&upstream).await,
             });
         }
         findings

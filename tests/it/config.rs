@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Finished, Gateway, Lab, VERSION, dev, fake};
+use crate::harness::{Finished, Gateway, Lab, VERSION, dev, fake, gateway_path, toolman_path};
 
 /// Runs the gateway over a file that is wrong and returns what it says; nothing may have started.
 fn refused(text: &str) -> String {
@@ -13,6 +13,19 @@ fn refused(text: &str) -> String {
     assert_eq!(finished.stdout, "", "{text}");
     assert_eq!(lab.starts("starts"), 0, "nothing starts: {text}");
     finished.stderr
+}
+
+#[test]
+fn the_files_that_we_hand_out_are_sound() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in
+        ["docs/examples/workbench-config.json", "docs/examples/tools.toml", "workbench-config.test.json"]
+    {
+        let lab = Lab::new();
+        let program = if file.ends_with(".toml") { toolman_path() } else { gateway_path() };
+        let finished = lab.run(lab.program(&program).args(["check", "--config"]).arg(root.join(file)));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{file}: {finished:?}");
+    }
 }
 
 fn server(entry: &str) -> String {

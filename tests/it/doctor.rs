@@ -30,6 +30,10 @@ fn says_who_is_well_and_who_is_not() {
     let well = of("well");
     assert_eq!((&well["toolbox"], &well["ok"], &well["tools"]), (&json!("dev"), &json!(true), &json!(3)));
     assert!(well["ms"].is_u64() && well["problem"].is_null() && well["stderr"] == json!([]), "{well}");
+    assert!(well["program"].as_str().is_some_and(|file| file.contains("fake-upstream")), "{well}");
+    assert_eq!((&of("nowhere")["program"], &of("refused")["program"]), (&Value::Null, &Value::Null));
+    assert!(told["version"].as_str().is_some_and(|version| version.contains(" (")), "{told}");
+    assert!(told["config"].as_str().is_some_and(|file| file.ends_with("workbench-config.json")), "{told}");
     for (name, problem, hint, stderr) in [
         ("dies", "exited with status 3", "stderr", "the key is missing"),
         ("chatty", "no MCP message", "stdout is for MCP messages", ""),
@@ -50,6 +54,7 @@ fn says_who_is_well_and_who_is_not() {
     let mut lines = text.stdout.lines();
     assert!(lines.next().is_some_and(|line| line.starts_with("mcp-workbench ")), "{}", text.stdout);
     assert!(lines.next().is_some_and(|line| line.ends_with("workbench-config.json")), "{}", text.stdout);
+    assert!(lines.next().is_some_and(|line| line.starts_with("PATH ")), "{}", text.stdout);
     for part in [
         "ok      dev/well",
         "3 tools, ",
@@ -95,6 +100,8 @@ fn a_file_that_is_wrong_starts_nothing() {
     let told: Value = serde_json::from_str(&json.stdout).expect("one JSON value");
     assert_eq!((json.code, &told["ok"]), (Some(2), &json!(false)), "{json:?}");
     let missing = Lab::new();
-    assert_eq!(missing.run(missing.command().arg("doctor")).code, Some(2));
+    let bare = missing.run(missing.command().arg("doctor"));
+    assert_eq!(bare.code, Some(2));
+    assert!(bare.stdout.starts_with("mcp-workbench ") && bare.stdout.contains("\nPATH "), "{bare:?}");
     assert_eq!(lab.starts("a"), 0);
 }

@@ -25,6 +25,8 @@ mod harness;
 mod http;
 #[cfg(unix)]
 mod independent;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod install;
 mod lifecycle;
 mod matrix;
 mod names;

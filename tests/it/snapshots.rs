@@ -2,7 +2,8 @@
 //! `UPDATE_EXPECTED=1` writes them anew, for the eye to judge.
 //!
 //! The commands of a file run one after the other in the same home. What changes from run to run has a name in the
-//! texts: `HOME`, `BIN` for the directory of the executables, `PORT`, `N ms`, `HASH`, `VERSION`.
+//! texts: `HOME`, `BIN` for the directory of the executables, `PORT`, `N ms`, `VERSION`, `DIRECTORIES` for
+//! `PATH`, `HASH`.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -325,6 +326,29 @@ fn every_verb_says_what_it_said() {
     assert!(wrong.is_empty(), "\n{}\nUPDATE_EXPECTED=1 writes them anew", wrong.join("\n\n"));
 }
 
+/// Takes out what `--version` says of the build.
+fn without_build(mut text: String) -> String {
+    while let Some(start) = text.find("VERSION (").map(|at| at + "VERSION".len())
+        && let Some(length) = text[start..].find("own build)")
+    {
+        text.replace_range(start..start + length + "own build)".len(), "");
+    }
+    text
+}
+
+/// Takes out the hash of a client's file from the name of its backup: the file is somewhere else each time.
+fn without_place(text: String) -> String {
+    let mut parts = text.split("/backups/");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let name = part.find(|character: char| character != '-' && !character.is_alphanumeric());
+        let (name, rest) = part.split_at(name.unwrap_or(part.len()));
+        let plain = name.rsplit_once('-').map_or(name, |(plain, _)| plain);
+        kept.push_str(&format!("/backups/{plain}-HASH{rest}"));
+    }
+    kept
+}
+
 /// The first line that is not as expected.
 fn difference(expected: &str, said: &str) -> Option<String> {
     if expected == said {
@@ -436,7 +460,9 @@ impl Stage {
             .replace(&*bin.to_string_lossy(), "BIN")
             .replace(home.trim_end_matches('/'), "HOME")
             .replace(&format!(":{}", self.port), ":PORT")
+            .replace(&std::env::var("PATH").expect("there is one"), "DIRECTORIES")
             .replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        let text = without_place(without_build(text));
         text.split_inclusive('\n').map(|line| without_hashes(&without_times(line))).collect()
     }
 }

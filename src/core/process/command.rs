@@ -76,7 +76,7 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
             }
         }
     } else {
-        let path = cwd.join(&command.program);
+        let path = named(cwd, &command.program);
         match kind_of(&path) {
             Kind::Executable => path,
             Kind::Directory => return Err(CommandError::Directory { path }),
@@ -221,6 +221,16 @@ fn is_bare(program: &str) -> bool {
     !program.contains(std::path::is_separator)
 }
 
+/// The file that a path means: on Windows the ending may be left out.
+fn named(cwd: &Path, program: &str) -> PathBuf {
+    let path = cwd.join(program);
+    #[cfg(windows)]
+    if let Some(found) = candidates(cwd, program).find(|path| is_executable(path)) {
+        return found;
+    }
+    path
+}
+
 /// The first file of that name that can be executed, else one that cannot.
 fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, Option<PathBuf>> {
     let mut unusable = None;
@@ -240,11 +250,19 @@ fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> 
     (!matches!(program, "" | "." | "..")).then(|| directory.join(program)).into_iter()
 }
 
+/// A name without an ending means any that the system can start by itself; `PATHEXT` may name others.
 #[cfg(windows)]
 fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> {
-    let plain = Path::new(program).extension().is_some().then_some("");
-    let endings = plain.into_iter().chain([".exe", ".cmd", ".bat", ".com"]);
-    endings.map(move |ending| directory.join(format!("{program}{ending}")))
+    const ENDINGS: [&str; 4] = ["exe", "cmd", "bat", "com"];
+    let ending = Path::new(program).extension();
+    let whole = ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)));
+    let endings = if whole { &[][..] } else { &ENDINGS[..] };
+    let names = whole.then(|| program.to_owned()).into_iter();
+    names
+        .chain(endings.iter().map(move |ending| format!("{program}.{ending}")))
+        .map(|name| directory.join(name))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// The absolute entries of a `PATH`, each once.
@@ -318,3 +336,5 @@ fn set(env: &mut Vec<(OsString, OsString)>, name: OsString, value: OsString) {
 
 #[cfg(all(test, unix))]
 mod tests;
+#[cfg(all(test, windows))]
+mod windows_tests;

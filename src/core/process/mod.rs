@@ -5,8 +5,9 @@
 //! members detached themselves, ends with [`Control::stop`], with the drop of the [`Control`], with the
 //! exit of the program itself, and with the death of the gateway, `kill -9` included.
 //!
-//! On Linux each upstream has a small supervisor, the shim, which is this very executable started again:
-//! `main` calls [`run_shim_if_asked`] before anything else. Elsewhere a process group does what it can.
+//! On Linux and macOS each upstream has a small supervisor, the shim, which is this very executable started
+//! again: `main` calls [`run_shim_if_asked`] before anything else. On Windows it has a job object, which the
+//! system closes with us.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,18 +19,18 @@ use tokio::sync::OnceCell;
 use crate::config;
 
 mod command;
-#[cfg(target_os = "linux")]
-mod linux;
 mod login;
-#[cfg(not(target_os = "linux"))]
-mod other;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod shim;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-#[cfg(target_os = "linux")]
-use linux as system;
-#[cfg(not(target_os = "linux"))]
-use other as system;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 pub use command::CommandError;
 pub use system::Control;
@@ -45,13 +46,13 @@ pub type Stdout = tokio::net::unix::pipe::Receiver;
 pub type Stderr = tokio::net::unix::pipe::Receiver;
 
 /// The pipe to an upstream's stdin.
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub type Stdin = tokio::process::ChildStdin;
 /// The pipe from an upstream's stdout.
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub type Stdout = tokio::process::ChildStdout;
 /// The pipe from an upstream's stderr.
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub type Stderr = tokio::process::ChildStderr;
 
 /// Starts upstreams. One for the whole process, since it remembers the login shell's `PATH`.
@@ -64,9 +65,13 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher whose shims are the running executable itself, also after its file was replaced.
+    /// A launcher whose shims are the running executable itself; on Linux also after its file was replaced.
     pub fn new() -> Self {
-        Self::with_shim("/proc/self/exe")
+        #[cfg(target_os = "linux")]
+        let itself = PathBuf::from("/proc/self/exe");
+        #[cfg(not(target_os = "linux"))]
+        let itself = std::env::current_exe().unwrap_or_default();
+        Self::with_shim(itself)
     }
 
     /// A launcher for executables whose `main` does not call [`run_shim_if_asked`]: tests, benchmarks.
@@ -179,7 +184,7 @@ impl fmt::Display for Exit {
 /// Becomes the supervisor of an upstream, and does not return, if that is what this process was started
 /// for. Call it first thing in `main`: the shim has no use for anything that comes later, and stays small.
 pub fn run_shim_if_asked() {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     shim::run_if_asked();
 }
 
@@ -203,7 +208,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn signal_name(_signal: i32) -> Option<&'static str> {
     None
 }

@@ -2,12 +2,14 @@
 //!
 //! A socket, the lifeline, joins the two. Its other end is held by the shim alone, so that our end's
 //! closing, by a drop or by the death of the gateway, always reaches the shim.
-#![allow(unsafe_code, reason = "memfd_create, and fcntl between fork and exec")]
+#![allow(unsafe_code, reason = "memfd_create, kill, and fcntl between fork and exec")]
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::CommandExt;
@@ -113,7 +115,7 @@ impl Control {
 
     async fn hear(&mut self) {
         match self.lifeline.read(&mut self.report[self.filled..]).await {
-            Ok(0) | Err(_) => self.exit = Some(Exit::Lost),
+            Ok(0) | Err(_) => self.lose(),
             Ok(count) => self.filled += count,
         }
         if self.filled == REPORT {
@@ -121,8 +123,19 @@ impl Control {
             match Report::decode(self.report) {
                 Some(Report::Started(pid)) => self.pid = Some(pid),
                 Some(Report::Ended(exit)) => self.exit = Some(exit),
-                None => self.exit = Some(Exit::Lost),
+                None => self.lose(),
             }
+        }
+    }
+
+    /// The shim is gone without a report. On Linux the kernel ends the upstream with it; elsewhere we end at
+    /// least the upstream's group.
+    fn lose(&mut self) {
+        self.exit = Some(Exit::Lost);
+        #[cfg(not(target_os = "linux"))]
+        if let Some(group) = self.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|group| *group > 1) {
+            // SAFETY: touches no memory of ours; the group was made for this upstream.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
         }
     }
 }
@@ -240,16 +253,32 @@ fn os_string(bytes: &[u8]) -> OsString {
 
 /// A file that only those who inherit it can read.
 fn nameless_file(content: &[u8]) -> io::Result<File> {
-    // SAFETY: the name is a valid C string; the result is checked, and then owned by nobody else.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"launch".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        File::from(OwnedFd::from_raw_fd(fd))
-    };
+    let mut file = empty_file()?;
     file.write_all(content)?;
     file.rewind()?;
+    Ok(file)
+}
+
+#[cfg(target_os = "linux")]
+fn empty_file() -> io::Result<File> {
+    // SAFETY: the name is a valid C string; the result is checked, and then owned by nobody else.
+    unsafe {
+        match libc::memfd_create(c"launch".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Has a name for a moment, in a directory where nobody else can take it away, and is nobody else's to open.
+#[cfg(not(target_os = "linux"))]
+fn empty_file() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let path = format!("/tmp/mcp-workbench-{:032x}", u128::from_ne_bytes(random));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
     Ok(file)
 }
 

@@ -1,0 +1,49 @@
+//! Tells the program what it was built from, for `--version`.
+//!
+//! Works from a checkout, from a package and offline; what cannot be found out is left out. A debug build does not ask
+//! for its commit, since it would have to be built anew after each one.
+#![allow(clippy::disallowed_methods, reason = "asks git")]
+
+use std::env;
+use std::fs;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=MCP_WORKBENCH_COMMIT");
+    println!("cargo::rerun-if-env-changed=MCP_WORKBENCH_CHANNEL");
+    let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    if let Some(target) = given("TARGET") {
+        println!("cargo::rustc-env=BUILD_TARGET={target}");
+    }
+    let commit = given("MCP_WORKBENCH_COMMIT")
+        .or_else(packaged)
+        .or_else(|| (given("PROFILE")? == "release").then(checked_out)?);
+    println!("cargo::rustc-env=BUILD_COMMIT={}", commit.as_deref().map_or("", short));
+    println!("cargo::rustc-env=BUILD_CHANNEL={}", given("MCP_WORKBENCH_CHANNEL").unwrap_or_default());
+}
+
+/// From the file that `cargo package` adds.
+fn packaged() -> Option<String> {
+    let text = fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    Some(text.split_once("\"sha1\": \"")?.1.split_once('"')?.0.to_owned())
+}
+
+/// From git, if this directory is the top of a checkout and not one inside another.
+fn checked_out() -> Option<String> {
+    fs::exists(".git").ok().filter(|there| *there)?;
+    for file in ["HEAD", "logs/HEAD"] {
+        println!("cargo::rerun-if-changed={}", git(&["rev-parse", "--git-path", file])?);
+    }
+    git(&["rev-parse", "HEAD"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output =
+        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
