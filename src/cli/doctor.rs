@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{FAILURE, UNREACHABLE, World, check, serve};
+use super::{FAILURE, UNREACHABLE, World, check, login, serve};
 use crate::config::locate::{Face, NotFound};
 use crate::serve::Gateway;
 use crate::serve::doctor::Finding;
@@ -41,12 +41,20 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = world.engine_surroundings();
+    let around = world.engine_surroundings(err.is_terminal());
     let findings = runtime.block_on(async {
         let interrupted = serve::signal()?;
         let gateway = Gateway::new(loaded, around);
+        let examine = async {
+            let findings = gateway.examine(progress(err.is_terminal())).await;
+            // Where nobody is asked to log in, there are no logins.
+            match login::go_through(findings.iter().filter_map(|finding| finding.login.clone())).await {
+                true => gateway.examine(progress(err.is_terminal())).await,
+                false => findings,
+            }
+        };
         let findings = tokio::select! {
-            findings = gateway.examine(progress(err.is_terminal())) => Some(findings),
+            findings = examine => Some(findings),
             () = interrupted => None,
         };
         gateway.end().await;
@@ -134,6 +142,8 @@ fn advice(reason: &str, has_stderr: bool) -> (String, String) {
     let says = |text: &str| reason.to_lowercase().contains(text);
     let hint = if says("no mcp message") {
         "stdout is for MCP messages only: check that the command starts an MCP server over stdio, and let it log to stderr"
+    } else if says("wants a login") {
+        "run this in a terminal, where you can log in"
     } else if says("timeout") {
         "if it has to download or build something first, run it once by hand or raise its connectTimeout"
     } else if says("refused") || says("cannot connect") || says("unreachable") {

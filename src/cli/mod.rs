@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod files;
 mod import;
+mod login;
 mod reload;
 mod schema;
 mod serve;
@@ -234,14 +235,16 @@ impl World {
         named.or_else(|| self.home.as_ref().map(|home| home.join(".cache")))
     }
 
-    /// What the engine needs of it.
-    fn engine_surroundings(&self) -> engine::Surroundings {
-        let cache = self.cache_directory();
+    /// What the engine needs of it; `attended` where somebody can be asked to log in to a server.
+    fn engine_surroundings(&self, attended: bool) -> engine::Surroundings {
+        let (cache, state) = (self.cache_directory(), self.state_directory());
         engine::Surroundings {
             launcher: Launcher::new(),
             vars: self.vars.clone(),
             directory: self.directory.clone(),
             cache,
+            state,
+            attended,
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn run(
             return Ok(FAILURE);
         }
     };
-    let around = world.engine_surroundings();
+    let around = world.engine_surroundings(true);
     let status = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 use super::catalog::{Item, Items, Kind, read_page};
 use super::engine::{Engine, send_quietly};
 use super::life::{Life, Task};
-use super::link::{Caller, Link};
+use super::link::{Caller, Link, way_failed};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
@@ -117,6 +117,11 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, String> 
         Some(Era::Legacy) => initialize(engine, link).await?,
         Some(Era::Modern) => {
             let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;
+            if let Err(CallError::Refused(error)) = &answer
+                && let Some(reason) = way_failed(error)
+            {
+                return Err(reason);
+            }
             answer
                 .ok()
                 .and_then(|result| ServerHello::discovered(&result))

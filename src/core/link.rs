@@ -17,9 +17,9 @@ use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, Version, modern_meta};
-use crate::wire::json::{Scanner, quote};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::Line;
-use crate::wire::message::Message;
+use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
 use crate::wire::tool_headers::{self, ToolHeaders};
@@ -237,12 +237,17 @@ impl Link {
         };
         self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string(),
-            CallError::Refused(error) => {
-                let mut scanner = Scanner::default();
-                let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-                let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
-                format!("answered `{method}` with an error: {}", message.unwrap_or(error.clone()))
-            }
+            CallError::Refused(error) => match way_failed(&error) {
+                Some(reason) => reason,
+                None => {
+                    let mut scanner = Scanner::default();
+                    let root =
+                        scanner.scan_str(&error).expect("an answer was validated when it was read").root();
+                    let message =
+                        root.get("message").and_then(Node::as_str).unwrap_or_else(|| (&*error).into());
+                    format!("answered `{method}` with an error: {message}")
+                }
+            },
         })
     }
 
@@ -326,4 +331,13 @@ impl Link {
             }
         }
     }
+}
+
+/// Why an upstream was not heard at all, where the error is one that the way to it made.
+pub(super) fn way_failed(error: &str) -> Option<String> {
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).ok()?.root();
+    root.get("data")?.get("httpStatus")?;
+    let ours = root.get("code")?.raw().parse() == Ok(code::UPSTREAM_LOST);
+    Some(root.get("message")?.as_str()?.into_owned()).filter(|_| ours)
 }

@@ -9,6 +9,7 @@ use super::{Face, Gateway};
 use crate::core::catalog::Kind;
 use crate::core::session::Window;
 use crate::core::upstream::Upstream;
+use crate::wire::oauth::Login;
 
 /// Names in full, and what they became.
 pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
@@ -29,6 +30,8 @@ pub struct Finding {
     pub renamed: Renamed,
     /// Whether its command is found by the login shell's `PATH` only.
     pub by_login_shell: bool,
+    /// What it waits for, if somebody has to log in first.
+    pub login: Option<(String, Login)>,
 }
 
 impl Gateway {
@@ -70,6 +73,7 @@ impl Gateway {
                 took,
                 renamed,
                 by_login_shell,
+                login: upstream.login().map(|login| (upstream.to_string(), login)),
             });
         }
         findings

@@ -1,5 +1,6 @@
 //! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
 
+pub mod credentials;
 pub mod definitions;
 
 use std::collections::BTreeMap;
@@ -58,12 +59,30 @@ impl Switched {
 
 /// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    write_and_rename(path, bytes, fs::File::options().write(true).create(true).truncate(true))
+}
+
+/// As [`replace`], where nobody but the user may read the file or look into its directory.
+fn replace_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(directory)?;
+    let (mut builder, mut options) = (fs::DirBuilder::new(), fs::File::options());
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        builder.mode(0o700);
+        options.mode(0o600);
+    }
+    builder.recursive(true).create(directory)?;
+    write_and_rename(path, bytes, &options)
+}
+
+fn write_and_rename(path: &Path, bytes: &[u8], options: &fs::OpenOptions) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
-    let written = fs::File::create(&beside).and_then(|mut file| {
+    let written = options.open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)

@@ -13,6 +13,7 @@ use super::catalog::lost;
 use super::screen::Screen;
 use super::{Run, Said, TOOL};
 use crate::cli::change::Failure;
+use crate::cli::login;
 use crate::core::catalog::Kind;
 use crate::serve::shell::{Called, Shell};
 use crate::wire::message::code;
@@ -28,8 +29,14 @@ impl Run {
         let catalog = self.gather_for(shell, fresh, name).await;
         let row = catalog.find(name, &[Kind::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
-        let up = self.screen.while_waiting("starting the server", upstream.up()).await;
-        up.map_err(|reason| lost(&upstream.to_string(), &reason))?;
+        let label = upstream.to_string();
+        let up = || self.screen.while_waiting("starting the server", upstream.up());
+        if let Err(reason) = up().await {
+            if !login::go_through(upstream.login().map(|login| (label.clone(), login))).await {
+                return Err(lost(&label, &reason));
+            }
+            up().await.map_err(|reason| lost(&label, &reason))?;
+        }
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
         let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
@@ -41,12 +48,19 @@ impl Run {
         let arguments = given.typed(definition.get("inputSchema").unwrap_or(&Value::Null))?;
         let screen = self.screen;
         let heard = AtomicBool::new(false);
-        let calling = shell.call(&upstream, &tool, &arguments, |message| {
-            heard.store(true, Ordering::Relaxed);
-            hear(screen, message)
-        });
-        let called = self.screen.while_silent("calling", &heard, calling).await;
-        self.screen.clear();
+        let called = loop {
+            let calling = shell.call(&upstream, &tool, &arguments, |message| {
+                heard.store(true, Ordering::Relaxed);
+                hear(screen, message)
+            });
+            let called = self.screen.while_silent("calling", &heard, calling).await;
+            self.screen.clear();
+            // Refused for want of a login, it was not executed.
+            let login = upstream.login().filter(|_| !matches!(called, Called::Result(_)));
+            if !login::go_through(login.map(|login| (label.clone(), login))).await {
+                break called;
+            }
+        };
         match called {
             Called::Lost(reason) => Err(lost(&address, &reason)),
             Called::Error(error) => Err(refused(&address, &error)),

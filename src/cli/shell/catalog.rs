@@ -11,6 +11,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
 use crate::wire::json::{Node, Scanner};
+use crate::wire::oauth::Login;
 
 /// Candidates shown for a name that fits several things.
 const CANDIDATES: usize = 10;
@@ -114,6 +115,12 @@ impl Catalog {
             Some(Err(reason)) => Some((server.upstream.to_string(), &**reason)),
             _ => None,
         })
+    }
+
+    /// What servers that failed wait for, where somebody can be asked to log in.
+    pub(super) fn logins(&self) -> impl Iterator<Item = (String, Login)> {
+        let failed = self.servers.iter().filter(|server| matches!(server.items, Some(Err(_))));
+        failed.filter_map(|server| Some((server.upstream.to_string(), server.upstream.login()?)))
     }
 
     /// The exit status of a list: of those that were asked, all failed.
@@ -279,7 +286,11 @@ pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> b
 pub(super) fn lost(label: &str, reason: &str) -> Failure {
     let message = format!("{label}: {reason}");
     if wants_login(reason) {
-        let hint = "check the credentials in `headers` of this server".to_owned();
+        let hint = match reason.contains("wants a login") {
+            true => "run this or `doctor` in a terminal, where you can log in",
+            false => "check the credentials in `headers` of this server",
+        };
+        let hint = hint.to_owned();
         return Failure { status: AUTHORIZATION, kind: "authorization", message, hint };
     }
     let hint = "check its entry in the configuration, and that it runs by itself".to_owned();
@@ -288,5 +299,5 @@ pub(super) fn lost(label: &str, reason: &str) -> Failure {
 
 /// Whether a reason is that of a server that wants a login.
 fn wants_login(reason: &str) -> bool {
-    reason.contains("HTTP 401") || reason.contains("HTTP 403")
+    ["HTTP 401", "HTTP 403", "wants a login", "wants the scope"].iter().any(|words| reason.contains(words))
 }

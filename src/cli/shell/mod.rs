@@ -20,7 +20,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use self::catalog::Catalog;
 use self::screen::Screen;
 use super::change::Failure;
-use super::{FAILURE, World, check, colour, serve};
+use super::{FAILURE, World, check, colour, login, serve};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, ToolMode};
 use crate::core::catalog::Kind;
@@ -136,7 +136,8 @@ pub(super) fn run(
         let run = Run { face, groups, manner, screen };
         let said = runtime.block_on(async {
             let interrupted = serve::signal()?;
-            let mut shell = Shell::new(Gateway::new(at_work, world.engine_surroundings()));
+            let mut shell =
+                Shell::new(Gateway::new(at_work, world.engine_surroundings(io::stderr().is_terminal())));
             let said = tokio::select! {
                 said = run.verb(verb, &mut shell) => said,
                 () = interrupted => Err(Failure::failed("interrupted", "")),
@@ -260,8 +261,13 @@ impl Run {
         fresh: bool,
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
-        let catalog = Catalog::gather(shell, self.face, fresh, wanted);
-        let catalog = self.screen.while_waiting("asking the servers", catalog).await;
+        let gather = || {
+            self.screen.while_waiting("asking the servers", Catalog::gather(shell, self.face, fresh, wanted))
+        };
+        let mut catalog = gather().await;
+        if login::go_through(catalog.logins()).await {
+            catalog = gather().await;
+        }
         if !self.manner.json {
             for (label, reason) in catalog.failures() {
                 let _ = writeln!(io::stderr(), "warning: {label}: {reason}");

@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::config;
 
+mod browser;
 mod command;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -31,6 +32,7 @@ use linux as system;
 #[cfg(not(target_os = "linux"))]
 use other as system;
 
+pub use browser::browse;
 pub use command::CommandError;
 pub use system::Control;
 
