@@ -17,6 +17,7 @@ mod environment;
 mod face;
 mod fake;
 mod fidelity;
+mod guarded;
 mod handshake;
 mod harness;
 #[cfg(unix)]
@@ -25,6 +26,7 @@ mod lifecycle;
 mod matrix;
 mod names;
 mod npm;
+mod oauth;
 mod offers;
 #[cfg(target_os = "linux")]
 mod process;
