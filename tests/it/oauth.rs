@@ -215,7 +215,8 @@ fn toolman_says_what_waits_and_has_it_after_the_login() {
     assert_eq!(browse(&url).0, 200);
     gateway.notification(TOOLS_CHANGED);
     assert_eq!(gateway.tools(), ["toolman_activate", "a_echo", "a_write"]);
-    assert!(!catalog(&mut gateway).contains("logged in"));
+    let after = catalog(&mut gateway);
+    assert!(!after.contains("logged in"), "{after}");
 }
 
 #[test]

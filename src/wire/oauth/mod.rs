@@ -189,8 +189,16 @@ impl Authorizer {
                 (_, Err(NoToken::Failed(reason))) => return Err(Refusal::NoToken(reason)),
             }
         }
+        // A login under way may have come to its end meanwhile.
+        if self.header().as_ref() != used {
+            return Ok(());
+        }
         let scope = self.scope(&challenge, &found, same, lacks_scope).map_err(Refusal::NoToken)?;
         let login = self.log_in(found, scope, before).await;
+        if self.header().as_ref() != used {
+            self.state.lock().pending = None;
+            return Ok(());
+        }
         drop(turn);
         Err(Refusal::NoToken(login.unwrap_or_else(|reason| format!("it wants a login, but {reason}"))))
     }
