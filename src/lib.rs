@@ -6,6 +6,7 @@ pub mod config;
 pub mod core;
 pub mod edit;
 pub mod faces;
+pub mod search;
 pub mod serve;
 pub mod store;
 pub mod wire;

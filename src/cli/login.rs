@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use super::screen::Screen;
 use crate::core::process::browse;
 use crate::wire::oauth::Login;
 
 /// Has a person go through these logins, one after the other, each under the name of its server. Whether any came to a
 /// good end.
-pub(super) async fn go_through(logins: impl IntoIterator<Item = (String, Login)>) -> bool {
+pub(super) async fn go_through(screen: Screen, logins: impl IntoIterator<Item = (String, Login)>) -> bool {
     let mut done = Vec::new();
     for (label, login) in logins {
         // Several servers may wait for the same one.
@@ -15,9 +16,10 @@ pub(super) async fn go_through(logins: impl IntoIterator<Item = (String, Login)>
             continue;
         }
         let url = login.url.clone();
+        screen.clear();
         let _ = writeln!(
             io::stderr(),
-            "\r\x1b[K{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
+            "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
         );
         browse(&url);
         match login.done().await {

@@ -213,8 +213,8 @@ impl Engine {
                 Ok(phase) => upstream.settled(phase).await.map(drop),
                 Err(refused) => Err(refused),
             };
-            if let Err(reason) = outcome {
-                failed.push((upstream.server.clone(), reason));
+            if let Err(trouble) = outcome {
+                failed.push((upstream.server.clone(), trouble.to_string().into()));
             }
         }
         let changed = {
@@ -639,6 +639,18 @@ impl Engine {
                 let _ = upstream.start();
             }
         }
+    }
+
+    /// What is remembered of upstreams, if anything is.
+    pub fn definitions(&self) -> Option<&Definitions> {
+        self.definitions.as_ref()
+    }
+
+    /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
+    pub fn known_upstream(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
+        let upstreams = self.upstreams.lock();
+        let mut keys = [None, Some(window.id)].into_iter().map(|own| (group.into(), server.into(), own));
+        keys.find_map(|key| upstreams.get(&key).cloned())
     }
 
     /// Called by an upstream when it came up, went down or offers other things.

@@ -13,6 +13,7 @@ use super::bridge::Call;
 use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
 use super::session::Session;
+use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
@@ -228,7 +229,7 @@ impl Link {
     }
 
     /// A request of our own.
-    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
+    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
@@ -236,18 +237,8 @@ impl Link {
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
         };
         self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
-            CallError::Lost(lost) => lost.to_string(),
-            CallError::Refused(error) => match way_failed(&error) {
-                Some(reason) => reason,
-                None => {
-                    let mut scanner = Scanner::default();
-                    let root =
-                        scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-                    let message =
-                        root.get("message").and_then(Node::as_str).unwrap_or_else(|| (&*error).into());
-                    format!("answered `{method}` with an error: {message}")
-                }
-            },
+            CallError::Lost(lost) => lost.to_string().into(),
+            CallError::Refused(error) => refusal(method, &error),
         })
     }
 
@@ -315,12 +306,14 @@ impl Link {
     }
 
     /// The reason why it did not come up, and whether what it wrote may have to do with that.
-    pub(super) fn with_noise(&self, reason: String) -> String {
-        match self.noise.load(Ordering::Relaxed) {
-            0 => reason,
-            1 => format!("{reason}; it wrote a line to stdout that is no MCP message"),
-            count => format!("{reason}; it wrote {count} lines to stdout that are no MCP messages"),
-        }
+    pub(super) fn with_noise(&self, trouble: Trouble) -> Trouble {
+        let noise = match self.noise.load(Ordering::Relaxed) {
+            0 => return trouble,
+            1 => "a line to stdout that is no MCP message".to_owned(),
+            count => format!("{count} lines to stdout that are no MCP messages"),
+        };
+        let problem = format!("{}; it wrote {noise}", trouble.problem);
+        Trouble { cause: Cause::Noise, ..trouble.reworded(problem) }
     }
 
     pub(super) fn report_noise(&self) {
@@ -333,11 +326,18 @@ impl Link {
     }
 }
 
-/// Why an upstream was not heard at all, where the error is one that the way to it made.
-pub(super) fn way_failed(error: &str) -> Option<String> {
+/// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
+/// of it.
+pub(super) fn refusal(method: &str, error: &str) -> Trouble {
     let mut scanner = Scanner::default();
-    let root = scanner.scan_str(error).ok()?.root();
-    root.get("data")?.get("httpStatus")?;
-    let ours = root.get("code")?.raw().parse() == Ok(code::UPSTREAM_LOST);
-    Some(root.get("message")?.as_str()?.into_owned()).filter(|_| ours)
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
+    let data = |key| root.get("data").and_then(|data| data.get(key));
+    let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
+    if ours && data("login").is_some() {
+        return Trouble::new(Cause::Person, &*message);
+    }
+    let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
+    let cause = status.map_or(Cause::Other, Cause::of_status);
+    Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
 }

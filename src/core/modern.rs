@@ -21,6 +21,8 @@ pub struct ModernCall {
     pub digest: String,
     /// How long its result may be kept, and whether by everybody; `None` where results have no such hint.
     cache: Option<Cache>,
+    /// The name under which we answer.
+    server: &'static str,
 }
 
 /// A hint for those who keep results.
@@ -45,7 +47,11 @@ pub struct Refusal {
 
 impl ModernCall {
     /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
-    pub fn read(method: &str, params: Option<Node<'_>>) -> Result<Option<Self>, Refusal> {
+    pub fn read(
+        method: &str,
+        params: Option<Node<'_>>,
+        server: &'static str,
+    ) -> Result<Option<Self>, Refusal> {
         let Some(own) = params.and_then(|params| params.get("_meta")).filter(|own| own.is_object()) else {
             return Ok(None);
         };
@@ -90,6 +96,7 @@ impl ModernCall {
             log_level,
             digest,
             cache: cache_of(method),
+            server,
         }))
     }
 
@@ -116,7 +123,7 @@ impl ModernCall {
         let mut scanner = Scanner::default();
         let root = scanner.scan(result).expect("results are valid JSON").root();
         let mut own_meta = Vec::new();
-        let info = our_info();
+        let info = our_info(self.server);
         let mut empty = Scanner::default();
         let given =
             root.get("_meta").unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
@@ -277,7 +284,7 @@ mod tests {
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let mut scanner = Scanner::default();
-        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()))
+        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), "toolman")
     }
 
     #[test]
@@ -309,13 +316,14 @@ mod tests {
             log_level: None,
             digest: String::new(),
             cache: Some(Cache { ttl: 5, public: true }),
+            server: "toolman",
         };
         let complete = |result: &str| {
             let mut out = Vec::new();
             call.complete(&mut out, result.as_bytes());
             String::from_utf8(out).unwrap()
         };
-        let info = our_info();
+        let info = our_info("toolman");
         assert_eq!(
             complete(r#"{"x":1.0}"#),
             format!(

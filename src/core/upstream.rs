@@ -12,6 +12,7 @@ use super::catalog::Items;
 use super::connection;
 use super::engine::Engine;
 use super::link::Link;
+use super::trouble::Trouble;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
 
@@ -57,7 +58,7 @@ struct State {
     backoff: Backoff,
     link: Option<Arc<Link>>,
     items: Arc<Items>,
-    last_failure: Option<Arc<str>>,
+    last_failure: Option<Trouble>,
     era: Option<Era>,
     /// Resources that clients subscribed to, by its own URIs, and how many did.
     subscriptions: BTreeMap<String, usize>,
@@ -87,7 +88,7 @@ pub enum Phase {
     /// Connected, its lists read.
     Up,
     /// Not to be had, and why.
-    Failed(Arc<str>),
+    Failed(Trouble),
 }
 
 /// Between two looks at whether an upstream that is to end is still needed.
@@ -98,9 +99,9 @@ pub enum End {
     /// We wanted it.
     Stopped,
     /// It did not come up.
-    Failed(Arc<str>),
+    Failed(Trouble),
     /// It was up for so long.
-    Down(Arc<str>, Duration),
+    Down(Trouble, Duration),
 }
 
 impl Upstream {
@@ -149,7 +150,7 @@ impl Upstream {
     }
 
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
-    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Arc<str>> {
+    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Trouble> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
             if state.retired {
@@ -157,9 +158,10 @@ impl Upstream {
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
-                let reason = state.last_failure.as_deref().unwrap_or("it was started too often");
+                let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
                 let seconds = wait.as_secs_f64().ceil();
-                return Err(format!("{reason} (next attempt possible in {seconds} s)").into());
+                let problem = format!("{} (next attempt possible in {seconds} s)", last.problem);
+                return Err(last.reworded(problem));
             }
             state.generation += 1;
             let (stop, stopped) = oneshot::channel();
@@ -180,7 +182,7 @@ impl Upstream {
     }
 
     /// Starts it if need be and waits until it is connected or failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
         let phase = self.start()?;
         let _waiting = Waiting::new(self);
         self.settled(phase).await
@@ -219,7 +221,7 @@ impl Upstream {
     }
 
     /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Arc<str>> {
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Trouble> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),

@@ -2,6 +2,7 @@
 
 mod backend;
 pub mod doctor;
+pub mod find;
 pub mod http;
 mod items;
 mod modern;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
+use self::find::Finders;
 use self::toolman::Bench;
 use crate::config::{Common, Serving};
 use crate::core::catalog::Kind;
@@ -28,7 +30,7 @@ use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench};
-use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
@@ -40,6 +42,8 @@ pub struct Gateway {
     faces: RwLock<Vec<(Part, Arc<Face>)>>,
     /// Those who share a view by their credentials, and sessions over HTTP.
     guests: Mutex<Guests>,
+    /// What is searched, where it is.
+    finders: Finders,
 }
 
 /// A part of what the file holds.
@@ -68,6 +72,14 @@ pub enum Face {
 }
 
 impl Face {
+    /// What clients are told that they talk to.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Workbench(_) | Self::Plain(_) => OUR_NAME,
+            Self::Toolman(_) => "toolman",
+        }
+    }
+
     fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         match self {
             Self::Workbench(face) => face.clone(),
@@ -120,7 +132,12 @@ impl Gateway {
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
         let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
-        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default() })
+        Arc::new(Self {
+            engine: Engine::new(settings, around),
+            faces,
+            guests: Mutex::default(),
+            finders: Finders::default(),
+        })
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
@@ -136,8 +153,9 @@ impl Gateway {
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
         let face = self.faces.read()[0].1.clone();
-        if let Face::Toolman(bench) = &*face {
-            self.start_bench(bench, window);
+        match &*face {
+            Face::Toolman(bench) => self.start_bench(bench, window),
+            Face::Workbench(_) | Face::Plain(_) => self.prepare_search(window),
         }
     }
 
@@ -178,7 +196,7 @@ impl Gateway {
         };
         match message {
             Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params) {
+                let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
@@ -258,10 +276,11 @@ impl Gateway {
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            our_info(),
+            info,
         ));
     }
 
@@ -333,7 +352,7 @@ impl Gateway {
         let own = match (kind, &*face) {
             (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
             (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(client)),
-            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(view, modern),
+            (Kind::Tool, Face::Toolman(bench)) => bench.face.own_tools(view, modern),
             _ => String::new(),
         };
         out.extend_from_slice(own.as_bytes());

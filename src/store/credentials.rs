@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
-use super::replace_privately;
+use super::replace;
 use crate::wire::oauth::{Grant, Memory};
 
 /// The login to one server.
@@ -41,7 +41,11 @@ impl Memory for Credentials {
     }
 
     fn save(&self, grant: &Grant) -> io::Result<()> {
-        replace_privately(&self.path, &serde_json::to_vec_pretty(grant).map_err(io::Error::other)?)
+        let mut directory = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut directory, 0o700);
+        directory.recursive(true).create(self.path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+        replace(&self.path, &serde_json::to_vec_pretty(grant).map_err(io::Error::other)?)
     }
 
     fn lock(&self) -> Option<Box<dyn Any + Send>> {

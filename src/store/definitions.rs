@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ring::digest::{Context, SHA256};
 
@@ -32,14 +33,12 @@ impl Definitions {
 
     /// What the upstream offered when last asked; `None` where that is not known.
     pub fn load(&self, transport: &Transport) -> Option<Items> {
-        let path = self.path(transport);
-        let text = fs::read_to_string(&path).ok()?;
-        let items = parse(&text);
-        if items.is_none() {
-            log::debug!("{} is broken and is discarded", path.display());
-            let _ = fs::remove_file(&path);
-        }
-        items
+        self.place(transport).load()
+    }
+
+    /// Where what the upstream offers is remembered.
+    pub fn place(&self, transport: &Transport) -> Place {
+        Place(self.path(transport))
     }
 
     /// Remembers what the upstream offers.
@@ -93,6 +92,36 @@ impl Definitions {
     }
 }
 
+/// Where what one upstream offers is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(PathBuf);
+
+/// When a place was last written, and how much.
+pub type Stamp = (SystemTime, u64);
+
+impl Place {
+    /// Differs when something else is remembered; `None` where nothing is.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let metadata = fs::metadata(&self.0).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// What is remembered here, if anything; what cannot be read is discarded.
+    pub fn load(&self) -> Option<Items> {
+        let text = match fs::read_to_string(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+            Err(_) => return None,
+        };
+        let items = parse(&text);
+        if items.is_none() {
+            log::debug!("{} is broken and is discarded", self.0.display());
+            let _ = fs::remove_file(&self.0);
+        }
+        items
+    }
+}
+
 fn parse(text: &str) -> Option<Items> {
     Scanner::default().scan_str(text).ok()?;
     let mut items = Items::default();
@@ -138,11 +167,43 @@ mod tests {
         let path = store.path(&transport);
         let told = format!("{} {}", path.display(), fs::read_to_string(&path).unwrap());
         assert!(!told.contains("fixture-"), "{told}");
-        for broken in ["", "{\"tools\":[", "{\"tools\":[]}", "[]", "{\"tools\":7}"] {
+        for broken in [&b""[..], b"{\"tools\":[", b"{\"tools\":[]}", b"[]", b"{\"tools\":7}", b"\xff\xfe"] {
             fs::write(&path, broken).unwrap();
-            assert_eq!(store.load(&transport), None, "{broken}");
-            assert!(!path.exists(), "{broken}");
+            assert_eq!(store.load(&transport), None, "{broken:?}");
+            assert!(!path.exists(), "{broken:?}");
         }
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn many_writers_and_readers_never_see_half_of_it() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-many-{}", std::process::id()));
+        let store = Definitions::new(&place, &place);
+        let transport = stdio("npx", &[], &[]);
+        let versions: Vec<Items> = (1..5usize)
+            .map(|n| {
+                let names: Vec<String> = (0..n * 200).map(|tool| format!("tool-{n}-{tool}")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                Items::default().with(Kind::Tool, Items::named(Kind::Tool, &names))
+            })
+            .collect();
+        store.save(&transport, &versions[0]).unwrap();
+        std::thread::scope(|scope| {
+            for items in &versions {
+                scope.spawn(|| (0..20).for_each(|_| store.save(&transport, items).unwrap()));
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let read = store.load(&transport);
+                        assert!(read.is_some_and(|read| versions.contains(&read)), "half of it");
+                    }
+                });
+            }
+        });
+        assert_eq!(
+            fs::read_dir(store.path(&transport).parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left over"
+        );
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -59,29 +59,16 @@ impl Switched {
 
 /// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
-    write_and_rename(path, bytes, fs::File::options().write(true).create(true).truncate(true))
-}
-
-/// As [`replace`], where nobody but the user may read the file or look into its directory.
-fn replace_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (mut builder, mut options) = (fs::DirBuilder::new(), fs::File::options());
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        builder.mode(0o700);
-        options.mode(0o600);
-    }
-    builder.recursive(true).create(directory)?;
-    write_and_rename(path, bytes, &options)
-}
-
-fn write_and_rename(path: &Path, bytes: &[u8], options: &fs::OpenOptions) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    // What a user's servers are is nobody else's business.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -117,6 +104,11 @@ mod tests {
         switched.save(&path).unwrap();
         assert_eq!(Switched::load(&path), switched);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
         fs::write(&path, "{\"tools\":[").unwrap();
         assert_eq!(Switched::load(&path), Switched::default());
         fs::remove_dir_all(&state).unwrap();

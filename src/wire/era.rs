@@ -147,9 +147,12 @@ pub fn declares(capabilities: &str, capability: &str) -> bool {
     Scanner::default().scan_str(capabilities).is_ok_and(found)
 }
 
-/// Who we are, as clients and servers introduce themselves.
-pub fn our_info() -> String {
-    format!("{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}}", env!("CARGO_PKG_VERSION"))
+/// What we are called where it does not depend on the face.
+pub const OUR_NAME: &str = "mcp-workbench";
+
+/// Who we are, under this name, as clients and servers introduce themselves.
+pub fn our_info(name: &str) -> String {
+    format!("{{\"name\":{},\"version\":\"{}\"}}", quote(name), env!("CARGO_PKG_VERSION"))
 }
 
 /// The parameters of our own `initialize`.
@@ -157,7 +160,7 @@ pub fn initialize_params(version: Version, capabilities: &str) -> String {
     format!(
         "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{}}}",
         version.as_str(),
-        our_info(),
+        our_info(OUR_NAME),
     )
 }
 
@@ -168,7 +171,7 @@ pub fn modern_meta(capabilities: &str) -> String {
         meta::VERSION,
         Version::MODERN.as_str(),
         meta::CLIENT_INFO,
-        our_info(),
+        our_info(OUR_NAME),
         meta::CAPABILITIES,
     )
 }

@@ -17,6 +17,8 @@ mod environment;
 mod face;
 mod fake;
 mod fidelity;
+#[cfg(unix)]
+mod first_run;
 mod guarded;
 mod handshake;
 mod harness;
@@ -29,13 +31,23 @@ mod npm;
 mod oauth;
 mod offers;
 #[cfg(target_os = "linux")]
+mod picture;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
+mod pty;
 #[cfg(unix)]
 mod readme;
 mod real;
 mod relay;
 mod reload;
+#[cfg(unix)]
+mod search;
 mod shell;
+#[cfg(target_os = "linux")]
+mod snapshots;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;

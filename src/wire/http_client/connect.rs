@@ -35,15 +35,15 @@ const MOST_REDIRECTS: usize = 5;
 
 /// Why there is no HTTP answer, or no good one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::wire) struct Failure {
+pub struct Failure {
     /// For a user; holds no secret.
-    pub(in crate::wire) message: String,
+    pub message: String,
     /// Of the HTTP answer, where there was one.
-    pub(in crate::wire) status: Option<u16>,
+    pub status: Option<u16>,
     /// No connection could be made, so nothing was sent.
-    pub(in crate::wire) unreachable: bool,
-    /// No token can be had that the server would take.
-    pub(in crate::wire) unauthorized: bool,
+    pub unreachable: bool,
+    /// Somebody has to log in first, or has to no avail.
+    pub unauthorized: bool,
 }
 
 impl Failure {

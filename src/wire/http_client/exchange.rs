@@ -112,12 +112,9 @@ impl<R: Receive> Shared<R> {
                     Err(failure) => {
                         let message =
                             format!("the server lost the session and opened no new one: {}", failure.message);
-                        self.hand_error(
-                            id,
-                            code::UPSTREAM_LOST,
-                            &Failure { message: message.clone(), ..failure },
-                        );
-                        return Outcome::Fatal(message);
+                        let failure = Failure { message, ..failure };
+                        self.hand_error(id, code::UPSTREAM_LOST, &failure);
+                        return Outcome::Fatal(failure);
                     }
                 }
             }
@@ -400,9 +397,9 @@ impl<R: Receive> Shared<R> {
         self.hand_error(id, code::UPSTREAM_LOST, &failure);
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
-            Outcome::Down(failure.message)
+            Outcome::Down(failure)
         } else if handshake && (failure.status == Some(401) || failure.unauthorized) {
-            Outcome::Fatal(failure.message)
+            Outcome::Fatal(failure)
         } else {
             Outcome::Done
         }
@@ -410,7 +407,8 @@ impl<R: Receive> Shared<R> {
 
     /// Answers a request of ours in the server's place.
     pub(super) fn hand_error(&self, id: u64, code: i64, failure: &Failure) {
-        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}}}"));
+        let login = if failure.unauthorized { ",\"login\":true" } else { "" };
+        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}{login}}}"));
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
         write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));
