@@ -17,7 +17,7 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
         }
         Cause::Network => "start the server, or correct its `url`",
         Cause::Login => "check its `headers`: the server does not accept the credentials",
-        Cause::Person => "run this or `doctor` in a terminal, where you can log in",
+        Cause::Person => "run `doctor` in a terminal, where you can log in",
         Cause::Address => {
             "check the path of its `url`; for a server with the old HTTP+SSE transport write \"type\": \"sse\""
         }

@@ -231,7 +231,7 @@ fn a_shell_without_a_person_says_that_one_is_needed() {
     assert_eq!(lab.run(lab.command().args(["list", "servers"])).code, Some(3));
     let doctor = lab.run(lab.command().arg("doctor"));
     assert_eq!(doctor.code, Some(4));
-    assert!(doctor.stdout.contains("run this in a terminal, where you can log in"), "{doctor:?}");
+    assert!(doctor.stdout.contains("run `doctor` in a terminal, where you can log in"), "{doctor:?}");
     assert_eq!(guarded.count("POST /register"), 0);
 
     let mut gateway = gateway(lab, &guarded);
