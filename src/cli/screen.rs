@@ -178,9 +178,7 @@ impl Screen {
         }
         text
     }
-}
 
-impl Screen {
     /// A line that does not go round the end of the terminal's.
     fn fitted(&self, line: &str) -> String {
         match self.width {

@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout, timeout_at};
 use super::catalog::{Item, Items, Kind, read_page};
 use super::engine::{Engine, send_quietly};
 use super::life::{Life, Task};
-use super::link::{Caller, Link, refusal};
+use super::link::{Caller, Link};
+use super::modern::Cache;
 use super::trouble::{Cause, Trouble};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
@@ -84,13 +85,13 @@ async fn live(
                 life.end(false).await;
                 return true;
             }
-            upstream.remember_era(None);
+            engine.forget_era(upstream);
             End::Failed(trouble)
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
             upstream.came_up(generation, link.clone(), items.clone());
-            engine.remember(upstream, items);
+            engine.remember(&link, items);
             let _refresh = Task::spawn(refresh(engine.clone(), link.clone(), generation));
             tokio::select! {
                 biased;
@@ -114,20 +115,18 @@ async fn live(
 
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
-    let hello = match link.upstream.era() {
-        Some(Era::Legacy) => initialize(engine, link).await?,
+    // A server that was replaced since it was last asked may speak otherwise now.
+    let hello = match engine.remembered_era(&link.upstream) {
+        Some(Era::Legacy) => match initialize(engine, link).await {
+            Ok(hello) => hello,
+            Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
+        },
         Some(Era::Modern) => {
             let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;
-            if let Err(CallError::Refused(error)) = &answer {
-                let trouble = refusal("server/discover", error);
-                if trouble.cause == Cause::Person {
-                    return Err(trouble);
-                }
+            match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
+                Some(hello) => hello,
+                None => initialize(engine, link).await?,
             }
-            answer
-                .ok()
-                .and_then(|result| ServerHello::discovered(&result))
-                .ok_or("does not speak 2026-07-28 any more")?
         }
         None => probe(engine, link).await?,
     };
@@ -138,7 +137,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
         link.listen();
     } else {
         link.peer.notify("notifications/initialized", |_| ());
-        for uri in link.upstream.subscriptions() {
+        for uri in link.upstream.watched().0 {
             send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
     }
@@ -248,9 +247,16 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
         return Ok(items);
     }
     let mut params = "{}".to_owned();
+    let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let result = link.ask(kind.list_method(), &params).await?;
         let page = read_page(kind, &result)?;
+        if link.version().is_modern() {
+            let of_page = Cache::read(Scanner::default().scan_str(&result).expect("it was read").root());
+            let whole = hint.map_or(of_page, |hint| hint.and(of_page));
+            link.set_hint(kind, whole);
+            hint = Some(whole);
+        }
         items.extend(page.items);
         if page.nameless > 0 {
             log::warn!(
@@ -283,7 +289,7 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
                 Err(reason) => log::warn!("[{}] {reason}; its list stays as it was", link.upstream),
             }
         }
-        engine.remember(&link.upstream, items.clone());
+        engine.remember(&link, items.clone());
         link.upstream.offers(generation, items);
         sleep(BETWEEN_LISTS).await;
     }

@@ -19,6 +19,7 @@ use crate::config::{Command, Http, Redactor, Transport};
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
+use crate::wire::peer::Lost;
 
 /// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
 const POLITE: Duration = Duration::from_millis(300);
@@ -158,7 +159,13 @@ struct Taker {
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         let mut scanner = Scanner::default();
-        let take = || self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on);
+        let take = || match (incoming.lost, incoming.on) {
+            // Whoever asks for the era wants to see every error.
+            (Some(reason), Some(id)) if self.link.is_greeted() => {
+                self.link.peer.fail(id, &Lost::new(reason));
+            }
+            _ => self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on),
+        };
         if catch_unwind(AssertUnwindSafe(take)).is_err() {
             log::error!("[{}] a message of this server made us panic; please report it", self.link.upstream);
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use super::backoff::Backoff;
@@ -12,6 +13,7 @@ use super::catalog::Items;
 use super::connection;
 use super::engine::Engine;
 use super::link::Link;
+use super::modern::Watched;
 use super::trouble::Trouble;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
@@ -60,8 +62,8 @@ struct State {
     items: Arc<Items>,
     last_failure: Option<Trouble>,
     era: Option<Era>,
-    /// Resources that clients subscribed to, by its own URIs, and how many did.
-    subscriptions: BTreeMap<String, usize>,
+    /// What clients watch, and how many do.
+    watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
     /// Requests of clients that wait for it to come up.
     waiting: usize,
@@ -70,7 +72,7 @@ struct State {
 }
 
 /// Which era an upstream speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Era {
     /// With `initialize`.
     Legacy,
@@ -216,8 +218,8 @@ impl Upstream {
 
     /// Takes over what clients expect of an upstream that this one stands in for.
     pub fn inherit(&self, before: &Self) {
-        let subscriptions = before.state.lock().subscriptions.clone();
-        self.state.lock().subscriptions = subscriptions;
+        let watched = before.state.lock().watched.clone();
+        self.state.lock().watched = watched;
     }
 
     /// Waits until a start is over.
@@ -239,19 +241,26 @@ impl Upstream {
         self.state.lock().era = era;
     }
 
-    /// The URIs of its own that clients are subscribed to.
-    pub(super) fn subscriptions(&self) -> Vec<String> {
-        self.state.lock().subscriptions.keys().cloned().collect()
+    /// What of it clients watch: URIs of resources, and ids of tasks.
+    pub(super) fn watched(&self) -> (Vec<String>, Vec<String>) {
+        let (mut resources, mut tasks) = (Vec::new(), Vec::new());
+        for what in self.state.lock().watched.keys() {
+            match what {
+                Watched::Resource(uri) => resources.push(uri.clone()),
+                Watched::Task(id) => tasks.push(id.clone()),
+            }
+        }
+        (resources, tasks)
     }
 
-    /// Counts a subscription more or less. `true`: the upstream must be told.
-    pub(super) fn count_subscription(&self, uri: &str, more: bool) -> bool {
+    /// Counts a watcher more or less. `true`: the upstream must be told.
+    pub(super) fn count_watcher(&self, what: &Watched, more: bool) -> bool {
         let mut state = self.state.lock();
-        let count = state.subscriptions.entry(uri.to_owned()).or_insert(0);
+        let count = state.watched.entry(what.clone()).or_insert(0);
         let told = if more { *count == 0 } else { *count == 1 };
         *count = if more { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
-            state.subscriptions.remove(uri);
+            state.watched.remove(what);
         }
         told
     }

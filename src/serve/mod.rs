@@ -10,6 +10,7 @@ mod plain;
 mod reload;
 pub mod shell;
 pub mod stdio;
+mod tasks;
 pub mod toolman;
 mod workbench;
 
@@ -123,9 +124,9 @@ impl Face {
     }
 }
 
-/// What we can do, as raw JSON.
-const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
-     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}}";
+/// What we can always do, as members of a raw object.
+const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
 
 impl Gateway {
     /// A gateway that has started nothing yet.
@@ -239,6 +240,8 @@ impl Gateway {
             "resources/subscribe" => self.resource("resources/subscribe", params, reply),
             "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
             "logging/setLevel" => self.set_log_level(params, reply),
+            "tasks/result" => self.task("tasks/result", params, reply),
+            "tasks/list" => self.list_tasks(params, reply),
             _ => self.common_request(method, params, reply),
         }
     }
@@ -260,6 +263,8 @@ impl Gateway {
             "resources/read" => self.resource("resources/read", params, reply),
             "prompts/get" => self.get_prompt(params, reply),
             "completion/complete" => self.complete(params, reply),
+            "tasks/get" => self.task("tasks/get", params, reply),
+            "tasks/cancel" => self.task("tasks/cancel", params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
@@ -272,14 +277,16 @@ impl Gateway {
             }
         };
         let version = hello.version;
-        let instructions = self.instructions(reply.session(), Some(&hello));
+        let session = reply.session().clone();
+        let instructions = self.instructions(&session, Some(&hello));
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
-            "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
+            self.capabilities(&session, version),
             info,
         ));
     }
@@ -331,10 +338,12 @@ impl Gateway {
         }
         let modern = reply.modern().is_some();
         let view = session.view();
+        let hint =
+            if modern { self.list_hint(&session.window, &view, kind).members() } else { String::new() };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
             self.write_list(&session.window, &view, session.hello(), modern, kind, out);
-            out.extend_from_slice(b"]}");
+            out.extend_from_slice(format!("]{hint}}}").as_bytes());
         });
     }
 

@@ -24,6 +24,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod http;
+#[cfg(unix)]
+mod independent;
 mod lifecycle;
 mod matrix;
 mod names;
@@ -46,6 +48,10 @@ mod search;
 mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;
+#[cfg(unix)]
+mod streams;
+#[cfg(unix)]
+mod tasks;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod toolman_activate;

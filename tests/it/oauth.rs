@@ -228,7 +228,7 @@ fn a_shell_without_a_person_says_that_one_is_needed() {
     let error: Value = serde_json::from_str(&failed.stdout).unwrap();
     assert_eq!((failed.code, &error["error"]["kind"]), (Some(3), &json!("authorization")));
     assert_eq!(error["error"]["message"], "dev/a: it wants a login, but nobody is here to log in");
-    assert_eq!(lab.run(lab.command().args(["list", "servers"])).code, Some(3));
+    assert_eq!(lab.run(lab.command().args(["list", "servers"])).code, Some(4));
     let doctor = lab.run(lab.command().arg("doctor"));
     assert_eq!(doctor.code, Some(4));
     assert!(doctor.stdout.contains("run `doctor` in a terminal, where you can log in"), "{doctor:?}");

@@ -7,7 +7,7 @@ use crate::cli::failure::{self, Failure};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
 use crate::core::catalog::{Items, Kind, nearest};
-use crate::core::trouble::{Cause, Trouble};
+use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
@@ -124,15 +124,11 @@ impl Catalog {
         failed.filter_map(|server| Some((server.upstream.to_string(), server.upstream.login()?)))
     }
 
-    /// The exit status of a list: of those that were asked, all failed.
+    /// The exit status of a list: whether any server was to be had.
     pub(super) fn status(&self) -> u8 {
-        let failed: Vec<_> = self.failures().map(|(_, trouble)| trouble.cause).collect();
-        match failed.len() {
+        match self.failures().count() {
             0 => 0,
-            count if count < self.servers.len() => 0,
-            _ if failed.iter().all(|cause| matches!(cause, Cause::Login | Cause::Person)) => {
-                failure::Kind::Authorization.status()
-            }
+            failed if failed < self.servers.len() => 0,
             _ => failure::Kind::Unreachable.status(),
         }
     }

@@ -412,12 +412,17 @@ impl<R: Receive> Shared<R> {
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
         write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));
-        self.hand(Some(id), &out);
+        self.hand_over(Incoming { message: &out, on: Some(id), lost: Some(&failure.message) });
     }
 
-    /// Hands one message over; a panic costs that message, not its call's task.
+    /// Hands one message over.
     pub(super) fn hand(&self, on: Option<u64>, message: &[u8]) {
-        if catch_unwind(AssertUnwindSafe(|| self.receive.take(Incoming { message, on }))).is_err() {
+        self.hand_over(Incoming { message, on, lost: None });
+    }
+
+    /// A panic costs that message, not its call's task.
+    fn hand_over(&self, incoming: Incoming<'_>) {
+        if catch_unwind(AssertUnwindSafe(|| self.receive.take(incoming))).is_err() {
             log::error!("a message of a server made us panic; please report it");
         }
     }

@@ -55,6 +55,8 @@ pub struct Incoming<'a> {
     pub message: &'a [u8],
     /// Our request on whose answer or stream it came; `None` if it came on no request's.
     pub on: Option<u64>,
+    /// Why the server has not answered that request, where the message is an error of our own in its place.
+    pub lost: Option<&'a str>,
 }
 
 /// Takes what the server sends. A closure will do where nothing holds it up.
