@@ -21,7 +21,7 @@ use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::Line;
-use crate::wire::message::Message;
+use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
 use crate::wire::tool_headers::{self, ToolHeaders};
@@ -305,15 +305,7 @@ impl Link {
         let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
-            CallError::Refused(error) => {
-                let mut scanner = Scanner::default();
-                let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-                let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
-                let status = root.get("data").and_then(|data| data.get("httpStatus")?.raw().parse().ok());
-                let cause = status.map_or(Cause::Other, Cause::of_status);
-                let message = message.unwrap_or(error.clone());
-                Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
-            }
+            CallError::Refused(error) => refusal(method, &error),
         })
     }
 
@@ -399,4 +391,20 @@ impl Link {
             }
         }
     }
+}
+
+/// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
+/// of it.
+fn refusal(method: &str, error: &str) -> Trouble {
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
+    let data = |key| root.get("data").and_then(|data| data.get(key));
+    let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
+    if ours && data("login").is_some() {
+        return Trouble::new(Cause::Person, &*message);
+    }
+    let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
+    let cause = status.map_or(Cause::Other, Cause::of_status);
+    Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
 }

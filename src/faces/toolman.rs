@@ -577,6 +577,16 @@ impl Exposure for Toolman {
     }
 }
 
+/// What stands behind the catalog, and behind an error that asks for what is not in it, while these servers wait for
+/// somebody to log in, each at its URL.
+pub fn waiting(logins: &[(String, String)]) -> String {
+    let lines: String = logins.iter().map(|(server, url)| format!("\n{server}: {url}")).collect();
+    match logins {
+        [] => String::new(),
+        _ => format!("\n\nMore is there once the user has logged in with a browser to:{lines}"),
+    }
+}
+
 /// Toolman's own answer, as raw JSON; `result` is raw JSON too.
 pub fn answer(outcome: Result<&str, &str>) -> String {
     match outcome {

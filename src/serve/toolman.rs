@@ -14,7 +14,7 @@ use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
-use crate::core::view::{Exposure, Target};
+use crate::core::view::{Exposure, Target, View};
 use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, FIND, Switches, Toolman};
 use crate::faces::uri_template;
 use crate::store::Switched;
@@ -283,7 +283,9 @@ impl Gateway {
             }
             None if !bench.is_ready() => self.later(bench, "tools/call", params, reply),
             None => {
-                let error = bench.face.unknown_tool(&session.view(), name);
+                let view = session.view();
+                let error = bench.face.unknown_tool(&view, name) + &waiting(&view);
+                drop(view);
                 reply.result(&face::tool_result(Err(&error)));
             }
         }
@@ -316,7 +318,7 @@ impl Gateway {
         let session = reply.session();
         let (result, changed) = {
             let mut view = session.view();
-            let change = bench.face.resolve(&view, switches)?;
+            let change = bench.face.resolve(&view, switches).map_err(|error| error + &waiting(&view))?;
             let mut changed = view.switch(&change.on, &change.off);
             // The catalog stands in the list of tools, so that list changes with every switch.
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {
@@ -375,12 +377,21 @@ impl Gateway {
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {
-        let catalog = bench.face.catalog(&reply.session().view(), reply.modern().is_some());
+        let view = reply.session().view();
+        let catalog = bench.face.catalog(&view, reply.modern().is_some()) + &waiting(&view);
+        drop(view);
         reply.result(&format!(
             "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
             quote(&catalog)
         ));
     }
+}
+
+/// What is said of servers whose things are not there because somebody has to log in first.
+fn waiting(view: &View) -> String {
+    let upstreams = view.entries().map(|entry| &entry.upstream);
+    let logins = upstreams.filter_map(|upstream| Some((upstream.to_string(), upstream.login()?.url)));
+    face::waiting(&logins.collect::<Vec<_>>())
 }
 
 /// What the engine needs to know of a server.

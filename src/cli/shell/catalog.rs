@@ -12,6 +12,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
 use crate::wire::json::{Node, Scanner};
+use crate::wire::oauth::Login;
 
 /// Candidates shown for a name that fits several things.
 const CANDIDATES: usize = 10;
@@ -113,6 +114,12 @@ impl Catalog {
             Some(Err(trouble)) => Some((server.upstream.to_string(), trouble)),
             _ => None,
         })
+    }
+
+    /// What servers that failed wait for, where somebody can be asked to log in.
+    pub(super) fn logins(&self) -> impl Iterator<Item = (String, Login)> {
+        let failed = self.servers.iter().filter(|server| matches!(server.items, Some(Err(_))));
+        failed.filter_map(|server| Some((server.upstream.to_string(), server.upstream.login()?)))
     }
 
     /// The exit status of a list: whether any server was to be had.
