@@ -1,8 +1,8 @@
 //! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
 
-use std::collections::HashMap;
 
 use super::document::{Counts, packed, risk, split_summary, text_hash};
+use super::hash::HashMap;
 use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 
@@ -28,6 +28,13 @@ pub(super) struct Posting {
     pub(super) doc: u32,
     /// Four bits a field for tools, eight for servers; more often counts as the most.
     pub(super) counts: u32,
+}
+
+impl Posting {
+    /// Whether a term stands in the name of a tool.
+    pub(super) fn is_in_name(&self) -> bool {
+        self.counts & 15 > 0
+    }
 }
 
 /// A term and where it stands. Postings are in ascending order of documents.
@@ -106,13 +113,13 @@ impl Index {
         Self {
             stems: Stems::new(),
             terms: Vec::new(),
-            ids: HashMap::new(),
-            surface: HashMap::new(),
-            grams: HashMap::new(),
+            ids: HashMap::default(),
+            surface: HashMap::default(),
+            grams: HashMap::default(),
             tools: Vec::new(),
             shapes: Vec::new(),
             servers: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: HashMap::default(),
             live_tools: 0,
             live_servers: 0,
             tool_lengths: [0; TOOL_FIELDS],
@@ -206,7 +213,7 @@ impl Index {
             let from = term.tools.partition_point(|posting| posting.doc < gone.start);
             let to = term.tools.partition_point(|posting| posting.doc < gone.end);
             term.names -=
-                u32::try_from(term.tools[from..to].iter().filter(|p| p.counts & 15 > 0).count()).unwrap_or(0);
+                count(term.tools[from..to].iter().filter(|posting| posting.is_in_name()).count());
             term.tools.drain(from..to);
             if let Ok(at) = term.servers.binary_search_by_key(&number, |posting| posting.doc) {
                 term.servers.remove(at);
