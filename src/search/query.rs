@@ -18,7 +18,7 @@ const REPEATED: f32 = 0.35;
 const SAME: f32 = 0.3;
 const NEAR: f32 = 0.3;
 /// The same where no tool has the word.
-const INSTEAD: f32 = 0.7;
+const INSTEAD: f32 = 0.9;
 /// How well a longer word stands for one that it begins or ends with.
 const LONGER: f32 = 0.3;
 /// From how much likeness on (Dice, of three-letter runs) a word is taken for a mistyped one.
