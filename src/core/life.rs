@@ -14,10 +14,12 @@ use super::engine::Engine;
 use super::link::Link;
 use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
+use super::trouble::Trouble;
 use crate::config::{Command, Http, Redactor, Transport};
-use crate::wire::http_client::{Endpoint, HttpClient, Incoming, Receive};
+use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
+use crate::wire::peer::Lost;
 
 /// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
 const POLITE: Duration = Duration::from_millis(300);
@@ -36,7 +38,7 @@ pub(super) enum Life {
 
 /// An HTTP client at work.
 pub(super) struct Remote {
-    client: JoinHandle<Result<(), String>>,
+    client: JoinHandle<Result<(), Failure>>,
     _sender: Task,
     over: bool,
 }
@@ -59,7 +61,7 @@ pub(super) struct Process {
 
 impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
-    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
+    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, Trouble> {
         match &link.upstream.spec().transport {
             Transport::Stdio(command) => {
                 Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
@@ -69,7 +71,7 @@ impl Life {
     }
 
     /// Waits until it is over, and says why.
-    pub(super) async fn over(&mut self) -> String {
+    pub(super) async fn over(&mut self) -> Trouble {
         match self {
             Self::Process(process) => process.over().await,
             Self::Http(remote) => remote.over().await,
@@ -85,10 +87,10 @@ impl Life {
     }
 
     /// The reason with what else is known, such as the last lines of stderr.
-    pub(super) fn explain(&self, reason: &str) -> String {
+    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
         match self {
-            Self::Process(process) => process.explain(reason),
-            Self::Http(_) => reason.to_owned(),
+            Self::Process(process) => process.explain(trouble),
+            Self::Http(_) => trouble,
         }
     }
 
@@ -113,7 +115,7 @@ impl Life {
 }
 
 impl Remote {
-    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, String> {
+    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, Trouble> {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
@@ -130,13 +132,13 @@ impl Remote {
         })
     }
 
-    async fn over(&mut self) -> String {
+    async fn over(&mut self) -> Trouble {
         let outcome = (&mut self.client).await;
         self.over = true;
         match outcome {
-            Ok(Ok(())) => "the connection was closed".to_owned(),
-            Ok(Err(reason)) => reason,
-            Err(_) => "the connection failed".to_owned(),
+            Ok(Ok(())) => "the connection was closed".into(),
+            Ok(Err(failure)) => failure.into(),
+            Err(_) => "the connection failed".into(),
         }
     }
 }
@@ -156,7 +158,13 @@ struct Taker {
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         let mut scanner = Scanner::default();
-        let take = || self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on);
+        let take = || match (incoming.lost, incoming.on) {
+            // Whoever asks for the era wants to see every error.
+            (Some(reason), Some(id)) if self.link.is_greeted() => {
+                self.link.peer.fail(id, &Lost::new(reason));
+            }
+            _ => self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on),
+        };
         if catch_unwind(AssertUnwindSafe(take)).is_err() {
             log::error!("[{}] a message of this server made us panic; please report it", self.link.upstream);
         }
@@ -168,9 +176,8 @@ impl Receive for Taker {
 }
 
 impl Process {
-    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, String> {
-        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
-        let launch = launch.map_err(|error| error.to_string())?;
+    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
+        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await?;
         let child =
             engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
@@ -187,7 +194,7 @@ impl Process {
     }
 
     /// Waits until the process has ended or closed its output, and says which.
-    async fn over(&mut self) -> String {
+    async fn over(&mut self) -> Trouble {
         let exit = tokio::select! {
             biased;
             exit = self.control.exited() => {
@@ -200,18 +207,15 @@ impl Process {
         let _ = timeout(LAST_WORDS, self.stderr.done()).await;
         self.over = true;
         match exit {
-            Some(exit @ Exit::NotStarted(_)) => exit.to_string(),
-            Some(exit) => format!("the server {exit}"),
-            None => "the server closed its output".to_owned(),
+            Some(exit @ Exit::NotStarted(_)) => exit.to_string().into(),
+            Some(exit) => format!("the server {exit}").into(),
+            None => "the server closed its output".into(),
         }
     }
 
     /// The reason with the last lines of stderr behind it.
-    fn explain(&self, reason: &str) -> String {
-        match self.tail.last_lines() {
-            lines if lines.is_empty() => reason.to_owned(),
-            lines => format!("{reason}\nlast lines of its stderr:\n{}", self.redactor.redact(&lines)),
-        }
+    fn explain(&self, trouble: Trouble) -> Trouble {
+        Trouble { stderr: self.redactor.redact(&self.tail.last_lines()).into(), ..trouble }
     }
 }
 

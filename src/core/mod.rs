@@ -15,6 +15,8 @@ pub mod reload;
 pub mod seal;
 pub mod session;
 mod stderr;
+pub mod tasks;
+pub mod trouble;
 mod turns;
 pub mod upstream;
 pub mod view;

@@ -98,7 +98,8 @@ impl Toolman {
             }
         }
         let omitted = |count| format!("- … and {count} more");
-        let description = Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
+        let description =
+            Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
         format!(
             "{{\"name\":\"{FIND}\",\"description\":{},\"inputSchema\":{}}}",
             quote(&description),
@@ -114,7 +115,9 @@ impl Toolman {
         for (server, kind, key) in things {
             let entry = view.entries().find(|entry| *entry.upstream.server == **server && entry.is_listed());
             let shelf = entry.map(|entry| entry.exposed.of(*kind));
-            let Some((shelf, item)) = shelf.and_then(|shelf| Some((shelf, shelf.by_key(key)?))) else { continue };
+            let Some((shelf, item)) = shelf.and_then(|shelf| Some((shelf, shelf.by_key(key)?))) else {
+                continue;
+            };
             lists[*kind as usize].push(shelf.definition(item));
             if !view.is_active(*kind, item) {
                 inactive[usize::from(*kind != Kind::Tool)].push(&item.name);

@@ -176,7 +176,9 @@ impl Workbench {
             }
         };
         let find = match self.config.search {
-            true => " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do.",
+            true => {
+                " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do."
+            }
             false => "",
         };
         self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
@@ -264,9 +266,12 @@ impl Workbench {
         let open = self.open_tool().name();
         let then = match (self.config.meta_tools, mode) {
             (_, Mode::Dynamic) => format!("open the toolbox of one with {open}, then call it"),
-            (MetaTools::Current, Mode::Proxy) => "call one with use_tool; its toolbox opens by itself".to_owned(),
+            (MetaTools::Current, Mode::Proxy) => {
+                "call one with use_tool; its toolbox opens by itself".to_owned()
+            }
             (MetaTools::Classic, Mode::Proxy) => {
-                "call one with workbench_use_tool as toolbox__server__tool; its toolbox opens by itself".to_owned()
+                "call one with workbench_use_tool as toolbox__server__tool; its toolbox opens by itself"
+                    .to_owned()
             }
         };
         let head = format!(
@@ -312,7 +317,8 @@ impl Workbench {
         let mut servers = String::new();
         if entries.is_empty() && fitting.is_empty() {
             let there = self.config.toolboxes.iter().map(|toolbox| {
-                let names: Vec<_> = toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
+                let names: Vec<_> =
+                    toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
                 let name = quote(toolbox.name.as_str());
                 format!("{{\"toolbox_name\":{name},\"servers\":[{}]}}", names.join(","))
             });
@@ -338,7 +344,8 @@ impl Workbench {
             let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
             closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server)))
         };
-        let prefix = |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
+        let prefix =
+            |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
         let plain = closed().find(|(toolbox, server)| name.starts_with(&prefix(toolbox, server)));
         let altered = |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| {
             remembered(server).is_some_and(|items| {

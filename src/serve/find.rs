@@ -261,9 +261,10 @@ impl Gateway {
         let sources = bench_sources(&window);
         let (bench, seen) = (bench.clone(), window.clone());
         self.search(&window, sources, query, reply, move |query, sources, findings| {
-            let found = findings.things.iter().map(|found| {
-                (&*sources[found.source].key, found.kind, &*found.item.key)
-            });
+            let found = findings
+                .things
+                .iter()
+                .map(|found| (&*sources[found.source].key, found.kind, &*found.item.key));
             let result = bench.face.found(&seen.view(), &query.text, &found.collect::<Vec<_>>());
             tool_result(Ok(&result))
         });

@@ -10,6 +10,7 @@ mod plain;
 mod reload;
 pub mod shell;
 pub mod stdio;
+mod tasks;
 pub mod toolman;
 mod workbench;
 
@@ -30,7 +31,7 @@ use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench};
-use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
@@ -72,6 +73,14 @@ pub enum Face {
 }
 
 impl Face {
+    /// What clients are told that they talk to.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Workbench(_) | Self::Plain(_) => OUR_NAME,
+            Self::Toolman(_) => "toolman",
+        }
+    }
+
     fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         match self {
             Self::Workbench(face) => face.clone(),
@@ -115,16 +124,21 @@ impl Face {
     }
 }
 
-/// What we can do, as raw JSON.
-const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
-     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}}";
+/// What we can always do, as members of a raw object.
+const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
 
 impl Gateway {
     /// A gateway that has started nothing yet.
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
         let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
-        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default(), finders: Finders::default() })
+        Arc::new(Self {
+            engine: Engine::new(settings, around),
+            faces,
+            guests: Mutex::default(),
+            finders: Finders::default(),
+        })
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
@@ -183,7 +197,7 @@ impl Gateway {
         };
         match message {
             Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params) {
+                let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
@@ -226,6 +240,8 @@ impl Gateway {
             "resources/subscribe" => self.resource("resources/subscribe", params, reply),
             "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
             "logging/setLevel" => self.set_log_level(params, reply),
+            "tasks/result" => self.task("tasks/result", params, reply),
+            "tasks/list" => self.list_tasks(params, reply),
             _ => self.common_request(method, params, reply),
         }
     }
@@ -247,6 +263,8 @@ impl Gateway {
             "resources/read" => self.resource("resources/read", params, reply),
             "prompts/get" => self.get_prompt(params, reply),
             "completion/complete" => self.complete(params, reply),
+            "tasks/get" => self.task("tasks/get", params, reply),
+            "tasks/cancel" => self.task("tasks/cancel", params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
@@ -259,14 +277,17 @@ impl Gateway {
             }
         };
         let version = hello.version;
-        let instructions = self.instructions(reply.session(), Some(&hello));
+        let session = reply.session().clone();
+        let instructions = self.instructions(&session, Some(&hello));
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
-            "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            our_info(),
+            self.capabilities(&session, version),
+            info,
         ));
     }
 
@@ -317,10 +338,12 @@ impl Gateway {
         }
         let modern = reply.modern().is_some();
         let view = session.view();
+        let hint =
+            if modern { self.list_hint(&session.window, &view, kind).members() } else { String::new() };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
             self.write_list(&session.window, &view, session.hello(), modern, kind, out);
-            out.extend_from_slice(b"]}");
+            out.extend_from_slice(format!("]{hint}}}").as_bytes());
         });
     }
 

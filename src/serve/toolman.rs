@@ -23,7 +23,8 @@ use crate::wire::peer::Answer;
 
 /// The face, and how far its servers are.
 pub struct Bench {
-    pub(super) face: Arc<Toolman>,
+    /// What it shows.
+    pub face: Arc<Toolman>,
     /// Where switches are remembered, if they are.
     memory: Option<Memory>,
     /// Requests that wait for servers; `None` once each of them is up, failed or late.

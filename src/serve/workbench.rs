@@ -126,8 +126,7 @@ impl Gateway {
     ) -> Vec<(Arc<str>, Arc<str>)> {
         let name = toolbox.name.as_str();
         let servers = toolbox.servers.iter();
-        let upstreams: Vec<_> =
-            servers.map(|server| self.workbench_upstream(window, name, server)).collect();
+        let upstreams: Vec<_> = servers.map(|server| self.workbench_upstream(window, name, server)).collect();
         self.engine.open(window, name, &upstreams).await
     }
 

@@ -1,4 +1,4 @@
-//! What upstreams offered when last asked: one file for each, shared by the shell and running servers.
+//! What upstreams offered when last asked, and how they spoke: files for each, shared by the shell and running servers.
 //!
 //! A file's name is a digest of what the upstream is: its command or URL, arguments, the names of its variables and
 //! headers, and our version. No value of a variable or header goes in, and arguments only as part of the digest. Files are
@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
 
 use super::replace;
 use crate::config::Transport;
 use crate::core::catalog::{Items, Kind, read_page};
+use crate::core::upstream::Era;
+use crate::wire::era::TaskSupport;
 use crate::wire::json::Scanner;
 
 /// The remembered definitions of all upstreams.
@@ -23,6 +26,15 @@ pub struct Definitions {
     directory: PathBuf,
     /// Our working directory, in which programs are started that name no other.
     working: PathBuf,
+}
+
+/// How an upstream spoke when last asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manner {
+    /// So that the next start needs no probe.
+    pub era: Era,
+    /// So that clients can be told before it runs.
+    pub tasks: TaskSupport,
 }
 
 impl Definitions {
@@ -38,7 +50,7 @@ impl Definitions {
 
     /// Where what the upstream offers is remembered.
     pub fn place(&self, transport: &Transport) -> Place {
-        Place(self.path(transport))
+        Place(self.path(transport, "json"))
     }
 
     /// Remembers what the upstream offers.
@@ -48,14 +60,25 @@ impl Definitions {
             format!("\"{}\":[{}]", kind.list_key(), raws.join(","))
         });
         let text = format!("{{{}}}", lists.join(","));
-        let path = self.path(transport);
-        if fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
-            return Ok(());
-        }
-        replace(&path, text.as_bytes())
+        write(&self.path(transport, "json"), &text)
     }
 
-    fn path(&self, transport: &Transport) -> PathBuf {
+    /// How the upstream spoke when last asked; `None` where that is not known.
+    pub fn manner(&self, transport: &Transport) -> Option<Manner> {
+        serde_json::from_str(&fs::read_to_string(self.path(transport, "manner")).ok()?).ok()
+    }
+
+    /// Remembers how the upstream speaks.
+    pub fn save_manner(&self, transport: &Transport, manner: Manner) -> io::Result<()> {
+        write(&self.path(transport, "manner"), &serde_json::to_string(&manner)?)
+    }
+
+    /// Forgets how the upstream spoke: it does so no longer.
+    pub fn forget_manner(&self, transport: &Transport) {
+        let _ = fs::remove_file(self.path(transport, "manner"));
+    }
+
+    fn path(&self, transport: &Transport, what: &str) -> PathBuf {
         let mut context = Context::new(&SHA256);
         let mut eat = |part: &str| {
             context.update(&(part.len() as u64).to_le_bytes());
@@ -88,7 +111,7 @@ impl Definitions {
         }
         let digest = context.finish();
         let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        self.directory.join(format!("{name}.json"))
+        self.directory.join(format!("{name}.{what}"))
     }
 }
 
@@ -120,6 +143,14 @@ impl Place {
         }
         items
     }
+}
+
+/// Writes the file unless it holds this already.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
+        return Ok(());
+    }
+    replace(path, text.as_bytes())
 }
 
 fn parse(text: &str) -> Option<Items> {
@@ -164,7 +195,14 @@ mod tests {
         for (other, known) in others {
             assert_eq!(store.load(&other), known.then(|| items.clone()), "{other:?}");
         }
-        let path = store.path(&transport);
+        let manner = Manner { era: Era::Modern, tasks: TaskSupport::Plain };
+        assert_eq!(store.manner(&transport), None);
+        store.save_manner(&transport, manner).unwrap();
+        assert_eq!(store.manner(&transport), Some(manner));
+        assert_eq!(store.load(&transport), Some(items));
+        store.forget_manner(&transport);
+        assert_eq!(store.manner(&transport), None);
+        let path = store.path(&transport, "json");
         let told = format!("{} {}", path.display(), fs::read_to_string(&path).unwrap());
         assert!(!told.contains("fixture-"), "{told}");
         for broken in [&b""[..], b"{\"tools\":[", b"{\"tools\":[]}", b"[]", b"{\"tools\":7}", b"\xff\xfe"] {
@@ -199,7 +237,11 @@ mod tests {
                 });
             }
         });
-        assert_eq!(fs::read_dir(store.path(&transport).parent().unwrap()).unwrap().count(), 1, "nothing is left over");
+        assert_eq!(
+            fs::read_dir(store.path(&transport, "json").parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left over"
+        );
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -135,6 +135,11 @@ impl Home {
         finished
     }
 
+    /// Waits until nothing runs any more.
+    pub(crate) fn wait_until_gone(&self, within: std::time::Duration) {
+        self.lab.wait_until_gone(within);
+    }
+
     /// Runs a verb that must work, and answers its JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let finished = self.run(&[args, &["--json"]].concat());

@@ -50,7 +50,10 @@ fn office(mode: &str) -> Value {
     );
     let weather = offering(
         "weather",
-        &[("get_forecast", "指定した都市の天気予報を取得する。"), ("поиск_города", "Найти город по названию.")],
+        &[
+            ("get_forecast", "指定した都市の天気予報を取得する。"),
+            ("поиск_города", "Найти город по названию."),
+        ],
     );
     json!({
         "search": true,
@@ -79,7 +82,9 @@ fn found(answer: &Message) -> Vec<String> {
     let answer = answer.json();
     let tools = answer["tools"].as_array().unwrap_or_else(|| panic!("no tools: {answer}"));
     let name = |tool: &Value| {
-        ["toolbox_name", "source_server", "name"].map(|key| tool[key].as_str().unwrap_or("?").to_owned()).join("/")
+        ["toolbox_name", "source_server", "name"]
+            .map(|key| tool[key].as_str().unwrap_or("?").to_owned())
+            .join("/")
     };
     tools.iter().map(name).collect()
 }
@@ -228,7 +233,10 @@ fn models_find_and_use_without_opening() {
         assert_eq!(lab, [2, 2, 1, 1], "the toolbox is open, the other is not");
         let after = client.request("tools/list", "{}");
         assert_eq!(after.at(&["result", "tools"]), before.at(&["result", "tools"]));
-        assert_eq!(found(&client.call("find_tools", json!({"query": "find symbol"})))[0], "code/serena/find_symbol");
+        assert_eq!(
+            found(&client.call("find_tools", json!({"query": "find symbol"})))[0],
+            "code/serena/find_symbol"
+        );
     }
 }
 
@@ -240,7 +248,8 @@ fn starts_of(client: &mut Client) -> [usize; 4] {
 fn toolboxes_that_nothing_is_known_of_are_found_by_name_and_description() {
     let config = office("proxy");
     let mut gateway = Gateway::start(&config);
-    let find = |gateway: &mut Gateway, query: &str| gateway.call("find_tools", json!({"query": query})).json();
+    let find =
+        |gateway: &mut Gateway, query: &str| gateway.call("find_tools", json!({"query": query})).json();
     for query in ["github create issue", "look up symbols", "code"] {
         let answer = find(&mut gateway, query);
         let code = json!([{"name": "code", "description": "Repositories and symbols"}]);
@@ -323,11 +332,18 @@ fn the_classic_contract_has_it_too() {
     let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
     gateway.initialize(VERSION);
     assert_eq!(gateway.tools().last().map(String::as_str), Some("find_tools"));
-    assert_eq!(found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0], "code/serena/find_symbol");
-    let arguments = json!({"toolbox_name": "code", "tool_name": "code__serena__find_symbol", "arguments": {"q": "x"}});
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
+    let arguments =
+        json!({"toolbox_name": "code", "tool_name": "code__serena__find_symbol", "arguments": {"q": "x"}});
     assert_eq!(gateway.call("workbench_use_tool", &arguments).json()["arguments"], json!({"q": "x"}));
     gateway.call("workbench_close_toolbox", json!({"toolbox_name": "code"})).text();
-    assert_eq!(found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0], "code/serena/find_symbol");
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
     gateway.call("workbench_use_tool", &arguments).text();
 }
 
@@ -339,10 +355,12 @@ fn a_toolbox_that_does_not_open_says_why() {
     });
     let mut config = dev("proxy", servers);
     config["search"] = json!(true);
-    config["toolboxes"]["broken"] = json!({"mcpServers": {"wrong": {"command": "there-is-no-such-program-here"}}});
+    config["toolboxes"]["broken"] =
+        json!({"mcpServers": {"wrong": {"command": "there-is-no-such-program-here"}}});
     let mut gateway = Gateway::start(config);
     let failure = gateway.use_tool("wrong", "anything", "{}").failure();
-    let expected = "dev/wrong/anything cannot be called: Failed to connect to server 'wrong' in toolbox 'dev': ";
+    let expected =
+        "dev/wrong/anything cannot be called: Failed to connect to server 'wrong' in toolbox 'dev': ";
     assert!(failure.starts_with(expected), "{failure}");
     assert!(failure.contains("cannot read db.sqlite"), "{failure}");
     gateway.use_tool("good", "echo", "{}").text();
@@ -354,7 +372,12 @@ fn a_toolbox_that_does_not_open_says_why() {
         assert!(failure.contains("Failed to connect to server 'wrong' in toolbox 'broken': "), "{failure}");
     }
     let nowhere = json!({"tool": {"toolbox": "nowhere", "server": "a", "tool": "x"}});
-    assert!(gateway.call("use_tool", nowhere).failure().starts_with("Toolbox 'nowhere' not found in configuration"));
+    assert!(
+        gateway
+            .call("use_tool", nowhere)
+            .failure()
+            .starts_with("Toolbox 'nowhere' not found in configuration")
+    );
 }
 
 #[test]
@@ -366,7 +389,12 @@ fn it_is_off_unless_the_file_says_so() {
     let greeted = gateway.initialize(VERSION);
     assert!(!greeted.raw.contains("find_tools"), "{greeted:?}");
     assert_eq!(gateway.tools(), ["open_toolbox", "use_tool"]);
-    assert!(gateway.call("find_tools", json!({"query": "x"})).failure().starts_with("Tool 'find_tools' not found."));
+    assert!(
+        gateway
+            .call("find_tools", json!({"query": "x"}))
+            .failure()
+            .starts_with("Tool 'find_tools' not found.")
+    );
     let tool = json!({"tool": {"toolbox": "code", "server": "github", "tool": "list_issues"}});
     assert!(gateway.call("use_tool", tool).failure().starts_with("Toolbox 'code' is not open"));
     assert!(gateway.call("code__github__list_issues", "{}").is_error());
@@ -376,7 +404,10 @@ fn it_is_off_unless_the_file_says_so() {
     let beside = gateway.lab.write("beside", &gateway.lab.fill(&config.to_string()));
     std::fs::rename(beside, gateway.lab.dir.join("workbench-config.json")).expect("the directory is ours");
     gateway.until("it is listed", |gateway| gateway.tools().contains(&"find_tools".to_owned()));
-    assert_eq!(found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0], "code/serena/find_symbol");
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
 }
 
 #[test]
@@ -389,14 +420,18 @@ fn its_description_tells_what_is_behind_it_and_fits() {
         tools["tools"][2]["description"].as_str().expect("a text").to_owned()
     };
     let description = described(&mut gateway);
-    for part in ["platform + capability", "\n- code: github, serena (Repositories and symbols)\n", "use_tool"] {
+    for part in ["platform + capability", "\n- code: github, serena (Repositories and symbols)\n", "use_tool"]
+    {
         assert!(description.contains(part), "{part}: {description}");
     }
     let toolboxes: serde_json::Map<String, Value> = (0..40)
         .map(|n| {
             let servers: serde_json::Map<String, Value> =
                 (0..5).map(|m| (format!("server-{n}-{m}"), json!({"command": "none"}))).collect();
-            (format!("toolbox-{n}"), json!({"description": "Something quite long ".repeat(9), "mcpServers": servers}))
+            (
+                format!("toolbox-{n}"),
+                json!({"description": "Something quite long ".repeat(9), "mcpServers": servers}),
+            )
         })
         .collect();
     let mut gateway = Gateway::start(json!({"search": true, "toolMode": "proxy", "toolboxes": toolboxes}));
@@ -432,8 +467,13 @@ fn a_token_finds_in_its_own_toolboxes_only() {
     for era in [Era::Legacy, Era::Modern] {
         let mut ci = host.client_with(era, "token-of-ci");
         let mut all = host.client_with(era, "token-of-all");
-        assert_eq!(found(&all.call("find_tools", json!({"query": "find symbol"})))[0], "code/serena/find_symbol");
-        for query in ["find symbol", "github create issue", "code", "code__github__list_issues", "read a file"] {
+        assert_eq!(
+            found(&all.call("find_tools", json!({"query": "find symbol"})))[0],
+            "code/serena/find_symbol"
+        );
+        for query in
+            ["find symbol", "github create issue", "code", "code__github__list_issues", "read a file"]
+        {
             let answer = ci.call("find_tools", json!({"query": query, "limit": 20}));
             assert!(!answer.raw.contains("github\\\"") && !answer.raw.contains("serena"), "{answer:?}");
             assert!(found(&answer).iter().all(|name| name.starts_with("home/")), "{answer:?}");
@@ -451,11 +491,14 @@ fn a_token_finds_in_its_own_toolboxes_only() {
 fn toolman() -> String {
     let entry = |tools: &[(&str, &str)]| {
         let quoted = |text: String| text.replace('\\', "\\\\").replace('"', "\\\"");
-        let tools: Vec<_> =
-            tools.iter().map(|(name, about)| format!("--tool \"{}\"", quoted(definition(name, about)))).collect();
+        let tools: Vec<_> = tools
+            .iter()
+            .map(|(name, about)| format!("--tool \"{}\"", quoted(definition(name, about))))
+            .collect();
         tools.join(" ")
     };
-    let github = entry(&[("create_issue", "Open a new issue in a repository."), ("list_issues", "List the issues.")]);
+    let github =
+        entry(&[("create_issue", "Open a new issue in a repository."), ("list_issues", "List the issues.")]);
     let files = entry(&[("read_file", "Read a file.")]);
     format!(
         "search = true\nactive_toolsets = [\"github_list*\"]\n{}{}",
@@ -491,14 +534,24 @@ fn toolman_finds_what_is_active_and_what_is_not() {
         let resource = client.call("toolman_find", json!({"query": "Resource 1", "limit": 1})).json();
         assert_eq!(resource["result"]["resources"][0]["uri"], "files_fake://resource/1", "{resource}");
         let template = client.call("toolman_find", json!({"query": "files item", "limit": 1})).json();
-        assert_eq!(template["result"]["resourceTemplates"][0]["uriTemplate"], "files_fake://item/1/{id}", "{template}");
+        assert_eq!(
+            template["result"]["resourceTemplates"][0]["uriTemplate"], "files_fake://item/1/{id}",
+            "{template}"
+        );
         let nothing = client.call("toolman_find", json!({"query": "saxophone recital"})).json();
-        assert_eq!((&nothing["success"], &nothing["result"]["tools"]), (&json!(true), &json!([])), "{nothing}");
+        assert_eq!(
+            (&nothing["success"], &nothing["result"]["tools"]),
+            (&json!(true), &json!([])),
+            "{nothing}"
+        );
         assert_eq!(nothing["result"]["servers"], json!(["github", "files"]));
         let wrong = client.call("toolman_find", json!({"query": ""}));
         assert!(wrong.is_error());
         let wrong: Value = serde_json::from_str(&wrong.text_block(0)).expect("JSON");
-        assert_eq!(wrong, json!({"success": false, "result": null, "error": "Invalid parameters: query cannot be empty"}));
+        assert_eq!(
+            wrong,
+            json!({"success": false, "result": null, "error": "Invalid parameters: query cannot be empty"})
+        );
     }
 }
 
@@ -549,7 +602,8 @@ async fn a_real_client_finds_and_uses_tools_of_real_servers() {
     let found = call("find_tools", json!({"query": "filesystem read text file", "limit": 1})).await;
     let first = &found["structuredContent"]["tools"][0];
     assert!(first["inputSchema"]["properties"]["path"].is_object(), "{first}");
-    let tool = json!({"toolbox": first["toolbox_name"], "server": first["source_server"], "tool": first["name"]});
+    let tool =
+        json!({"toolbox": first["toolbox_name"], "server": first["source_server"], "tool": first["name"]});
     let read = call("use_tool", json!({"tool": tool, "arguments": {"path": note}})).await;
     assert_eq!(read["content"][0]["text"], "a note\n", "{read}");
     service.cancel().await.expect("no panic");

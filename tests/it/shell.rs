@@ -211,7 +211,8 @@ fn results_errors_and_questions() {
         "error: one/a/result reported an error\n",
     );
     let refusal = json_argument(r#"{"code":-32000,"message":"no"}"#);
-    place.check(&["call", "error", &refusal], 5, "", "error: one/a/error: no (code -32000)\n");
+    let refused = "error: one/a/error: no (code -32000)\nthe `show` verb prints what the tool takes\n";
+    place.check(&["call", "error", &refusal], 5, "", refused);
     let image = r#"{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"},{"type":"text","text":"t"}]}"#;
     let said = "[image image/png, 5 bytes, saved as result-1.png]\nt\n";
     place.check(&["call", "result", &json_argument(image)], 0, said, "");
@@ -242,7 +243,9 @@ fn servers_that_fail() {
     assert_eq!(place.json(&["call", "wrong/x"], 4)["error"]["kind"], "unreachable");
     let alone =
         Place::workbench(dev("dynamic", json!({"wrong": {"command": "there-is-no-such-program-here"}})));
-    for verb in [&["list", "tools"][..], &["list"], &["search", "x"], &["tokens"], &["show", "x"], &["call", "x"]] {
+    for verb in
+        [&["list", "tools"][..], &["list"], &["search", "x"], &["tokens"], &["show", "x"], &["call", "x"]]
+    {
         assert_eq!(alone.run(verb).code, Some(4), "{verb:?}");
     }
     for (name, text) in [("workbench-config.json", "{"), ("workbench-config.json", "{\"toolboxes\": 1}")] {
@@ -276,9 +279,9 @@ fn tokens_add_up() {
     let text = place.run(&["tokens"]).stdout;
     for part in [
         "TOOLBOX  SERVER  TOOLS  TOKENS\n".to_owned(),
-        format!("\nall definitions at once: {}\n", tokens["total"]),
-        format!("\nthe gateway instead: {}\n", tokens["gateway"]),
-        format!("\nsaving: {} (", tokens["saving"]),
+        format!("\nall definitions at once  {:>7}\n", number(&tokens["total"])),
+        format!("\nthe gateway instead      {:>7}\n", number(&tokens["gateway"])),
+        format!("{:>7}  (", number(&tokens["saving"]).abs()),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }

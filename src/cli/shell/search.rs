@@ -19,8 +19,7 @@ impl Run {
             let same = |row: &&Row| row.server == found.source && row.key == *found.item.key;
             catalog.of(Kind::Tool).find(same)
         };
-        let found: Vec<_> =
-            findings.things.iter().filter_map(|found| Some((found, row(found)?))).collect();
+        let found: Vec<_> = findings.things.iter().filter_map(|found| Some((found, row(found)?))).collect();
         let status = catalog.status();
         if self.manner.json {
             let objects = found.iter().map(|(found, row)| {
@@ -52,7 +51,7 @@ impl Run {
                 vec![address, found.matched.join(" "), row.description()]
             })
             .collect();
-        let marks = |cell: &str| finder.marks(query, cell);
+        let marks = |row: &str| finder.marks(query, row);
         let text = self.screen.marked_table(&["TOOL", "MATCHED", "DESCRIPTION"], &rows, &marks);
         Said { text, status }
     }
