@@ -133,7 +133,7 @@ impl Ranking<'_> {
     fn tools(&self, limit: usize) -> (Vec<Hit>, f32) {
         let scores = self.scores();
         let top = scores.iter().copied().fold(0.0, f32::max);
-        let mut names = NameCover::new(self.index, self.query);
+        let names = NameCover::new(self.index, self.query);
         let mut candidates: Vec<Candidate> = Vec::new();
         let depth = DEPTH.max(2 * limit);
         let least = self.least(&scores, depth, top);
@@ -178,8 +178,7 @@ impl Ranking<'_> {
     /// Whether the query is short enough to be part of a name, or as long as the name of this tool.
     fn may_be_name(&self, tool: u32) -> bool {
         let words = self.query.sequence.len();
-        self.evidence.in_name[tool as usize]
-            && (words <= NAME_WORDS || words == self.index.name_length(tool))
+        self.evidence.in_name[tool as usize] && (words <= NAME_WORDS || words == self.index.name_length(tool))
     }
 
     /// The score of each tool by its number; nothing where it has no word of the query.
