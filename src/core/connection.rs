@@ -257,6 +257,9 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
             hint = Some(whole);
         }
         items.extend(page.items);
+        for tool in page.schemaless {
+            log::warn!("[{}] tool {tool} has no usable inputSchema; any object is accepted", link.upstream);
+        }
         if page.nameless > 0 {
             log::warn!(
                 "[{}] {} of its {} have no name and are left out",
