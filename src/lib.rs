@@ -8,6 +8,7 @@ pub mod edit;
 pub mod faces;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+pub mod search;
 pub mod serve;
 pub mod store;
 pub mod wire;

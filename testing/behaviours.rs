@@ -14,10 +14,10 @@ use crate::faults;
 use crate::modern;
 use crate::peer::work_for;
 use crate::server::{Server, quoted};
-use crate::stubborn;
+use crate::{stubborn, tasks};
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 24] = [
+pub(crate) const NAMES: [&str; 26] = [
     "echo",
     "result",
     "error",
@@ -39,6 +39,8 @@ pub(crate) const NAMES: [&str; 24] = [
     "spawn",
     "update",
     "forget",
+    "job",
+    "finish",
     "cancelled",
     "chaos",
     "endless",
@@ -54,6 +56,7 @@ struct Call {
     responses: BTreeMap<String, Box<RawValue>>,
     #[serde(rename = "requestState")]
     state: Option<String>,
+    task: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -87,6 +90,8 @@ struct Arguments {
     uri: String,
     mark: String,
     fault: Option<String>,
+    id: String,
+    status: Option<String>,
 }
 
 /// So many, or these.
@@ -145,6 +150,10 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue
             let response = call.responses.get("it").map_or("null", |response| response.get());
             let answer = format!(r#"{{"result":{response}}}"#);
             text(server, id, &serde_json::to_string(&answer).expect("a string"));
+        }
+        "job" if call.task.is_some() || modern::can_wait(params) => {
+            let begun = tasks::begin(&server.peer, server.peer.is_modern(id));
+            server.peer.result(id, &begun.to_string());
         }
         "slow" | "started" | "ask" | "received" | "progress" | "cancelled" => {
             let (server, id, token) = (Arc::clone(server), id.to_owned(), call.meta.progress_token);
@@ -279,6 +288,10 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
                 let params = json!({"uri": arguments.uri}).to_string();
                 peer.notify("notifications/resources/updated", Some(&params));
             }
+        }
+        "job" => {}
+        "finish" => {
+            tasks::set_status(peer, &arguments.id, arguments.status.as_deref().unwrap_or("completed"));
         }
         "forget" => peer.update(|heard| heard.session = None),
         _ => unreachable!("every behaviour is here or in `wait`"),

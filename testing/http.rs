@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::options::Break;
 use crate::peer::Outgoing;
 use crate::server::Server;
 
@@ -30,6 +31,7 @@ pub(crate) fn serve(server: &Arc<Server>, port: u16) {
 /// One request, headers in lower case.
 struct Request {
     method: String,
+    path: String,
     headers: BTreeMap<String, String>,
     body: String,
 }
@@ -38,8 +40,9 @@ fn converse(server: &Arc<Server>, stream: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read(&mut reader)? {
         match request.method.as_str() {
+            _ if server.options.sse => old(server, &stream, &request)?,
             "POST" => post(server, &stream, request)?,
-            "GET" => get(server, &stream)?,
+            "GET" => get(server, &stream, &request)?,
             _ => {
                 server.peer.update(|heard| heard.session = None);
                 status(&stream, "200 OK", "")?;
@@ -54,7 +57,8 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let method = line.split(' ').next().unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(ToOwned::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut headers = BTreeMap::new();
     loop {
         line.clear();
@@ -65,7 +69,7 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {
     let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Some(Request { method, headers, body: String::from_utf8_lossy(&body).into_owned() }))
+    Ok(Some(Request { method, path, headers, body: String::from_utf8_lossy(&body).into_owned() }))
 }
 
 fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::Result<()> {
@@ -79,12 +83,16 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
     let method = head.method.unwrap_or_default();
     let params = head.params.unwrap_or_default();
     let modern = params["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
-    server.peer.update(|heard| heard.headers = request.headers.clone());
+    if method == "tools/call" {
+        let tool = params["name"].as_str().unwrap_or_default().to_owned();
+        server.peer.update(|heard| heard.headers.insert(tool, request.headers.clone()));
+    }
     let mut more = String::new();
     if modern && server.options.era != crate::modern::Era::Legacy {
         let header = |name: &str| request.headers.get(name).map_or("", String::as_str);
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
-        let named = matches!(method.as_str(), "tools/call" | "prompts/get" | "resources/read");
+        let name = ["name", "uri", "taskId"].iter().find_map(|key| params[key].as_str()).unwrap_or_default();
+        let named = matches!(method.as_str(), "tools/call" | "prompts/get" | "resources/read")
+            || method.starts_with("tasks/");
         let agrees = header("mcp-protocol-version") == "2026-07-28"
             && header("mcp-method") == method
             && (!named || header("mcp-name") == name);
@@ -114,6 +122,10 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
     }
     let (sender, receiver) = channel();
     let key = server.hear(request.body.as_bytes(), Some(sender));
+    if let Some(broken) = server.options.broken {
+        let id = key.unwrap_or_default();
+        return answer_in_pieces(server, stream, broken, &format!("event-{id}"), receiver, &more);
+    }
     let whole = answer(stream, &receiver, &more)?;
     if let (false, Some(key)) = (whole, key) {
         if modern {
@@ -124,8 +136,59 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
     Ok(())
 }
 
-/// The stream for messages that belong to no request.
-fn get(server: &Arc<Server>, stream: &TcpStream) -> std::io::Result<()> {
+/// Sends the first message, and cuts the stream if more is to come.
+fn answer_in_pieces(
+    server: &Arc<Server>,
+    stream: &TcpStream,
+    broken: Break,
+    id: &str,
+    receiver: Receiver<Outgoing>,
+    more: &str,
+) -> std::io::Result<()> {
+    let Some(first) = next(stream, &receiver) else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+    if first.last {
+        return status_with(stream, "200 OK", more, &first.message);
+    }
+    begin(stream, more)?;
+    if broken == Break::WithIds {
+        server.peer.update(|heard| heard.cut.insert(id.to_owned(), receiver));
+        event(stream, &format!("id: {id}\n"), &first.message)?;
+    } else {
+        event(stream, "", &first.message)?;
+    }
+    Err(std::io::ErrorKind::ConnectionReset.into())
+}
+
+/// The transport of 2024-11-05: all that is said comes on one stream, which names where to send to.
+fn old(server: &Arc<Server>, stream: &TcpStream, request: &Request) -> std::io::Result<()> {
+    match (request.method.as_str(), request.path.as_str()) {
+        ("GET", _) => {
+            let (sender, receiver) = channel();
+            server.peer.update(|heard| heard.unrelated = Some(sender));
+            begin(stream, "")?;
+            event(stream, "event: endpoint\n", "/messages?session=1")?;
+            while let Some(outgoing) = next(stream, &receiver) {
+                event(stream, "event: message\n", &outgoing.message)?;
+            }
+            Ok(())
+        }
+        ("POST", "/messages?session=1") => {
+            let sender = server.peer.update(|heard| heard.unrelated.clone());
+            status(stream, "202 Accepted", "")?;
+            server.hear(request.body.as_bytes(), sender);
+            Ok(())
+        }
+        _ => status(stream, "405 Method Not Allowed", ""),
+    }
+}
+
+/// The stream for messages that belong to no request, or the rest of one that was cut.
+fn get(server: &Arc<Server>, stream: &TcpStream, request: &Request) -> std::io::Result<()> {
+    let last = request.headers.get("last-event-id");
+    if let Some(rest) = last.and_then(|id| server.peer.update(|heard| heard.cut.remove(id))) {
+        begin(stream, "")?;
+        return events(stream, &rest, None).map(drop);
+    }
     if server.options.era == crate::modern::Era::Modern {
         return status(stream, "405 Method Not Allowed", "");
     }
@@ -139,11 +202,7 @@ fn get(server: &Arc<Server>, stream: &TcpStream) -> std::io::Result<()> {
 fn answer(stream: &TcpStream, receiver: &Receiver<Outgoing>, more: &str) -> std::io::Result<bool> {
     let Some(first) = next(stream, receiver) else { return Ok(false) };
     if first.last {
-        let length = first.message.len();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{more}Content-Length: {length}\r\n\r\n"
-        );
-        write(stream, &(head + &first.message))?;
+        status_with(stream, "200 OK", more, &first.message)?;
         return Ok(true);
     }
     begin(stream, more)?;
@@ -156,8 +215,7 @@ fn events(
     mut first: Option<Outgoing>,
 ) -> std::io::Result<bool> {
     while let Some(outgoing) = first.take().or_else(|| next(stream, receiver)) {
-        let event = format!("data: {}\n\n", outgoing.message);
-        write(stream, &format!("{:x}\r\n{event}\r\n", event.len()))?;
+        event(stream, "", &outgoing.message)?;
         if outgoing.last {
             write(stream, "0\r\n\r\n")?;
             return Ok(true);
@@ -187,17 +245,28 @@ fn next(stream: &TcpStream, receiver: &Receiver<Outgoing>) -> Option<Outgoing> {
     }
 }
 
+/// One event; `fields` are whole lines before its data.
+fn event(stream: &TcpStream, fields: &str, data: &str) -> std::io::Result<()> {
+    let event = format!("{fields}data: {data}\n\n");
+    write(stream, &format!("{:x}\r\n{event}\r\n", event.len()))
+}
+
 fn begin(stream: &TcpStream, more: &str) -> std::io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
     write(stream, &format!("{head}{more}\r\n"))
 }
 
 fn status(stream: &TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+    status_with(stream, status, "", body)
+}
+
+/// As [`status`], with further headers, whole lines.
+fn status_with(stream: &TcpStream, status: &str, more: &str, body: &str) -> std::io::Result<()> {
     let length = body.len();
     write(
         stream,
         &format!(
-            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{more}Content-Length: {length}\r\n\r\n{body}"
         ),
     )
 }

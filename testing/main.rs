@@ -23,6 +23,8 @@
 //! |---|---|
 //! | `--era ERA` | `legacy` (default), `modern` or `both` |
 //! | `--http PORT` | Streamable HTTP on this port, or a free one for 0, told on a line of stdout; stdin is ignored |
+//! | `--sse` | over HTTP, the old transport of 2024-11-05 |
+//! | `--break HOW` | over HTTP, cut every stream of a call after its first message: `plain`, or with `ids` by which it goes on |
 //! | `--protocol VERSION` | answer `initialize` with this version instead of the one asked for |
 //! | `--capabilities JSON` | these capabilities instead of those that follow from what it offers |
 //! | `--instructions TEXT` | the `instructions` of its handshake |
@@ -67,7 +69,7 @@
 //! | `ask` | `method`, `params`?, `n`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text; modern: by `input_required`, n times (1) |
 //! | `change` | `list`?, `add`?, `remove`?, `times`? | adds to `tools` (or `resources`, `templates`, `prompts`) texts of JSON, removes by name, sends `list_changed` so many times (1) |
 //! | `raw` | `text`?, `bytes`?, `n`? | writes these bytes to stdout before it answers; `@pad` in the text is n bytes |
-//! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions`, `headers` of the last request, `sessions` so far |
+//! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions`, `headers` of the last call of each tool, `sessions` so far |
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
 //! | `requests` | `method`? | answers with the requests received |
 //! | `large` | `bytes` | answers with a text of this length |
@@ -77,9 +79,11 @@
 //! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
 //! | `cancelled` | `count` | answers once so many requests have been cancelled |
 //! | `chaos` | `mark`, `fault`? | answers with the mark, and does what the fault says (`chaos/fault.rs` lists them) |
+//! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
+//! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
 //!
-//! `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
+//! Offering `job`, it has the capability for tasks. `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
 
 #![allow(clippy::print_stdout, reason = "stdout is this program's wire")]
 
@@ -95,6 +99,7 @@ mod options;
 mod peer;
 mod server;
 mod stubborn;
+mod tasks;
 
 use std::io::Write;
 use std::process::exit;

@@ -63,6 +63,13 @@ pub(crate) fn can(params: Option<&RawValue>, method: &str) -> bool {
     method.split('/').next().is_some_and(|capability| capabilities.contains_key(capability))
 }
 
+/// Whether the client takes a task for an answer.
+pub(crate) fn can_wait(params: Option<&RawValue>) -> bool {
+    let params = params.and_then(|params| serde_json::from_str::<Params>(params.get()).ok());
+    let capabilities = params.unwrap_or_default().meta.unwrap_or_default().capabilities.unwrap_or_default();
+    capabilities.get("extensions").is_some_and(|known| known.get().contains("io.modelcontextprotocol/tasks"))
+}
+
 /// A result with what the era wants in it, where it is not there yet.
 pub(crate) fn completed(method: &str, result: &str) -> String {
     let has: BTreeMap<String, Box<RawValue>> = serde_json::from_str(result).unwrap_or_default();

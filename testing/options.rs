@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) ask_after_initialized: Option<String>,
     pub(crate) era: Era,
     pub(crate) http: Option<u16>,
+    pub(crate) sse: bool,
+    pub(crate) broken: Option<Break>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
     pub(crate) single: Option<PathBuf>,
@@ -38,6 +40,15 @@ pub(crate) struct Options {
     pub(crate) ignore_eof: bool,
     pub(crate) exit_after_handshake: bool,
     pub(crate) chaos: Option<u64>,
+}
+
+/// How streams break.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// For good.
+    Plain,
+    /// Their events have ids, by which they can be gone on with.
+    WithIds,
 }
 
 /// What a method does instead of what it should.
@@ -58,6 +69,7 @@ impl Options {
                 "--ignore-term" => options.ignore_term = true,
                 "--ignore-eof" => options.ignore_eof = true,
                 "--exit-after-handshake" => options.exit_after_handshake = true,
+                "--sse" => options.sse = true,
                 _ => {
                     let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
                     options.set(&flag, value).map_err(|problem| format!("{flag}: {problem}"))?;
@@ -99,6 +111,13 @@ impl Options {
             "--ask-after-initialized" => self.ask_after_initialized = Some(value),
             "--era" => self.era = value.parse()?,
             "--http" => self.http = Some(number(&value)?),
+            "--break" => {
+                self.broken = Some(match value.as_str() {
+                    "plain" => Break::Plain,
+                    "ids" => Break::WithIds,
+                    _ => return Err("plain or ids expected".to_owned()),
+                });
+            }
             "--marker" => self.marker = value,
             "--count" => self.count = Some(value.into()),
             "--single" => self.single = Some(value.into()),

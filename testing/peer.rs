@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::modern;
+use crate::tasks::Task;
 
 /// The client as this server sees it.
 #[derive(Default)]
@@ -35,8 +36,11 @@ pub(crate) struct Heard {
     /// Keys of `slow` calls.
     pub(crate) started: HashSet<String>,
     pub(crate) released: HashSet<String>,
-    /// The headers of the last request over HTTP.
-    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) tasks: Vec<Task>,
+    /// The headers of the last call of each tool over HTTP.
+    pub(crate) headers: BTreeMap<String, BTreeMap<String, String>>,
+    /// Streams that were cut and can be gone on with, by the id of their last event.
+    pub(crate) cut: HashMap<String, Receiver<Outgoing>>,
     /// The session over HTTP.
     pub(crate) session: Option<String>,
     pub(crate) sessions: usize,
@@ -85,6 +89,7 @@ pub(crate) struct Filter {
     prompts_list_changed: bool,
     resources_list_changed: bool,
     resource_subscriptions: Vec<String>,
+    task_ids: Vec<String>,
 }
 
 impl Filter {
@@ -93,6 +98,7 @@ impl Filter {
             "notifications/tools/list_changed" => self.tools_list_changed,
             "notifications/prompts/list_changed" => self.prompts_list_changed,
             "notifications/resources/list_changed" => self.resources_list_changed,
+            "notifications/tasks" => self.task_ids.iter().any(|id| params.is_some_and(|p| p.contains(id))),
             _ => self.resource_subscriptions.iter().any(|uri| params.is_some_and(|p| p.contains(uri))),
         }
     }
@@ -195,7 +201,8 @@ impl Peer {
     pub(crate) fn notify(&self, method: &str, params: Option<&str>) {
         let plain = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
         let plain = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{plain}}}"#);
-        if !method.ends_with("/list_changed") && method != "notifications/resources/updated" {
+        let to_listeners = ["notifications/resources/updated", "notifications/tasks"].contains(&method);
+        if !method.ends_with("/list_changed") && !to_listeners {
             let current = CURRENT.take();
             let stream = current.as_ref().and_then(|key| self.stream(key));
             CURRENT.set(current);
@@ -210,7 +217,7 @@ impl Peer {
         for (key, message) in tagged {
             send(self, self.stream(&key).as_ref(), message, false);
         }
-        if self.update(|heard| heard.initialize.is_some()) {
+        if method != "notifications/tasks" && self.update(|heard| heard.initialize.is_some()) {
             self.unrelated(None, plain);
         }
     }

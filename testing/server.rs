@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::modern::{self, Era};
 use crate::options::{Options, Scripted};
 use crate::peer::{Outgoing, Peer, work_for};
-use crate::{behaviours, http};
+use crate::{behaviours, http, tasks};
 
 /// A message of any kind, its payloads unopened.
 #[derive(Deserialize)]
@@ -156,7 +156,7 @@ impl Server {
                     self.options
                         .capabilities
                         .as_ref()
-                        .map_or_else(|| self.capabilities(), |own| own.get().to_owned())
+                        .map_or_else(|| self.capabilities(true), |own| own.get().to_owned())
                 ),
             ),
             "subscriptions/listen" if modern => peer.listen(id, &filter(params)),
@@ -185,6 +185,15 @@ impl Server {
             ),
             "completion/complete" => {
                 peer.result(id, &format!(r#"{{"completion":{{"values":[{}]}}}}"#, quoted(params)));
+            }
+            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
+                let (server, key) = (Arc::clone(self), id.to_owned());
+                let (method, params) = (method.to_owned(), params.map(ToOwned::to_owned));
+                // A result may be long in coming.
+                std::thread::spawn(move || {
+                    work_for(&key);
+                    tasks::request(&server.peer, &key, &method, params.as_deref());
+                });
             }
             "logging/setLevel" => {
                 peer.update(|heard| heard.level = params.map(ToOwned::to_owned));
@@ -222,7 +231,7 @@ impl Server {
         let version = version.unwrap_or_else(|| "2025-06-18".to_owned());
         let capabilities = match &self.options.capabilities {
             Some(capabilities) => capabilities.get().to_owned(),
-            None => self.capabilities(),
+            None => self.capabilities(false),
         };
         let instructions = match &self.options.instructions {
             Some(text) => format!(r#","instructions":{}"#, serde_json::to_string(text).expect("a string")),
@@ -233,13 +242,19 @@ impl Server {
         )
     }
 
-    fn capabilities(&self) -> String {
+    fn capabilities(&self, modern: bool) -> String {
         let mut capabilities = r#"{"tools":{"listChanged":true},"logging":{},"completions":{}"#.to_owned();
         if !self.resources.is_empty() || !self.templates.is_empty() {
             capabilities.push_str(r#","resources":{"subscribe":true,"listChanged":true}"#);
         }
         if !self.prompts.is_empty() {
             capabilities.push_str(r#","prompts":{"listChanged":true}"#);
+        }
+        if self.tools.has("job") {
+            capabilities.push_str(match modern {
+                true => r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#,
+                false => r#","tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}"#,
+            });
         }
         capabilities + "}"
     }

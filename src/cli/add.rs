@@ -1,7 +1,8 @@
 //! `add` and `remove`: one server of our own file.
 
 use super::World;
-use super::change::{Answer, Console, Failure, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Outcome, Proposal, format, open, refused, validate};
+use super::failure::Failure;
 use super::import::literals;
 use crate::clients::{
     Group, ImportedServer, Launch, Origin, Template, read_config, toolman_value, workbench_value,
@@ -9,6 +10,7 @@ use crate::clients::{
 use crate::config::locate::Face;
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ServerName, ToolboxName};
+use crate::edit::file::Audience;
 use crate::edit::{self, Edit, Value};
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
@@ -65,6 +67,7 @@ pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>)
         snapshot: &config.snapshot,
         format: format(target.face),
         after: Some(&after),
+        audience: Audience::Usual,
         secrets: Redactor::new(literals(std::slice::from_ref(&server))),
     };
     if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {
@@ -121,6 +124,7 @@ pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>)
         snapshot: &config.snapshot,
         format: format(target.face),
         after: Some(&after),
+        audience: Audience::Usual,
         secrets: Redactor::default(),
     };
     if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {

@@ -1,9 +1,11 @@
 //! Showing a change, asking, and writing it; and how failures are told.
 
-use super::{FAILURE, USAGE, World};
+use super::World;
+use super::check::errors;
+use super::failure::{Failure, Manner};
 use crate::clients::shown;
 use crate::config::Redactor;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::Face;
 use crate::config::{Problem, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
@@ -14,15 +16,6 @@ use std::path::Path;
 /// What `--json` prints; empty for verbs that have printed all.
 pub(super) type Answer = Map<String, Value>;
 
-/// Why a verb ends without having done its work.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) status: u8,
-    pub(super) kind: &'static str,
-    pub(super) message: String,
-    pub(super) hint: String,
-}
-
 /// Asks a question that is answered with yes or no.
 pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<bool> + 'a;
 
@@ -32,8 +25,8 @@ pub(super) struct Console<'a> {
     pub(super) err: &'a mut dyn Write,
     /// Asks a question on a terminal; `None` where there is none.
     pub(super) ask: Option<&'a mut Ask<'a>>,
-    pub(super) json: bool,
-    pub(super) quiet: bool,
+    pub(super) manner: Manner,
+    /// stdout may be coloured.
     pub(super) colour: bool,
     pub(super) yes: bool,
     pub(super) dry_run: bool,
@@ -45,6 +38,8 @@ pub(super) struct Proposal<'a> {
     pub(super) format: Format,
     /// The new text; `None` removes the file.
     pub(super) after: Option<&'a str>,
+    /// Who may read it where there was none before.
+    pub(super) audience: Audience,
     /// Values that may stand nowhere in what is shown, with their names.
     pub(super) secrets: Redactor,
 }
@@ -60,70 +55,29 @@ pub(super) enum Outcome {
     Written,
 }
 
-impl Failure {
-    pub(super) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: USAGE, kind: "usage", message: message.into(), hint: hint.into() }
-    }
-
-    pub(super) fn configuration(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: USAGE, kind: "configuration", message: message.into(), hint: hint.into() }
-    }
-
-    pub(super) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: FAILURE, kind: "failure", message: message.into(), hint: hint.into() }
-    }
-
-    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
-        let message = format!("cannot read {}: {error}", file.display());
-        Self::configuration(message, "check that it is a file and that you may read it")
-    }
-}
-
-impl From<NotFound> for Failure {
-    fn from(missing: NotFound) -> Self {
-        Self::configuration(missing.message(), missing.hint())
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::failed(error.to_string(), "")
-    }
-}
-
 impl Console<'_> {
     /// Ends a verb: prints its JSON answer or its failure, and answers the exit status.
     pub(super) fn finish(&mut self, result: Result<Answer, Failure>) -> io::Result<u8> {
         match result {
             Ok(answer) => {
-                if self.json && !answer.is_empty() {
+                if self.manner.json && !answer.is_empty() {
                     writeln!(self.out, "{}", Value::Object(answer))?;
                 }
                 Ok(0)
             }
-            Err(Failure { status, kind, message, hint }) => {
-                if self.json {
-                    let error = json!({"error": {"kind": kind, "message": message, "hint": hint}});
-                    writeln!(self.out, "{error}")?;
-                } else {
-                    writeln!(self.err, "error: {message}")?;
-                    if !hint.is_empty() {
-                        writeln!(self.err, "{}", hint.trim_end())?;
-                    }
-                }
-                Ok(status)
-            }
+            Err(failure) => failure.tell(self.manner, self.out, self.err),
         }
     }
 
     /// A line for a person, on stderr.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
-        if self.json || self.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
+        if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
     }
 
     /// A line that `-q` does not silence.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
-        if self.json { Ok(()) } else { writeln!(self.err, "warning: {line}") }
+        let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
+        if self.manner.json { Ok(()) } else { writeln!(self.err, "{warning}: {line}") }
     }
 
     /// Shows a change, asks and makes it; `first` runs just before the file is written. The answer for `--json`
@@ -154,10 +108,13 @@ impl Console<'_> {
         if same {
             return Ok(Outcome::Same);
         }
-        if !self.json {
+        if !self.manner.json {
             let diff = if self.colour { paint(&diff) } else { diff };
             write!(self.out, "{diff}")?;
             self.out.flush()?;
+        } else if self.ask.is_some() && !self.yes && !self.dry_run {
+            // Nobody can decide about what is not shown.
+            write!(self.err, "{}", if self.manner.colour { paint(&diff) } else { diff })?;
         }
         if self.dry_run {
             self.say("nothing was written: this is a dry run")?;
@@ -179,14 +136,15 @@ impl Console<'_> {
                 }
                 Some(ask) => {
                     if !ask(&question)? {
-                        return Err(Failure::failed("nothing was written: you said no", ""));
+                        let hint = "run it again and answer y, or add --yes";
+                        return Err(Failure::failed("nothing was written: you did not say yes", hint));
                     }
                 }
             }
         }
         first()?;
         let written = match proposal.after {
-            Some(after) => snapshot.replace(after.as_bytes(), Audience::Usual).map(drop),
+            Some(after) => snapshot.replace(after.as_bytes(), proposal.audience).map(drop),
             None => snapshot.remove(),
         };
         written.map_err(|error| {
@@ -259,12 +217,10 @@ pub(super) fn validate(face: Face, file: &Path, bytes: &[u8], world: &World) -> 
         Face::Workbench => load(file, bytes, &environment).err(),
         Face::Toolman => load_toolman(file, bytes, &environment).err(),
     };
-    let Some(problems) = problems else { return Ok(()) };
-    let errors: Vec<_> = problems.iter().filter(|problem| Problem::is_error(problem)).collect();
-    let rendered: Vec<_> = errors.iter().map(|problem| problem.render(false)).collect();
-    let rendered = rendered.join("\n\n");
-    let rendered = rendered.strip_prefix("error: ").unwrap_or(&rendered);
-    Err(Failure::configuration(rendered, "\ncorrect the file first; nothing was changed"))
+    let Some(mut problems) = problems else { return Ok(()) };
+    problems.retain(Problem::is_error);
+    let count = errors(&problems);
+    Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
 }
 
 /// How a face's file is written.
@@ -307,15 +263,19 @@ mod tests {
             out: &mut out,
             err: &mut err,
             ask: Some(&mut ask),
-            json: false,
-            quiet: false,
+            manner: Manner { json: false, quiet: false, colour: false },
             colour: false,
             yes: false,
             dry_run: false,
         };
         let after = Some("{\"a\": 1}");
-        let proposal =
-            Proposal { snapshot: &snapshot, format: Format::Json, after, secrets: Redactor::default() };
+        let proposal = Proposal {
+            snapshot: &snapshot,
+            format: Format::Json,
+            after,
+            audience: Audience::Usual,
+            secrets: Redactor::default(),
+        };
         let outcome = console.settle(&proposal, &mut Answer::new(), || first);
         let text = std::fs::read_to_string(&path).expect("it is there");
         std::fs::remove_file(&path).expect("it is there");
@@ -330,7 +290,7 @@ mod tests {
             (Outcome::Written, "Change FILE?", "{\"a\": 1}")
         );
         let (outcome, _, text) = settled("no", false, Ok(()));
-        assert_eq!((outcome.expect_err("declined").status, text.as_str()), (1, "{}"));
+        assert_eq!((outcome.expect_err("declined").kind.status(), text.as_str()), (1, "{}"));
         let (outcome, _, text) = settled("backup", true, Err(Failure::failed("no backup", "")));
         assert_eq!((outcome.expect_err("failed").message.as_str(), text.as_str()), ("no backup", "{}"));
     }

@@ -1,79 +1,57 @@
 //! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
 
+use super::failure::{Failure, Kind, Manner};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{Environment, Problem, load, load_toolman};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Exit status of a file that is not there or not valid.
-const CONFIGURATION: u8 = 2;
-
-/// How the answer is given.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// One JSON value on stdout.
-    pub json: bool,
-    /// Colours in text.
-    pub colour: bool,
-}
-
 /// Checks a file and answers the exit status. Problems go to `err` as text, or to `out` as JSON.
-pub fn check(
+pub(super) fn check(
     face: Face,
     file: Result<PathBuf, NotFound>,
     environment: &Environment<'_>,
-    style: Style,
+    manner: Manner,
     out: &mut dyn Write,
     err: &mut dyn Write,
-) -> io::Result<u8> {
-    let file = match file {
-        Ok(file) => file,
-        Err(missing) => return refuse(&missing.message(), &missing.hint(), style, out, err),
-    };
-    let bytes = match std::fs::read(&file) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let message = format!("cannot read {}: {error}", file.display());
-            return refuse(&message, "check that it is a file and that you may read it", style, out, err);
-        }
-    };
+) -> Result<u8, Failure> {
+    let file = file?;
+    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     let (summary, problems) = examine(face, &file, &bytes, environment);
     let ok = summary.is_some();
-    if style.json {
-        let listed = |errors| {
-            let chosen = problems.iter().filter(|problem| problem.is_error() == errors);
-            chosen.map(as_json).collect::<Vec<_>>()
-        };
-        writeln!(out, "{}", json!({ "ok": ok, "problems": listed(true), "warnings": listed(false) }))?;
+    if manner.json {
+        let mut answer = json!({});
+        add_problems(&mut answer, &problems);
+        writeln!(out, "{answer}")?;
     } else {
-        report(&problems, style.colour, err)?;
-        if let Some(summary) = summary {
-            writeln!(out, "{}: {summary}", file.display())?;
+        list_problems(&problems, manner.colour, err)?;
+        match summary {
+            Some(_) if manner.quiet => {}
+            Some(summary) => writeln!(out, "{}: {summary}", file.display())?,
+            None => writeln!(err, "{}; nothing was started", errors(&problems))?,
         }
     }
-    Ok(if ok { 0 } else { CONFIGURATION })
+    Ok(if ok { 0 } else { Kind::Configuration.status() })
 }
 
-/// Writes problems for a person, with an empty line after each and a count after errors.
-pub fn report(problems: &[Problem], colour: bool, err: &mut dyn Write) -> io::Result<()> {
-    report_with(problems, colour, "nothing was started", err)
+/// Writes problems for a person, with an empty line after each.
+pub(super) fn list_problems(problems: &[Problem], colour: bool, err: &mut dyn Write) -> io::Result<()> {
+    problems.iter().try_for_each(|problem| writeln!(err, "{}\n", problem.render(colour)))
 }
 
-/// As [`report`]; `consequence` is what errors lead to.
-pub(super) fn report_with(
-    problems: &[Problem],
-    colour: bool,
-    consequence: &str,
-    err: &mut dyn Write,
-) -> io::Result<()> {
-    for problem in problems {
-        writeln!(err, "{}\n", problem.render(colour))?;
-    }
-    match problems.iter().filter(|problem| problem.is_error()).count() {
-        0 => Ok(()),
-        errors => writeln!(err, "{}; {consequence}", counted(errors, "error", "errors")),
-    }
+/// Adds `ok`, `problems` and `warnings` to an answer in JSON.
+pub(super) fn add_problems(answer: &mut Value, problems: &[Problem]) {
+    let listed =
+        |errors| problems.iter().filter(|problem| problem.is_error() == errors).map(as_json).collect();
+    answer["ok"] = problems.iter().all(|problem| !problem.is_error()).into();
+    answer["problems"] = Value::Array(listed(true));
+    answer["warnings"] = Value::Array(listed(false));
+}
+
+/// How many errors there are among the problems, in words.
+pub(super) fn errors(problems: &[Problem]) -> String {
+    counted(problems.iter().filter(|problem| problem.is_error()).count(), "error", "errors")
 }
 
 /// What a valid file holds, in words, and everything there is to say about it.
@@ -114,22 +92,6 @@ fn as_json(problem: &Problem) -> Value {
     })
 }
 
-fn refuse(
-    message: &str,
-    hint: &str,
-    style: Style,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> io::Result<u8> {
-    if style.json {
-        let error = json!({ "kind": "configuration", "message": message, "hint": hint });
-        writeln!(out, "{}", json!({ "error": error }))?;
-    } else {
-        writeln!(err, "error: {message}\n{}", hint.trim_end())?;
-    }
-    Ok(CONFIGURATION)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,9 +108,10 @@ mod tests {
 
     fn run(file: Result<PathBuf, NotFound>, json: bool) -> (u8, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let style = Style { json, colour: false };
-        let status =
-            check(Face::Workbench, file, &|_| None, style, &mut out, &mut err).expect("writes to memory");
+        let manner = Manner { json, quiet: false, colour: false };
+        let checked = check(Face::Workbench, file, &|_| None, manner, &mut out, &mut err);
+        let status = checked
+            .unwrap_or_else(|failure| failure.tell(manner, &mut out, &mut err).expect("writes to memory"));
         let text = |bytes| String::from_utf8(bytes).expect("we write UTF-8");
         (status, text(out), text(err))
     }

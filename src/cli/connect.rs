@@ -1,13 +1,17 @@
 //! `connect` and `disconnect`: ourselves in a client's own file.
 
 use super::World;
-use super::change::{Answer, Console, Failure, Outcome, Proposal, open, refused};
+use super::change::{Answer, Console, Outcome, Proposal, open, refused};
+use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
-use crate::clients::{self, Client, ImportedServer, Ourselves, Scope, held, places, read, read_config};
+use super::variables::{held_by_clients, unset};
+use crate::clients::{
+    self, Client, Found, ImportedServer, Ourselves, Scope, held, places, read, read_config,
+};
 use crate::config::locate::Face;
 use crate::config::{Redactor, ToolMode};
 use crate::edit::backup::{Backup, Record};
-use crate::edit::file::Snapshot;
+use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
@@ -51,7 +55,9 @@ pub(super) fn connect(
         false => there.iter().filter(|server| !is_gateway(server) && held(server, &groups)).collect(),
     };
     let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
-    let ourselves = ourselves(request, client, config);
+    let (known, strange): (Vec<_>, Vec<_>) =
+        held_by_clients(&groups, world).into_iter().partition(|one| client.takes_literally(&one.text));
+    let ourselves = ourselves(request, client, config, &known);
     let after = clients::connect(client, &base.text, &ourselves, &paths)
         .map_err(|refusal| refused(&path, &refusal))?;
 
@@ -60,14 +66,17 @@ pub(super) fn connect(
     answer.insert("entry".to_owned(), json!(name));
     answer.insert("command".to_owned(), json!(ourselves.program));
     answer.insert("args".to_owned(), json!(ourselves.args));
+    answer.insert("env".to_owned(), known.iter().map(|one| json!(one.variable)).collect());
     answer.insert("removed".to_owned(), taken.iter().map(|server| json!(server.name)).collect());
     let kept: Vec<_> = there.iter().filter(|server| !taken.contains(server) && !is_gateway(server)).collect();
     answer.insert("kept".to_owned(), kept.iter().map(|server| json!(server.name)).collect());
+    let secrets = known.iter().chain(&strange).map(|one| (one.text.clone(), one.variable.clone()));
     let proposal = Proposal {
         snapshot: &snapshot,
         format: client.format,
         after: Some(&after),
-        secrets: Redactor::new(literals(&there)),
+        audience: if known.is_empty() { Audience::Usual } else { Audience::Owner },
+        secrets: Redactor::new(secrets.chain(literals(&there))),
     };
     let record = Record {
         file: path.clone(),
@@ -81,7 +90,8 @@ pub(super) fn connect(
             Failure::failed(message, "check that you may write there; nothing was changed")
         })
     })?;
-    let missing = unset(&ours.text, world);
+    let mut missing = unset(&ours.text, world);
+    missing.retain(|name| !known.iter().any(|one| one.variable == *name));
     match outcome {
         Outcome::Same => console.say(&format!("{} is connected already", client.title))?,
         Outcome::Shown => {}
@@ -91,6 +101,10 @@ pub(super) fn connect(
             if !taken.is_empty() {
                 let names: Vec<_> = taken.iter().map(|server| server.name.as_str()).collect();
                 console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
+            }
+            if !known.is_empty() {
+                let names: Vec<_> = known.iter().map(|one| one.variable.as_str()).collect();
+                console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
             }
             console.say(&format!("to undo it: {} disconnect {}", request.face.program(), client.id))?;
         }
@@ -141,8 +155,13 @@ pub(super) fn disconnect(
             let imported = read(client, &path, Scope::User, &value, &world.directory, home_variable());
             hidden.extend(literals(&imported.servers));
         }
-        let proposal =
-            Proposal { snapshot: &snapshot, format: client.format, after, secrets: Redactor::new(hidden) };
+        let proposal = Proposal {
+            snapshot: &snapshot,
+            format: client.format,
+            after,
+            audience: Audience::Usual,
+            secrets: Redactor::new(hidden),
+        };
         let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
         changed |= outcome != Outcome::Same;
         if outcome == Outcome::Written {
@@ -245,7 +264,13 @@ fn backup(client: &Client, name: &str, path: &Path, world: &World) -> Result<Bac
     Ok(Backup::new(&state, &format!("{}-{name}", client.id), path))
 }
 
-fn ourselves(request: &Request<'_>, client: &Client, config: &Path) -> Ourselves {
+/// The backups of a client's file, one for each face.
+pub(super) fn backups(client: &Client, path: &Path, world: &World) -> Vec<Backup> {
+    let faces = [Face::Workbench, Face::Toolman].into_iter();
+    faces.filter_map(|face| backup(client, entry_name(face), path, world).ok()).collect()
+}
+
+fn ourselves(request: &Request<'_>, client: &Client, config: &Path, known: &[Found]) -> Ourselves {
     let mut args = Vec::new();
     if request.face != request.own_face {
         args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
@@ -260,19 +285,6 @@ fn ourselves(request: &Request<'_>, client: &Client, config: &Path) -> Ourselves
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
     let program = request.program.to_string_lossy().into_owned();
-    Ourselves { name: entry_name(request.face).to_owned(), program, args }
-}
-
-/// Variables that the configuration needs and that are not set.
-fn unset(text: &str, world: &World) -> Vec<String> {
-    let mut names = Vec::new();
-    for piece in clients::Template::ours(text).pieces() {
-        if let clients::Piece::Variable { name, default: None } = piece
-            && world.variable(name).is_none()
-            && !names.contains(name)
-        {
-            names.push(name.clone());
-        }
-    }
-    names
+    let env = known.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
+    Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
 }

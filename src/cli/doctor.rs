@@ -1,82 +1,67 @@
 //! `doctor`: starts every server once and says, a line each, whether it is well, or what is wrong and what to do.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{FAILURE, UNREACHABLE, World, check, serve};
+use super::World;
+use super::advice::advice;
+use super::failure::{Failure, Kind, Manner};
+use super::load::{load, runtime, signal};
+use super::screen::Screen;
+use super::variables::borrow;
 use crate::config::locate::{Face, NotFound};
 use crate::serve::Gateway;
 use crate::serve::doctor::Finding;
 
 /// From here on a server counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
-/// What stands between a reason and the stderr behind it.
-const STDERR: &str = "\nlast lines of its stderr:\n";
 
 /// Examines every server of the file; answers the exit status.
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
-    style: check::Style,
-    world: World,
-) -> io::Result<u8> {
+    (manner, screen): (Manner, Screen),
+    mut world: World,
+) -> Result<u8, Failure> {
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let readable = file.as_ref().ok().and_then(|file| Some((file.clone(), std::fs::read(file).ok()?)));
-    let loaded = readable.map(|(file, bytes)| (serve::load(face, &file, &bytes, None, &world), file));
-    let Some((Ok((loaded, warnings)), file)) = loaded else {
-        // What is wrong with it `check` says best.
-        return check::check(face, file, &|name| world.variable(name), style, &mut out, &mut err);
-    };
-    if !style.json {
-        check::report(&warnings, style.colour, &mut err)?;
-        writeln!(out, "{} {}\n{}", face.program(), env!("CARGO_PKG_VERSION"), file.display())?;
-    }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            writeln!(err, "error: cannot start: {error}")?;
-            return Ok(FAILURE);
+    let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
+    let loaded = load(face, file, None, None, manner, &world)?;
+    if !manner.json {
+        if !manner.quiet {
+            for one in borrowed {
+                let (name, client) = (one.variable, one.client);
+                writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
+            }
         }
-    };
+        let program = format!("{} {}", face.program(), env!("CARGO_PKG_VERSION"));
+        writeln!(out, "{}\n{}", screen.bold(&program), loaded.file.display())?;
+    }
+    let runtime = runtime()?;
     let around = world.engine_surroundings();
     let findings = runtime.block_on(async {
-        let interrupted = serve::signal()?;
-        let gateway = Gateway::new(loaded, around);
+        let interrupted = signal()?;
+        let gateway = Gateway::new(loaded.face, around);
         let findings = tokio::select! {
-            findings = gateway.examine(progress(err.is_terminal())) => Some(findings),
+            findings = screen.while_waiting("starting the servers", gateway.examine()) => Some(findings),
             () = interrupted => None,
         };
         gateway.end().await;
         Ok::<_, io::Error>(findings)
-    })?;
+    });
     runtime.shutdown_background();
-    let Some(findings) = findings else {
-        writeln!(err, "error: interrupted")?;
-        return Ok(FAILURE);
+    let Some(findings) = findings? else {
+        screen.clear();
+        return Err(Failure::failed("interrupted", "what was started has been ended"));
     };
     let rows: Vec<_> = findings.iter().map(Row::new).collect();
-    match style.json {
+    match manner.json {
         true => writeln!(out, "{}", as_json(face, &rows))?,
-        false => as_text(&rows, &mut out)?,
+        false => as_text(&rows, screen, &mut out)?,
     }
-    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { UNREACHABLE })
-}
-
-/// Shows on a terminal whom is still waited for, in one line that comes and goes.
-fn progress(shown: bool) -> impl FnMut(&[&str]) {
-    move |waited_for| {
-        if shown {
-            let line = match waited_for {
-                [] => String::new(),
-                [one] => format!("waiting for {one} …"),
-                [first, rest @ ..] => format!("waiting for {first} and {} more …", rest.len()),
-            };
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
-        }
-    }
+    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { Kind::Unreachable.status() })
 }
 
 /// A finding in words.
@@ -89,15 +74,14 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn new(finding: &'a Finding) -> Self {
-        let reason = match &finding.outcome {
-            Err(reason) => reason,
+        let trouble = match &finding.outcome {
+            Err(trouble) => trouble,
             Ok(_) => return Self { finding, problem: None, hint: remark(finding), stderr: Vec::new() },
         };
-        let (reason, stderr) = reason.split_once(STDERR).unwrap_or((reason, ""));
-        let stderr: Vec<_> =
-            stderr.lines().map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
-        let (problem, hint) = advice(&printable(reason), !stderr.is_empty());
-        Self { finding, problem: Some(problem), hint: Some(hint), stderr }
+        let lines = trouble.stderr.lines();
+        let stderr = lines.map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
+        let hint = Some(advice(trouble).to_owned());
+        Self { finding, problem: Some(printable(&trouble.problem)), hint, stderr }
     }
 
     fn is_ok(&self) -> bool {
@@ -120,38 +104,6 @@ fn remark(finding: &Finding) -> Option<String> {
         );
     }
     (!remarks.is_empty()).then(|| remarks.join("; "))
-}
-
-/// What is wrong, and what to do about it.
-fn advice(reason: &str, has_stderr: bool) -> (String, String) {
-    let split = |at: &str| reason.rsplit_once(at).map(|(what, way)| (what.to_owned(), way.to_owned()));
-    // These say by themselves what to do.
-    if (reason.starts_with("command '") || reason.starts_with("working directory '"))
-        && let Some(both) = split("; ")
-    {
-        return both;
-    }
-    let says = |text: &str| reason.to_lowercase().contains(text);
-    let hint = if says("no mcp message") {
-        "stdout is for MCP messages only: check that the command starts an MCP server over stdio, and let it log to stderr"
-    } else if says("timeout") {
-        "if it has to download or build something first, run it once by hand or raise its connectTimeout"
-    } else if says("refused") || says("cannot connect") || says("unreachable") {
-        "start the server, or correct its `url`"
-    } else if says("401") || says("403") || says("unauthorized") || says("forbidden") {
-        "check its `headers`: the server does not accept the credentials"
-    } else if says("404") || says("405") {
-        "check the path of its `url`; for a server with the old HTTP+SSE transport write \"type\": \"sse\""
-    } else if says("dns") || says("resolve") || says("lookup") {
-        "check the host name in its `url`"
-    } else if says("protocol version") {
-        "update the server"
-    } else if has_stderr {
-        "see what it wrote to stderr; variables that it needs go into its `env`"
-    } else {
-        "run its command by hand to see more; variables that it needs go into its `env`"
-    };
-    (reason.to_owned(), hint.to_owned())
 }
 
 /// Foreign text without anything that a terminal would act upon.
@@ -188,7 +140,9 @@ fn as_json(face: Face, rows: &[Row<'_>]) -> Value {
     json!({ "ok": rows.iter().all(Row::is_ok), "servers": servers })
 }
 
-fn as_text(rows: &[Row<'_>], out: &mut dyn Write) -> io::Result<()> {
+fn as_text(rows: &[Row<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
+    let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {
         return writeln!(out, "no servers are configured");
     }
@@ -196,18 +150,18 @@ fn as_text(rows: &[Row<'_>], out: &mut dyn Write) -> io::Result<()> {
     for row in rows {
         let (finding, ms) = (row.finding, row.finding.took.as_millis());
         match &finding.outcome {
-            Ok(1) => writeln!(out, "ok      {:width$}  1 tool, {ms} ms", finding.label)?,
-            Ok(tools) => writeln!(out, "ok      {:width$}  {tools} tools, {ms} ms", finding.label)?,
+            Ok(1) => writeln!(out, "{well}  {:width$}  1 tool, {ms} ms", finding.label)?,
+            Ok(tools) => writeln!(out, "{well}  {:width$}  {tools} tools, {ms} ms", finding.label)?,
             Err(_) => {
                 let problem = row.problem.as_deref().unwrap_or_default();
-                writeln!(out, "failed  {:width$}  {problem}", finding.label)?;
+                writeln!(out, "{ill}  {:width$}  {problem}", finding.label)?;
             }
         }
         for line in &row.stderr {
             writeln!(out, "        | {line}")?;
         }
         if let Some(hint) = &row.hint {
-            writeln!(out, "        → {hint}")?;
+            writeln!(out, "        {arrow} {hint}")?;
         }
         for (full, name) in &finding.renamed {
             writeln!(
@@ -229,27 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_way_out() {
-        for (reason, problem, hint) in [
-            (
-                "command 'nope' not found; looked in PATH (/bin); install it, or give its absolute path",
-                "command 'nope' not found; looked in PATH (/bin)",
-                "install it",
-            ),
-            ("connection timeout", "connection timeout", "connectTimeout"),
-            (
-                "connection timeout; it wrote 2 lines to stdout that are no MCP messages",
-                "no MCP",
-                "stdout is for",
-            ),
-            ("the server exited with status 3", "status 3", "by hand"),
-            ("cannot connect: Connection refused (os error 111)", "refused", "start the server"),
-            ("answered with 401 Unauthorized", "401", "headers"),
-        ] {
-            let (what, way) = advice(reason, false);
-            assert!(what.contains(problem) && way.contains(hint), "{reason}: {what} / {way}");
-        }
-        assert!(advice("the server exited with status 3", true).1.contains("stderr"));
+    fn foreign_text_commands_nothing() {
         assert_eq!(printable("a\u{1b}[31mb\tc"), "a [31mb c");
     }
 }

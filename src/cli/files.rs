@@ -15,16 +15,19 @@
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
+use super::failure::Manner;
+use super::screen::Screen;
 use super::{World, add, change, connect, import, schema};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
 pub(super) enum FileVerb {
     /// Bring the servers of all clients on this machine into a configuration
+    #[command(display_order = 10)]
     Init {
         /// Write the user's own file, not one in the current directory
         #[arg(long)]
@@ -35,6 +38,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Bring the servers of one client or file into the configuration
+    #[command(display_order = 13)]
     Import {
         /// A client, such as cursor, or the path of a file
         #[arg(value_name = "CLIENT|FILE")]
@@ -45,8 +49,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Add a server to the configuration
-    #[command(override_usage = "mcp-workbench add [OPTIONS] <NAME> -- <COMMAND>...\n       \
-        mcp-workbench add [OPTIONS] <NAME> --url <URL>")]
+    #[command(display_order = 30)]
     Add {
         /// What the server is called
         name: String,
@@ -71,6 +74,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Take a server out of the configuration
+    #[command(display_order = 31)]
     Remove {
         /// What the server is called
         name: String,
@@ -80,6 +84,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Register this gateway in a client's own file
+    #[command(display_order = 11)]
     Connect {
         /// Such as claude-code
         client: String,
@@ -90,6 +95,7 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Undo connect
+    #[command(display_order = 12)]
     Disconnect {
         /// Such as claude-code
         client: String,
@@ -97,13 +103,16 @@ pub(super) enum FileVerb {
         change: Change,
     },
     /// Print the JSON Schema of the configuration file
+    #[command(display_order = 80)]
     Schema,
     /// Print what a shell needs to complete our words
+    #[command(display_order = 81)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
+    #[command(display_order = 82)]
     Man,
 }
 
@@ -134,8 +143,8 @@ pub(super) struct Setting<'a> {
     /// The configuration.
     pub(super) file: Result<PathBuf, NotFound>,
     pub(super) tool_mode: Option<ToolMode>,
-    pub(super) json: bool,
-    pub(super) quiet: bool,
+    pub(super) manner: Manner,
+    pub(super) screen: Screen,
     pub(super) world: &'a World,
     /// All that can be said on the command line.
     pub(super) command: clap::Command,
@@ -143,24 +152,24 @@ pub(super) struct Setting<'a> {
 
 /// Runs a verb and answers the exit status.
 pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
-    let Setting { face, own_face, named, file, tool_mode, json, quiet, world, command } = setting;
+    let Setting { face, own_face, named, file, tool_mode, manner, screen, world, command } = setting;
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let mut ask = |question: &str| -> io::Result<bool> {
         write!(io::stderr(), "{question} [y/N] ")?;
         let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
+        if io::stdin().read_line(&mut answer)? == 0 {
+            // Nobody ended the line.
+            writeln!(io::stderr())?;
+        }
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     };
-    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let Change { yes, dry_run } = verb.change();
-    let plain = world.variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mut console = change::Console {
         out: &mut out,
         err: &mut err,
-        ask: if terminal { Some(&mut ask) } else { None },
-        json,
-        quiet,
-        colour: io::stdout().is_terminal() && !plain,
+        ask: if screen.asks { Some(&mut ask) } else { None },
+        manner,
+        colour: screen.colour,
         yes,
         dry_run,
     };

@@ -1,16 +1,17 @@
 //! `init` and `import`: servers of clients into our own file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Failure, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Config, Console, Outcome, Proposal, format, open, refused, validate};
+use super::failure::Failure;
 use super::schema::SCHEMA_URLS;
 use crate::clients::{
-    Addition, CLIENTS, Client, Group, ImportedServer, Launch, Note, Plan, Scope, Template, Vault, places,
-    plan, read, read_config, toolman_value, workbench_value,
+    Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
+    places, plan, read, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
-use crate::edit::file::Snapshot;
+use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Edit, Value};
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
@@ -67,11 +68,20 @@ pub(super) fn init(
     if let (Face::Workbench, Some(variable), None) = (request.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
+    let present: Vec<_> = CLIENTS
+        .iter()
+        .filter(|client| sources.found.iter().any(|source| source.client == client.title))
+        .map(|client| client.id)
+        .collect();
     let config = open(request.face, &file, world, Some(&fresh(request.face)))?;
     let (answer, outcome) = bring(request, sources, config, console)?;
     if outcome == Outcome::Written {
         let program = request.face.program();
-        console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?;
+        let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
+        match found.is_empty() {
+            true => console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?,
+            false => console.say(&format!("next: {}", found.join(" or ")))?,
+        }
     }
     Ok(answer)
 }
@@ -117,6 +127,12 @@ pub(super) fn import(
             let scope =
                 known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
             sources.add(client, &path, scope, project_of(&path))?;
+        }
+        None if source.contains(['.', '/', '\\']) => {
+            return Err(Failure::usage(
+                format!("there is no file {}", path.display()),
+                format!("name a client ({}), or the path of a file", clients()),
+            ));
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
@@ -188,13 +204,9 @@ impl Sources {
         scope: Scope,
         project: &Path,
     ) -> Result<(), Failure> {
-        // One file for several clients, written as the first of them does.
-        let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
-        let client = Client::named("claude-code").filter(|_| portable).unwrap_or(client);
+        let client = writer(client, path);
         let (text, _) = text_of(path)?;
-        let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
-        let value = edit::parse(format, &text).map_err(|refusal| refused(path, &refusal))?.value;
-        let imported = read(client, path, scope, &value, project, home_variable());
+        let imported = servers_in(client, path, &text, scope, project)?;
         let (servers, ourselves): (Vec<_>, Vec<_>) =
             imported.servers.into_iter().partition(|server| !is_gateway(server));
         self.files.push(path.to_owned());
@@ -212,6 +224,26 @@ impl Sources {
         }));
         Ok(())
     }
+}
+
+/// What a client's file with this text holds.
+pub(super) fn servers_in(
+    client: &'static Client,
+    path: &Path,
+    text: &str,
+    scope: Scope,
+    project: &Path,
+) -> Result<Imported, Failure> {
+    let client = writer(client, path);
+    let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
+    let value = edit::parse(format, text).map_err(|refusal| refused(path, &refusal))?.value;
+    Ok(read(client, path, scope, &value, project, home_variable()))
+}
+
+/// The client in whose manner a file is written: one file for several is written as the first of them does.
+fn writer(client: &'static Client, path: &Path) -> &'static Client {
+    let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
+    Client::named("claude-code").filter(|_| portable).unwrap_or(client)
 }
 
 /// Whether an entry of a client starts us, by itself or by way of a package runner.
@@ -303,7 +335,7 @@ fn bring(
     }
     if !vault.replaced.is_empty() {
         console
-            .say("secrets that stood in clear text are variables now; set them where the gateway starts:")?;
+            .say("secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:")?;
         for one in &vault.replaced {
             console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
         }
@@ -313,6 +345,7 @@ fn bring(
         snapshot: &config.snapshot,
         format: format(face),
         after: Some(&after),
+        audience: Audience::Usual,
         secrets: Redactor::new(hidden),
     };
     let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;

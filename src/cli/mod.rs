@@ -1,37 +1,42 @@
 //! One file a verb; all terminal text and exit codes.
 
 mod add;
+mod advice;
 mod change;
-pub mod check;
+mod check;
 mod connect;
 mod demo;
 mod doctor;
+mod failure;
 mod files;
 mod import;
+mod load;
 mod reload;
 mod schema;
+mod screen;
 mod serve;
 mod serve_http;
 mod shell;
+mod variables;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::config::locate::{Face, NotFound, Platform, Surroundings, locate, user_file};
+use self::failure::{Failure, Kind, Manner};
+use self::screen::Screen;
+use crate::config::locate::{
+    Face, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
+};
 use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::process::Launcher;
 
-/// Something went wrong.
-const FAILURE: u8 = 1;
-/// The command line or the configuration is wrong.
-const USAGE: u8 = 2;
-/// A server cannot be reached.
-const UNREACHABLE: u8 = 4;
+/// What options are called that every verb has.
+const EVERYWHERE: &str = "Options everywhere";
 
 /// All your MCP servers behind one, with a small surface that the model opens when it needs more.
 ///
@@ -42,34 +47,38 @@ struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// The configuration file (default: workbench-config.json or tools.toml here, then the user's own)
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
     config: Option<PathBuf>,
     /// The product surface
-    #[arg(long, value_enum, global = true)]
+    #[arg(long, value_enum, global = true, help_heading = EVERYWHERE)]
     face: Option<FaceName>,
     /// How opened tools reach the client, whatever the file says
-    #[arg(long, value_enum, value_name = "MODE", global = true)]
+    #[arg(long, value_enum, value_name = "MODE", global = true, help_heading = EVERYWHERE)]
     tool_mode: Option<ToolModeName>,
     /// One JSON value on stdout instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
-    /// Errors only
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// Say nothing but what is wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
     /// More log messages; twice for all
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Verb {
     /// Be an MCP server on stdin and stdout (the default), or over HTTP
+    #[command(display_order = 70)]
     Serve(Http),
     /// Say what is wrong with the configuration; starts nothing
+    #[command(display_order = 40)]
     Check,
     /// Start every server once and say what is wrong with it, and what to do
+    #[command(display_order = 41)]
     Doctor,
     /// Show the gateway at work with nothing configured, and how to register it
+    #[command(display_order = 71)]
     Demo,
     /// Be one of the servers that the demo uses
     #[command(hide = true)]
@@ -126,58 +135,61 @@ struct World {
 
 /// Runs the program; `face` is the one that its name stands for.
 pub fn main(face: Face) -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let parsed = command(face).try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
+            let text = error.to_string();
+            let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
+            let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message), hint);
+            let manner = Manner { json: true, quiet: false, colour: false };
+            return ExitCode::from(failure.tell(manner, &mut out, &mut err).unwrap_or(failure.kind.status()));
+        }
         Err(error) => {
-            if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
-                let text = error.to_string();
-                let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
-                let message = message.strip_prefix("error: ").unwrap_or(message);
-                let error = serde_json::json!({"kind": "usage", "message": message, "hint": hint.trim()});
-                let _ = writeln!(io::stdout(), "{}", serde_json::json!({"error": error}));
-                return ExitCode::from(USAGE);
-            }
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            return ExitCode::from(if error.use_stderr() { Kind::Usage.status() } else { 0 });
         }
     };
     start_logging(&arguments);
-    let directory = match std::env::current_dir() {
-        Ok(directory) => directory,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "error: the working directory cannot be read: {error}");
-            return ExitCode::from(FAILURE);
-        }
-    };
-    let world = World { vars: std::env::vars_os().collect(), directory, home: std::env::home_dir() };
-    ExitCode::from(run(face, &arguments, world).unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "error: {error}");
-        FAILURE
-    }))
+    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
+    let outcome = World::here().and_then(|world| {
+        manner.colour = io::stderr().is_terminal() && world.colours();
+        run(face, &arguments, manner, world)
+    });
+    let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
+    ExitCode::from(status.unwrap_or(Kind::Failure.status()))
 }
 
-fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
+/// All that can be said on the command line, under the name of a face.
+fn command(face: Face) -> clap::Command {
+    let program = face.program();
+    let adding = format!(
+        "{program} add [OPTIONS] <NAME> -- <COMMAND>...\n       {program} add [OPTIONS] <NAME> --url <URL>"
+    );
+    Arguments::command()
+        .name(program)
+        .bin_name(program)
+        .mut_subcommand("add", |command| command.override_usage(adding))
+}
+
+fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
     let face = match arguments.face {
         Some(FaceName::Workbench) => Face::Workbench,
         Some(FaceName::Toolman) => Face::Toolman,
         None => own_face,
     };
     let file = world.locate(face, arguments.config.as_deref());
+    let screen = Screen::new(manner, &world);
     match &arguments.verb {
-        Some(Verb::Demo) => demo::demo(face, &world),
+        Some(Verb::Demo) => demo::demo(face, &world, screen),
         Some(Verb::DemoServer { name }) => {
-            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock()).map(|()| 0)
+            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
+            Ok(0)
         }
         Some(Verb::Check) => {
-            let style = check::Style { json: arguments.json, colour: colour(&world) };
-            check::check(
-                face,
-                file,
-                &|name| world.variable(name),
-                style,
-                &mut io::stdout(),
-                &mut io::stderr(),
-            )
+            let environment = |name: &str| world.variable(name);
+            check::check(face, file, &environment, manner, &mut io::stdout(), &mut io::stderr())
         }
         Some(Verb::Files(verb)) => {
             let setting = files::Setting {
@@ -186,23 +198,19 @@ fn run(own_face: Face, arguments: &Arguments, world: World) -> io::Result<u8> {
                 named: arguments.config.as_deref(),
                 file,
                 tool_mode: arguments.tool_mode(),
-                json: arguments.json,
-                quiet: arguments.quiet,
+                manner,
+                screen,
                 world: &world,
-                command: Arguments::command().name(face.program()).bin_name(face.program()),
+                command: command(face),
             };
-            files::run(verb, setting)
+            Ok(files::run(verb, setting)?)
         }
-        Some(Verb::Doctor) => {
-            let style = check::Style { json: arguments.json, colour: colour(&world) };
-            doctor::run(face, file, style, world)
-        }
+        Some(Verb::Doctor) => doctor::run(face, file, (manner, screen), world),
         Some(Verb::Shell(verb)) => {
-            let manner = shell::Manner { json: arguments.json, quiet: arguments.quiet };
-            shell::run(verb, face, file, arguments.tool_mode(), manner, world)
+            shell::run(verb, face, file, arguments.tool_mode(), (manner, screen), world)
         }
-        None => serve::run(face, file, arguments.tool_mode(), &Http::default(), world),
-        Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, world),
+        None => serve::run(face, file, arguments.tool_mode(), &Http::default(), manner, &world),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, manner, &world),
     }
 }
 
@@ -217,6 +225,28 @@ impl Arguments {
 }
 
 impl World {
+    /// What is around this process.
+    fn here() -> Result<Self, Failure> {
+        let directory = std::env::current_dir().map_err(|error| {
+            let hint = "change to a directory that exists and that you may read";
+            Failure::failed(format!("the working directory cannot be read: {error}"), hint)
+        })?;
+        Ok(Self { vars: std::env::vars_os().collect(), directory, home: std::env::home_dir() })
+    }
+
+    /// Whether a terminal may be sent colours.
+    fn colours(&self) -> bool {
+        let set = |name: &str| self.variable(name).filter(|value| !value.is_empty());
+        set("NO_COLOR").is_none() && set("TERM").as_deref() != Some("dumb")
+    }
+
+    /// Whether a terminal shows more than ASCII.
+    fn speaks_unicode(&self) -> bool {
+        let set = |name: &str| self.variable(name).filter(|value| !value.is_empty());
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
+        cfg!(windows) || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         let found = self.vars.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.to_string_lossy().into_owned())
@@ -224,14 +254,14 @@ impl World {
 
     /// Where programs keep what they remember of a user.
     fn state_directory(&self) -> Option<PathBuf> {
-        let named = self.variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        named.or_else(|| self.home.as_ref().map(|home| home.join(".local/state")))
+        let environment = |name: &str| self.variable(name);
+        user_directory(Purpose::State, &self.surroundings(&environment))
     }
 
     /// Where programs keep what they can do without.
     fn cache_directory(&self) -> Option<PathBuf> {
-        let named = self.variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        named.or_else(|| self.home.as_ref().map(|home| home.join(".cache")))
+        let environment = |name: &str| self.variable(name);
+        user_directory(Purpose::Cache, &self.surroundings(&environment))
     }
 
     /// What the engine needs of it.
@@ -265,10 +295,6 @@ impl World {
             exists: &Path::exists,
         }
     }
-}
-
-fn colour(world: &World) -> bool {
-    io::stderr().is_terminal() && world.variable("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Log lines go to stderr: warnings and errors, unless `-q`, `-v` or `RUST_LOG` say otherwise.

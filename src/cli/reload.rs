@@ -1,7 +1,7 @@
 //! The configuration file while we serve: watched, read again, and put in force if it is valid.
 
 use std::future::pending;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,15 +93,17 @@ where
             Ok((face, warnings)) => (Some(face), warnings),
             Err(problems) => (None, problems),
         };
-        let consequence = "the configuration in force stays as it was";
         // If stderr is gone there is nobody to tell.
-        let _ = check::report_with(&problems, self.colour, consequence, &mut io::stderr());
+        let _ = check::list_problems(&problems, self.colour, &mut io::stderr());
         if let Some(face) = outcome {
             log::info!("{} is read again", self.file.display());
             if let Some(rules) = &self.rules {
                 rules.replace(face.serving());
             }
             self.gateway.reload(face).await;
+        } else {
+            let count = check::errors(&problems);
+            let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
         }
     }
 }

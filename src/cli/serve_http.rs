@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::{FAILURE, Http, USAGE};
+use super::Http;
+use super::failure::Failure;
 use crate::config::{Secret, Serving, Token};
 use crate::serve::http::{self, Backend, Rules, Settings};
 
@@ -21,53 +22,44 @@ pub(super) struct Ready {
     pub(super) settings: Settings,
 }
 
-/// Why nothing is served.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    /// The exit status.
-    pub(super) status: u8,
-    /// What is wrong, and a way out.
-    pub(super) message: String,
-}
-
 /// Checks the options and opens the port. Called inside a runtime.
-pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Result<Ready, Refusal> {
-    let usage = |message: String| Refusal { status: USAGE, message };
-    let address = resolve(address).map_err(usage)?;
+pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Result<Ready, Failure> {
+    let usage = |message: String, hint: &str| Failure::usage(message, hint);
+    let address = resolve(address)?;
     if let Some(host) = options.allow_host.iter().find(|host| !http::is_host(host)) {
-        return Err(usage(format!("--allow-host takes a host name or address, not `{host}`")));
+        let message = format!("--allow-host takes no `{host}`");
+        return Err(usage(message, "give a host name or an address, without scheme and path"));
     }
     if let Some(origin) =
         options.allow_origin.iter().find(|origin| !http::is_origin(origin.trim_end_matches('/')))
     {
-        return Err(usage(format!(
-            "--allow-origin takes an origin like https://app.example, not `{origin}`"
-        )));
+        let message = format!("--allow-origin takes no `{origin}`");
+        return Err(usage(message, "give an origin such as https://app.example"));
     }
     let drain = Duration::try_from_secs_f64(options.drain)
-        .map_err(|_| usage(format!("--drain takes a number of seconds, not {}", options.drain)))?;
+        .map_err(|_| usage(format!("--drain takes no {}", options.drain), "give a number of seconds"))?;
     let token = match &options.auth_token_file {
         None => None,
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| {
-                usage(format!("cannot read --auth-token-file {}: {error}", file.display()))
+                let message = format!("cannot read --auth-token-file {}: {error}", file.display());
+                usage(message, "check the path, and that you may read it")
             })?;
-            Some(
-                file_token(&text)
-                    .map_err(|why| usage(format!("--auth-token-file {}: {why}", file.display())))?,
-            )
+            let token = file_token(&text).map_err(|why| {
+                usage(format!("--auth-token-file {}: {why}", file.display()), "write one token into it")
+            })?;
+            Some(token)
         }
     };
     if !address.ip().is_loopback() && token.is_none() && serving.tokens.is_empty() {
-        return Err(usage(format!(
-            "{} can be reached from other machines, so tokens are needed: name a file with --auth-token-file, or \
-             add `auth` to the configuration; 127.0.0.1 is for this machine alone",
-            address.ip()
-        )));
+        let message = format!("{} can be reached from other machines, so tokens are needed", address.ip());
+        let hint = "name a file with --auth-token-file, or add `auth` to the configuration; 127.0.0.1 is for this \
+                    machine alone";
+        return Err(usage(message, hint));
     }
-    let listener = listen(address).map_err(|error| Refusal {
-        status: FAILURE,
-        message: format!("cannot listen on {address}: {error}"),
+    let listener = listen(address).map_err(|error| {
+        let hint = "choose another port; 0 takes a free one";
+        Failure::failed(format!("cannot listen on {address}: {error}"), hint)
     })?;
     let settings = Settings {
         allow_host: options.allow_host.clone(),
@@ -90,12 +82,12 @@ pub(super) async fn run<B: Backend>(
     http::serve(backend, ready.listener, ready.settings, shutdown).await
 }
 
-fn resolve(address: &str) -> Result<SocketAddr, String> {
-    let way_out = "write it as 127.0.0.1:8850";
-    let mut found = address
-        .to_socket_addrs()
-        .map_err(|error| format!("`{address}` is no address to serve at: {error}; {way_out}"))?;
-    found.next().ok_or_else(|| format!("`{address}` is no address to serve at; {way_out}"))
+fn resolve(address: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: String| {
+        Failure::usage(format!("`{address}` is no address to serve at{why}"), "write it as 127.0.0.1:8850")
+    };
+    let mut found = address.to_socket_addrs().map_err(|error| wrong(format!(": {error}")))?;
+    found.next().ok_or_else(|| wrong(String::new()))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -122,6 +114,7 @@ fn file_token(text: &str) -> Result<Token, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::failure::Kind;
 
     fn serving(tokens: &[&str]) -> Serving {
         Serving {
@@ -150,24 +143,26 @@ mod tests {
             ("127.0.0.1:0", good(), &[][..], None),
             ("[::1]:0", good(), &[], None),
             ("0.0.0.0:0", good(), &["secret"], None),
-            ("0.0.0.0:0", good(), &[], Some((USAGE, "--auth-token-file"))),
-            ("[::]:0", good(), &[], Some((USAGE, "--auth-token-file"))),
-            ("127.0.0.1", good(), &[], Some((USAGE, "127.0.0.1:8850"))),
-            (&*taken, good(), &[], Some((FAILURE, "cannot listen on"))),
-            ("127.0.0.1:0", options("a/b", "https://a", 1.0), &[], Some((USAGE, "--allow-host"))),
-            ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((USAGE, "--allow-origin"))),
-            ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((USAGE, "--drain"))),
+            ("0.0.0.0:0", good(), &[], Some((Kind::Usage, "--auth-token-file"))),
+            ("[::]:0", good(), &[], Some((Kind::Usage, "--auth-token-file"))),
+            ("127.0.0.1", good(), &[], Some((Kind::Usage, "127.0.0.1:8850"))),
+            (&*taken, good(), &[], Some((Kind::Failure, "cannot listen on"))),
+            ("127.0.0.1:0", options("a/b", "https://a", 1.0), &[], Some((Kind::Usage, "--allow-host"))),
+            ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((Kind::Usage, "--allow-origin"))),
+            ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((Kind::Usage, "--drain"))),
         ] {
             let outcome = prepare(address, &options, &serving(tokens));
-            let shown = outcome.as_ref().err().map(|refusal| (refusal.status, &*refusal.message));
+            let told =
+                outcome.err().map(|failure| (failure.kind, format!("{}\n{}", failure.message, failure.hint)));
+            let shown = told.as_ref().map(|(kind, text)| (*kind, text.as_str()));
             // A machine without IPv6 cannot listen there; everything else about the address was right.
-            if address.starts_with('[') && shown.is_some_and(|(status, _)| status == FAILURE) {
+            if address.starts_with('[') && shown.is_some_and(|(kind, _)| kind == Kind::Failure) {
                 continue;
             }
             match (shown, expected) {
                 (None, None) => {}
-                (Some((status, message)), Some((expected, words))) => {
-                    assert_eq!(status, expected, "{message}");
+                (Some((kind, message)), Some((expected, words))) => {
+                    assert_eq!(kind, expected, "{message}");
                     assert!(message.contains(words), "{message}");
                 }
                 (shown, _) => panic!("{address}: {shown:?}"),

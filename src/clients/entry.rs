@@ -12,6 +12,8 @@ pub struct Ourselves {
     pub program: String,
     /// With absolute paths.
     pub args: Vec<String>,
+    /// Variables that it is to be started with, and their values.
+    pub env: Vec<(String, String)>,
 }
 
 /// The file with us in it and without the servers at `taken`. The same text if it is so already.
@@ -85,7 +87,7 @@ fn entry_path(client: &Client, value: &Value, name: &str) -> Vec<String> {
 fn entry(client: &Client, ourselves: &Ourselves) -> Value {
     let program = Value::String(ourselves.program.clone());
     let args = Value::strings(&ourselves.args);
-    match client.style {
+    let mut entry = match client.style {
         Style::Plain => Value::object([("command", program), ("args", args)]),
         Style::Typed => {
             Value::object([("type", Value::String("stdio".into())), ("command", program), ("args", args)])
@@ -108,7 +110,17 @@ fn entry(client: &Client, ourselves: &Ourselves) -> Value {
             ("args", args),
             ("timeout", Value::Number("300".into())),
         ]),
+    };
+    if let (Value::Object(members), false) = (&mut entry, ourselves.env.is_empty()) {
+        let key = match client.style {
+            Style::Plain | Style::Typed => "env",
+            Style::Opencode => "environment",
+            Style::Goose => "envs",
+        };
+        let values = ourselves.env.iter().map(|(name, value)| (name.clone(), Value::String(value.clone())));
+        members.push((key.to_owned(), Value::Object(values.collect())));
     }
+    entry
 }
 
 /// Gemini CLI has lists of servers that it lets in and keeps out.

@@ -17,7 +17,7 @@ mod variables;
 pub use entry::{Ourselves, connect, disconnect, is_there};
 pub use ours::{Group, held, read_config, toolman_value, workbench_value};
 pub use places::{Place, Scope, places};
-pub use plan::{Addition, Plan, Present, plan};
+pub use plan::{Addition, Plan, Present, Value as Found, plan, values};
 pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};
@@ -263,6 +263,14 @@ impl Client {
     /// The tool mode that it can use.
     pub fn tool_mode(&self) -> ToolMode {
         if self.lists_change { ToolMode::Dynamic } else { ToolMode::Proxy }
+    }
+
+    /// Whether it takes a value of `env` for what it is, with no variable in it.
+    pub fn takes_literally(&self, value: &str) -> bool {
+        let meaning = Meaning { home: "", workspace: None };
+        let mut lost = Vec::new();
+        let read = translate(self.syntax, value, &meaning, &mut lost);
+        self.only_remote || lost.is_empty() && read.text() == Some(value)
     }
 
     /// The client that a file is most likely of, by its name, its place and what stands in it.

@@ -43,20 +43,12 @@ pub fn plan(
     taken: &[String],
     vault: &mut Vault<'_>,
 ) -> Plan {
-    let mut plan = Plan::default();
-    let mut unique: Vec<ImportedServer> = Vec::new();
-    for server in imported {
-        match unique.iter_mut().find(|known| known.identical(&server)) {
-            None => unique.push(server),
-            Some(known) => plan.merged.push(merge(known, server)),
-        }
-    }
+    let (unique, merged) = distinct(imported);
+    let mut plan = Plan { additions: Vec::new(), merged };
     let mut left: Vec<&ImportedServer> = present.iter().collect();
     let mut names = taken.to_vec();
     for mut server in unique {
-        let same_name = left.iter().position(|own| own.name == server.name && own.same_shape(&server));
-        if let Some(at) = same_name.or_else(|| left.iter().position(|own| own.same_shape(&server))) {
-            let own = left.remove(at);
+        if let Some(own) = counterpart(&server, &mut left) {
             plan.merged.push(Present {
                 name: server.name,
                 client: server.origin.client,
@@ -73,6 +65,62 @@ pub fn plan(
         plan.additions.push(Addition { server, renamed_from });
     }
     plan
+}
+
+/// The values that variables of `present` stand for, by what the servers that they were made of hold. A variable for
+/// which there are two values is left out.
+pub fn values(imported: Vec<ImportedServer>, present: &[ImportedServer]) -> Vec<Value> {
+    let mut left: Vec<&ImportedServer> = present.iter().collect();
+    let mut found: Vec<Value> = Vec::new();
+    let mut doubtful = Vec::new();
+    for server in distinct(imported).0 {
+        let Some(own) = counterpart(&server, &mut left) else { continue };
+        for (ours, theirs) in own.beside(&server) {
+            let values = theirs.text().and_then(|text| ours.values_in(text)).unwrap_or_default();
+            for (variable, text) in values {
+                match found.iter().find(|known| known.variable == variable) {
+                    Some(known) if known.text != text => doubtful.push(variable),
+                    Some(_) => {}
+                    None => found.push(Value { variable, text, client: server.origin.client }),
+                }
+            }
+        }
+    }
+    found.retain(|value| !doubtful.contains(&value.variable));
+    found
+}
+
+/// What a variable stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// The variable.
+    pub variable: String,
+    /// Its value, a secret.
+    pub text: String,
+    /// The client whose file holds it.
+    pub client: &'static str,
+}
+
+/// Each server once, and those that are the same as another.
+fn distinct(imported: Vec<ImportedServer>) -> (Vec<ImportedServer>, Vec<Present>) {
+    let (mut unique, mut merged): (Vec<ImportedServer>, _) = (Vec::new(), Vec::new());
+    for server in imported {
+        match unique.iter_mut().find(|known| known.identical(&server)) {
+            None => unique.push(server),
+            Some(known) => merged.push(merge(known, server)),
+        }
+    }
+    (unique, merged)
+}
+
+/// Takes out the one that stands for a server: the same but for secrets, of the same name if there is one.
+fn counterpart<'a>(
+    server: &ImportedServer,
+    left: &mut Vec<&'a ImportedServer>,
+) -> Option<&'a ImportedServer> {
+    let same_name = left.iter().position(|own| own.name == server.name && own.same_shape(server));
+    let at = same_name.or_else(|| left.iter().position(|own| own.same_shape(server)))?;
+    Some(left.remove(at))
 }
 
 fn merge(known: &mut ImportedServer, other: ImportedServer) -> Present {
@@ -120,6 +168,22 @@ impl ImportedServer {
         self.without_secrets().launch.matches(&other.without_secrets().launch)
     }
 
+    /// The texts of both that stand at the same place.
+    fn beside<'a>(&'a self, other: &'a Self) -> Vec<(&'a Template, &'a Template)> {
+        let mut pairs = by_key(&self.env, &other.env);
+        match (&self.launch, &other.launch) {
+            (Launch::Command { args, .. }, Launch::Command { args: others, .. }) => {
+                pairs.extend(args.iter().zip(others));
+            }
+            (Launch::Url { url, headers, .. }, Launch::Url { url: theirs, headers: others, .. }) => {
+                pairs.push((url, theirs));
+                pairs.extend(by_key(headers, others));
+            }
+            _ => {}
+        }
+        pairs
+    }
+
     fn without_secrets(&self) -> Self {
         let mut server = self.clone();
         Vault::blind(&|_| None).take(&mut server);
@@ -150,6 +214,11 @@ fn matching(one: &Pairs, two: &Pairs) -> bool {
         two.iter().any(|(name, other)| key == name && value.matches(other))
     };
     one.len() == two.len() && one.iter().all(found)
+}
+
+fn by_key<'a>(one: &'a Pairs, two: &'a Pairs) -> Vec<(&'a Template, &'a Template)> {
+    let other = |name: &String| two.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    one.iter().filter_map(|(name, value)| Some((value, other(name)?))).collect()
 }
 
 fn same_pairs(one: &Pairs, two: &Pairs) -> bool {

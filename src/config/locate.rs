@@ -38,6 +38,17 @@ pub struct Surroundings<'a> {
     pub exists: &'a dyn Fn(&Path) -> bool,
 }
 
+/// What files are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// What a user decides.
+    Settings,
+    /// What is remembered of a user.
+    State,
+    /// What can be done without.
+    Cache,
+}
+
 /// There is no file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
@@ -83,18 +94,30 @@ pub fn locate(face: Face, named: Option<&Path>, around: &Surroundings<'_>) -> Re
 
 /// The user's own file, whether it exists or not; `None` where the user has no home.
 pub fn user_file(face: Face, around: &Surroundings<'_>) -> Option<PathBuf> {
-    let variable = |name| (around.environment)(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = |rest: &str| around.home.map(|home| home.join(rest));
-    let base = variable("XDG_CONFIG_HOME").or_else(|| match around.platform {
-        Platform::Unix => home(".config"),
-        Platform::MacOs => home("Library/Application Support"),
-        Platform::Windows => variable("APPDATA").or_else(|| home("AppData/Roaming")),
-    })?;
+    let base = user_directory(Purpose::Settings, around)?;
     let folder = match face {
         Face::Workbench => "mcp-workbench",
         Face::Toolman => "toolman",
     };
     Some(base.join(folder).join(face.file_name()))
+}
+
+/// Where programs keep a user's files of a kind: where an XDG variable says, else in the platform's own place.
+pub fn user_directory(purpose: Purpose, around: &Surroundings<'_>) -> Option<PathBuf> {
+    use Platform::{MacOs, Unix, Windows};
+    let variable = |name| (around.environment)(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = |rest: &str| around.home.map(|home| home.join(rest));
+    let (named, place) = match purpose {
+        Purpose::Settings => ("XDG_CONFIG_HOME", [".config", "Library/Application Support"]),
+        Purpose::State => ("XDG_STATE_HOME", [".local/state", "Library/Application Support"]),
+        Purpose::Cache => ("XDG_CACHE_HOME", [".cache", "Library/Caches"]),
+    };
+    variable(named).or_else(|| match (around.platform, purpose) {
+        (Unix, _) => home(place[0]),
+        (MacOs, _) => home(place[1]),
+        (Windows, Purpose::Settings) => variable("APPDATA").or_else(|| home("AppData/Roaming")),
+        (Windows, _) => variable("LOCALAPPDATA").or_else(|| home("AppData/Local")),
+    })
 }
 
 impl Face {
@@ -299,6 +322,39 @@ mod tests {
             ),
         ] {
             assert_eq!(find(face, named, variables, platform, files), expected);
+        }
+    }
+
+    #[test]
+    fn each_platform_has_its_places() {
+        use Platform::{MacOs, Unix, Windows};
+        use Purpose::{Cache, Settings, State};
+        for (purpose, platform, variables, expected) in [
+            (Settings, Unix, &[][..], "/home/u/.config"),
+            (State, Unix, &[], "/home/u/.local/state"),
+            (Cache, Unix, &[], "/home/u/.cache"),
+            (State, Unix, &[("XDG_STATE_HOME", "/s")], "/s"),
+            (Cache, Unix, &[("XDG_CACHE_HOME", "relative")], "/home/u/.cache"),
+            (Settings, MacOs, &[], "/home/u/Library/Application Support"),
+            (State, MacOs, &[], "/home/u/Library/Application Support"),
+            (Cache, MacOs, &[], "/home/u/Library/Caches"),
+            (Cache, MacOs, &[("XDG_CACHE_HOME", "/c")], "/c"),
+            (Settings, Windows, &[("APPDATA", "/roaming")], "/roaming"),
+            (State, Windows, &[("LOCALAPPDATA", "/local")], "/local"),
+            (Cache, Windows, &[], "/home/u/AppData/Local"),
+        ] {
+            let environment = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            let around = Surroundings {
+                environment: &environment,
+                directory: Path::new("/work"),
+                home: Some(Path::new("/home/u")),
+                platform,
+                exists: &|_| false,
+            };
+            let found = user_directory(purpose, &around).expect("there is a home");
+            assert_eq!(found, Path::new(expected), "{purpose:?} on {platform:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::command_line::{Broken, CommandLine, Word, split};
 use super::diagnostic::Problem;
 use super::expand::Environment;
-use super::node::Node;
+use super::node::{Node, SyntaxError};
 use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::server;
@@ -61,6 +61,16 @@ pub fn load_toolman(
     let report = Report::new(Source::new(file, decode(file, bytes)?), Spelling::Snake);
     let mut root = match toml::parse(&report.source.text) {
         Ok(root) => root,
+        Err(_)
+            if super::json::parse(&report.source.text)
+                .is_ok_and(|root| root.is_some_and(|root| root.member("toolboxes").is_some())) =>
+        {
+            return Err(report.broken(SyntaxError {
+                span: 0..0,
+                message: "this is JSON, a file of mcp-workbench".into(),
+                hint: "run `mcp-workbench`, or add `--face workbench`".into(),
+            }));
+        }
         Err(error) => return Err(report.broken(error)),
     };
     // A command is split before its variables are put in, see `command`.

@@ -44,6 +44,12 @@ const FOREIGN_ROOTS: [(&str, &str); 6] = [
     ("mcp", "opencode's `mcp`"),
 ];
 
+/// Whether a text that is no JSON is a file of the other face.
+fn is_tools_toml(text: &str) -> bool {
+    let keys = ["servers", "active_toolsets"];
+    super::toml::parse(text).is_ok_and(|root| keys.iter().any(|key| root.member(key).is_some()))
+}
+
 /// Reads a `workbench-config.json`: a valid configuration with warnings, or all errors and warnings, each in
 /// the order of the file.
 ///
@@ -56,6 +62,13 @@ pub fn load(
     let report = Report::new(Source::new(file, decode(file, bytes)?), Spelling::Camel);
     let mut root = match json::parse(&report.source.text) {
         Ok(Some(root)) => root,
+        Err(_) if is_tools_toml(&report.source.text) => {
+            return Err(report.broken(SyntaxError {
+                span: 0..0,
+                message: "this is TOML, a file of toolman".into(),
+                hint: "run `toolman`, or add `--face toolman`".into(),
+            }));
+        }
         Ok(None) => {
             let end = report.source.text.len();
             return Err(report.broken(SyntaxError {

@@ -16,7 +16,7 @@ use super::modern::ModernCall;
 use super::seal::{Sealed, State, params_digest};
 use super::session::{Question, Reply, Session};
 use super::turns::Turn;
-use crate::wire::era::{ALL_CAPABILITIES, declares, meta, modern_meta};
+use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer};
@@ -129,10 +129,8 @@ impl Call {
                     let hello = session.hello();
                     let level = session.log_level();
                     let level = level.as_deref().and_then(level_of);
-                    (
-                        Some(hello.map_or(ALL_CAPABILITIES.to_owned(), |hello| hello.capabilities.clone())),
-                        level,
-                    )
+                    let capabilities = hello.map_or(ALL_CAPABILITIES, |hello| &hello.capabilities);
+                    (Some(without_tasks(capabilities)), level)
                 }
             };
             (session, reply.key().clone(), capabilities, level)
@@ -158,6 +156,8 @@ impl Call {
             let changes = match (text.as_str(), modern) {
                 ("{}", false) => vec![gone("_meta"), gone("inputResponses"), gone("requestState")],
                 (text, false) => vec![("_meta", Some(text)), gone("inputResponses"), gone("requestState")],
+                // A task of the legacy era is not one of the modern.
+                (text, true) if capabilities.is_some() => vec![("_meta", Some(text)), gone("task")],
                 (text, true) => vec![("_meta", Some(text))],
             };
             params.write_with(out, &changes);
@@ -248,14 +248,7 @@ impl Call {
     fn deliver(&self, answer: Answer<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
         let Some(finish) = self.state.lock().finish.take() else { return };
-        match answer {
-            Answer::Result(result) => {
-                level::note_links(reply.session(), &self.link.upstream, result);
-                let (from, to) = (self.link.version(), reply.version());
-                level::results(from, to, result, |result| finish(Answer::Result(result), reply));
-            }
-            other => finish(other, reply),
-        }
+        level::deliver(&self.link, self.method, None, answer, reply, finish);
     }
 
     /// The right to answer, and the turn, which ends with the answer.
@@ -606,6 +599,24 @@ pub(super) fn capability_for(method: &str) -> Option<&'static str> {
         "roots/list" => Some("roots"),
         _ => None,
     }
+}
+
+/// Capabilities of a legacy client, for a modern upstream: what the extension for tasks is there, a legacy client
+/// cannot know.
+fn without_tasks(capabilities: &str) -> String {
+    let mut scanner = Scanner::default();
+    let extensions = match scanner.scan_str(capabilities) {
+        Ok(doc) => doc.root().get("extensions").filter(|extensions| extensions.get(TASKS).is_some()),
+        Err(_) => None,
+    };
+    let Some(extensions) = extensions else { return capabilities.to_owned() };
+    let (mut others, mut text) = (Vec::new(), Vec::new());
+    extensions.write_with(&mut others, &[(TASKS, None)]);
+    let others = String::from_utf8(others).expect("written from UTF-8 texts");
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(capabilities).expect("scanned just now").root();
+    root.write_with(&mut text, &[("extensions", Some(&others))]);
+    String::from_utf8(text).expect("written from UTF-8 texts")
 }
 
 fn input_required(requests: &str, sealed: &str) -> String {

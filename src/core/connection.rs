@@ -10,6 +10,8 @@ use super::catalog::{Item, Items, Kind, read_page};
 use super::engine::{Engine, send_quietly};
 use super::life::{Life, Task};
 use super::link::{Caller, Link};
+use super::modern::Cache;
+use super::trouble::{Cause, Trouble};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
@@ -37,11 +39,11 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if let Some(reason) = live(&engine, &upstream, generation, &mut stop, deadline).await {
+    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
         if !upstream.may_start_again() {
-            return upstream.ended(generation, End::Failed(reason.into()));
+            return upstream.ended(generation, End::Failed(trouble));
         }
         live(&engine, &upstream, generation, &mut stop, deadline).await;
     }
@@ -55,7 +57,7 @@ async fn live(
     generation: u64,
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
-) -> Option<String> {
+) -> Option<Trouble> {
     let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
     let begun = tokio::select! {
         biased;
@@ -63,12 +65,12 @@ async fn live(
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err("connection timeout".into())),
+        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(Trouble::timeout())),
     };
     let mut life = match begun {
         Ok(life) => life,
-        Err(reason) => {
-            upstream.ended(generation, End::Failed(reason.into()));
+        Err(trouble) => {
+            upstream.ended(generation, End::Failed(trouble));
             return None;
         }
     };
@@ -77,38 +79,38 @@ async fn live(
         _ = &mut *stop => None,
         greeted = timeout_at(deadline, greet(engine, &link)) => Some(match greeted {
             Ok(greeted) => greeted,
-            Err(_) => Err("connection timeout".into()),
+            Err(_) => Err(Trouble::timeout()),
         }),
-        reason = life.over() => Some(Err(reason)),
+        trouble = life.over() => Some(Err(trouble)),
     };
     let end = match greeting {
         None => End::Stopped,
-        Some(Err(reason)) => {
-            let reason = life.explain(&link.with_noise(reason));
-            link.close(&reason);
+        Some(Err(trouble)) => {
+            let trouble = life.explain(link.with_noise(trouble));
+            link.close(&trouble.to_string());
             if link.is_mute() && life.is_over() {
                 life.end(false).await;
-                return Some(reason);
+                return Some(trouble);
             }
             // One that ends without a word will do so whatever it is asked.
             if !life.is_over() {
-                upstream.remember_era(None);
+                engine.forget_era(upstream);
             }
-            End::Failed(reason.into())
+            End::Failed(trouble)
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
             upstream.came_up(generation, link.clone(), items.clone());
-            engine.remember(upstream, items);
+            engine.remember(&link, items);
             let _refresh = Task::spawn(refresh(engine.clone(), link.clone(), generation));
             tokio::select! {
                 biased;
                 _ = &mut *stop => End::Stopped,
-                reason = life.over() => {
-                    let reason = life.explain(&reason);
+                trouble = life.over() => {
+                    let trouble = life.explain(trouble);
                     // The calls first: their callers wait, the lists can be a moment late.
-                    link.close(&reason);
-                    End::Down(reason.into(), up_since.elapsed())
+                    link.close(&trouble.to_string());
+                    End::Down(trouble, up_since.elapsed())
                 }
             }
         }
@@ -122,15 +124,19 @@ async fn live(
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
-async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, String> {
-    let hello = match link.upstream.era() {
-        Some(Era::Legacy) => initialize(engine, link).await?,
+async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
+    // A server that was replaced since it was last asked may speak otherwise now.
+    let hello = match engine.remembered_era(&link.upstream) {
+        Some(Era::Legacy) => match initialize(engine, link).await {
+            Ok(hello) => hello,
+            Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
+        },
         Some(Era::Modern) => {
             let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;
-            answer
-                .ok()
-                .and_then(|result| ServerHello::discovered(&result))
-                .ok_or("does not speak 2026-07-28 any more")?
+            match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
+                Some(hello) => hello,
+                None => initialize(engine, link).await?,
+            }
         }
         None => probe(engine, link).await?,
     };
@@ -141,7 +147,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, String> 
         link.listen();
     } else {
         link.peer.notify("notifications/initialized", |_| ());
-        for uri in link.upstream.subscriptions() {
+        for uri in link.upstream.watched().0 {
             send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
     }
@@ -165,7 +171,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, String> 
 
 /// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
-async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, String> {
+async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
     link.set_mute(true);
     let params = discover_params();
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
@@ -207,18 +213,19 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
 
 /// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
 /// enough to refuse it by name.
-fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, String> {
+fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, Trouble> {
     match supported(&answer) {
         Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
             let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
-            return Err(format!("speaks other protocol versions than we do: {named}"));
+            let problem = format!("speaks other protocol versions than we do: {named}");
+            return Err(Trouble::new(Cause::Version, problem));
         }
         _ => (),
     }
     match answer {
         Ok(result) => Ok(ServerHello::discovered(&result)),
         Err(CallError::Refused(_)) => Ok(None),
-        Err(CallError::Lost(lost)) => Err(lost.to_string()),
+        Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
     }
 }
 
@@ -232,11 +239,11 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }
 
-async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, String> {
+async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
     let (version, capabilities) = engine.client_for_upstreams();
     let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
     link.set_mute(false);
-    ServerHello::read(&result)
+    ServerHello::read(&result).map_err(|problem| Trouble::new(Cause::Version, problem))
 }
 
 fn discover_params() -> String {
@@ -244,15 +251,22 @@ fn discover_params() -> String {
 }
 
 /// Every page of one list; empty where the upstream has no such things.
-async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, String> {
+async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
     let mut items = Vec::new();
     if !link.can(kind.capability()) {
         return Ok(items);
     }
     let mut params = "{}".to_owned();
+    let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let result = link.ask(kind.list_method(), &params).await?;
         let page = read_page(kind, &result)?;
+        if link.version().is_modern() {
+            let of_page = Cache::read(Scanner::default().scan_str(&result).expect("it was read").root());
+            let whole = hint.map_or(of_page, |hint| hint.and(of_page));
+            link.set_hint(kind, whole);
+            hint = Some(whole);
+        }
         items.extend(page.items);
         if page.nameless > 0 {
             log::warn!(
@@ -264,14 +278,14 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, String> {
         }
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
             Some(next) if next == params => {
-                return Err(format!("repeats a page of `{}` for ever", kind.list_method()));
+                return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
             None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
             None => return Ok(items),
         }
     }
-    Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()))
+    Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
 }
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst.
@@ -291,7 +305,7 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
                 Err(reason) => log::warn!("[{}] {reason}; its list stays as it was", link.upstream),
             }
         }
-        engine.remember(&link.upstream, items.clone());
+        engine.remember(&link, items.clone());
         link.upstream.offers(generation, items);
         last = Some(Instant::now());
     }
@@ -317,7 +331,8 @@ mod tests {
         ] {
             let answer = modern_answer(Err(CallError::Refused(error.into())));
             let legacy = answer.map(|hello| assert!(hello.is_none(), "{error}"));
-            assert_eq!(legacy, expected.map_err(str::to_owned), "{error}");
+            let expected = expected.map_err(|problem| Trouble::new(Cause::Version, problem));
+            assert_eq!(legacy, expected, "{error}");
         }
     }
 }

@@ -15,16 +15,16 @@ use super::bridge::{Call, Parked, level_of};
 use super::catalog::{Items, Kind};
 use super::level;
 use super::link::{Caller, Link};
-use super::modern::Listener;
+use super::modern::{Listener, Watched};
 use super::process::Launcher;
 use super::reload::Fate;
 use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
-use super::upstream::{Spec, Upstream};
+use super::upstream::{Era, Spec, Upstream};
 use super::view::Exposure;
 use crate::config::{Common, Isolation, Transport};
-use crate::store::definitions::Definitions;
-use crate::wire::era::{ALL_CAPABILITIES, Version};
+use crate::store::definitions::{Definitions, Manner};
+use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
 use crate::wire::peer::{Answer, Lost};
@@ -198,8 +198,8 @@ impl Engine {
                 Ok(phase) => upstream.settled(phase).await.map(drop),
                 Err(refused) => Err(refused),
             };
-            if let Err(reason) = outcome {
-                failed.push((upstream.server.clone(), reason));
+            if let Err(trouble) = outcome {
+                failed.push((upstream.server.clone(), trouble.to_string().into()));
             }
         }
         let changed = {
@@ -364,15 +364,9 @@ impl Engine {
             progress: token.map(|token| token.raw().into()),
             call: None,
         };
-        let (upstream, version) = (link.upstream.clone(), link.version());
-        let on_answer = Box::new(move |answer: Answer<'_>| match answer {
-            Answer::Result(result) => {
-                level::note_links(reply.session(), &upstream, result);
-                level::results(version, reply.version(), result, |result| {
-                    finish(Answer::Result(result), reply)
-                });
-            }
-            other => finish(other, reply),
+        let (way, progress) = (link.clone(), caller.progress.clone());
+        let on_answer = Box::new(move |answer: Answer<'_>| {
+            level::deliver(&way, method, progress, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
             (Some(meta), Some(_)) => {
@@ -417,16 +411,19 @@ impl Engine {
         }
     }
 
-    /// Subscribes to a resource of an upstream, or no longer, on behalf of one more client.
-    pub fn subscribe(&self, upstream: &Arc<Upstream>, uri: &str, more: bool) {
-        if upstream.count_subscription(uri, more)
+    /// Watches something of an upstream, or no longer, on behalf of one more client.
+    pub fn watch(&self, upstream: &Arc<Upstream>, what: &Watched, more: bool) {
+        if upstream.count_watcher(what, more)
             && let Some(link) = upstream.link()
         {
-            if link.version().is_modern() {
-                link.listen();
-            } else {
-                let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
-                send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+            match what {
+                _ if link.version().is_modern() => link.listen(),
+                Watched::Resource(uri) => {
+                    let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
+                    send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+                }
+                // It tells of them without being asked.
+                Watched::Task(_) => {}
             }
         }
     }
@@ -558,13 +555,15 @@ impl Engine {
         }
     }
 
-    /// Remembers what an upstream offers, beside everything else.
-    pub(super) fn remember(&self, upstream: &Arc<Upstream>, items: Items) {
+    /// Remembers what an upstream offers and how it speaks, beside everything else.
+    pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
         let Some(definitions) = self.definitions.clone() else { return };
-        let upstream = upstream.clone();
+        let (upstream, manner) = (link.upstream.clone(), manner(link));
         self.spawn(async move {
             let save = move || {
-                if let Err(error) = definitions.save(&upstream.spec().transport, &items) {
+                let transport = &upstream.spec().transport;
+                let saved = definitions.save(transport, &items);
+                if let Err(error) = saved.and_then(|()| definitions.save_manner(transport, manner)) {
                     log::debug!("[{upstream}] what it offers cannot be remembered: {error}");
                 }
             };
@@ -572,9 +571,49 @@ impl Engine {
         });
     }
 
+    /// The era that an upstream spoke when last asked, by this process or another.
+    pub(super) fn remembered_era(&self, upstream: &Upstream) -> Option<Era> {
+        upstream.era().or_else(|| Some(self.definitions.as_ref()?.manner(&upstream.spec().transport)?.era))
+    }
+
+    /// Lets the next start of an upstream ask for its era.
+    pub(super) fn forget_era(&self, upstream: &Upstream) {
+        upstream.remember_era(None);
+        if let Some(definitions) = &self.definitions {
+            definitions.forget_manner(&upstream.spec().transport);
+        }
+    }
+
+    /// What of tasks a server can in the way of this version's era, as far as that is known.
+    pub fn task_support(&self, transport: &Transport, version: Version) -> TaskSupport {
+        let running = self
+            .upstreams
+            .lock()
+            .values()
+            .find_map(|upstream| upstream.link().filter(|_| upstream.spec().transport == *transport));
+        let known = match running {
+            Some(link) => Some(manner(&link)),
+            None => self.definitions.as_ref().and_then(|definitions| definitions.manner(transport)),
+        };
+        let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
+        known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
+    }
+
     /// What an upstream offered when last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
         self.definitions.as_ref()?.load(&upstream.spec().transport)
+    }
+
+    /// What is remembered of upstreams, if anything is.
+    pub fn definitions(&self) -> Option<&Definitions> {
+        self.definitions.as_ref()
+    }
+
+    /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
+    pub fn known_upstream(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
+        let upstreams = self.upstreams.lock();
+        let mut keys = [None, Some(window.id)].into_iter().map(|own| (group.into(), server.into(), own));
+        keys.find_map(|key| upstreams.get(&key).cloned())
     }
 
     /// Called by an upstream when it came up, went down or offers other things.
@@ -641,6 +680,12 @@ impl Engine {
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
         session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
     }
+}
+
+/// How an upstream speaks.
+fn manner(link: &Link) -> Manner {
+    let era = if link.version().is_modern() { Era::Modern } else { Era::Legacy };
+    Manner { era, tasks: link.tasks() }
 }
 
 /// Starts upstreams and waits until each is up or failed.

@@ -5,13 +5,36 @@ use std::sync::{Arc, LazyLock};
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::session::Session;
+use super::link::Link;
+use super::session::{Reply, Session};
+use super::tasks;
 use super::upstream::Upstream;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::peer::Answer;
+
+/// Finishes a request with its answer, as the client can take it: with the ids of tasks that it knows, and of its
+/// version. `progress` is its own token, raw.
+pub(super) fn deliver(
+    link: &Arc<Link>,
+    method: &str,
+    progress: Option<Box<str>>,
+    answer: Answer<'_>,
+    reply: Reply,
+    finish: impl FnOnce(Answer<'_>, Reply),
+) {
+    let Answer::Result(result) = answer else { return finish(answer, reply) };
+    let session = reply.session().clone();
+    note_links(&session, &link.upstream, result);
+    let begun_by = reply.sent_as().zip(progress);
+    tasks::results(&session.window.tasks, link, method, begun_by, result, |result| {
+        let (from, to) = (link.version(), reply.version());
+        results(from, to, result, |result| finish(Answer::Result(result), reply));
+    });
+}
 
 /// Hands the result on, levelled where the upstream speaks a newer version than the client.
-pub(super) fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
+fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
     if upstream <= client {
         return hand_on(result);
     }
@@ -38,6 +61,31 @@ pub(super) fn results(upstream: Version, client: Version, result: Node<'_>, hand
     result.write_with(&mut text, &changes);
     let mut scanner = Scanner::default();
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
+}
+
+/// Takes schemas of results from a modern upstream's tools that no legacy client can take, as their results are: the
+/// definitions stand in `list` from `start` on, after a comma where something stands before them.
+pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
+    let start = start + usize::from(list.get(start) == Some(&b','));
+    let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
+    if !text.contains("outputSchema") {
+        return;
+    }
+    let whole = format!("[{text}]");
+    let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
+    let mut scanner = Scanner::default();
+    list.truncate(start);
+    for (index, tool) in tools.iter().enumerate() {
+        if index > 0 {
+            list.push(b',');
+        }
+        let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
+        let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+        match tool.get("outputSchema") {
+            Some(schema) if !is_object(schema) => tool.write_with(list, &[("outputSchema", None)]),
+            _ => tool.write(list),
+        }
+    }
 }
 
 /// The blocks with those of an unknown type as text; `None` if there are none.
@@ -80,7 +128,7 @@ fn describe(kind: &str, block: Node<'_>) -> String {
 }
 
 /// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
-pub(super) fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
+fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
     static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("resource_link"));
     if MENTION.find(result.raw().as_bytes()).is_none() {
         return;

@@ -17,10 +17,12 @@ use super::engine::Engine;
 use super::link::Link;
 use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
+use super::trouble::Trouble;
 use crate::config::{Command, Http, Redactor, Transport};
-use crate::wire::http_client::{Endpoint, HttpClient, Incoming, Receive};
+use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
+use crate::wire::peer::Lost;
 
 /// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
 const POLITE: Duration = Duration::from_millis(300);
@@ -42,7 +44,7 @@ pub(super) enum Life {
 
 /// An HTTP client at work.
 pub(super) struct Remote {
-    client: JoinHandle<Result<(), String>>,
+    client: JoinHandle<Result<(), Failure>>,
     _sender: Task,
     over: bool,
 }
@@ -65,7 +67,7 @@ pub(super) struct Process {
 
 impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
-    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, String> {
+    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, Trouble> {
         match &link.upstream.spec().transport {
             Transport::Stdio(command) => {
                 Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
@@ -75,7 +77,7 @@ impl Life {
     }
 
     /// Waits until it is over, and says why.
-    pub(super) async fn over(&mut self) -> String {
+    pub(super) async fn over(&mut self) -> Trouble {
         match self {
             Self::Process(process) => process.over().await,
             Self::Http(remote) => remote.over().await,
@@ -91,10 +93,10 @@ impl Life {
     }
 
     /// The reason with what else is known, such as the last lines of stderr.
-    pub(super) fn explain(&self, reason: &str) -> String {
+    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
         match self {
-            Self::Process(process) => process.explain(reason),
-            Self::Http(_) => reason.to_owned(),
+            Self::Process(process) => process.explain(trouble),
+            Self::Http(_) => trouble,
         }
     }
 
@@ -119,7 +121,7 @@ impl Life {
 }
 
 impl Remote {
-    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, String> {
+    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, Trouble> {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
@@ -136,13 +138,13 @@ impl Remote {
         })
     }
 
-    async fn over(&mut self) -> String {
+    async fn over(&mut self) -> Trouble {
         let outcome = (&mut self.client).await;
         self.over = true;
         match outcome {
-            Ok(Ok(())) => "the connection was closed".to_owned(),
-            Ok(Err(reason)) => reason,
-            Err(_) => "the connection failed".to_owned(),
+            Ok(Ok(())) => "the connection was closed".into(),
+            Ok(Err(failure)) => failure.into(),
+            Err(_) => "the connection failed".into(),
         }
     }
 }
@@ -161,8 +163,16 @@ struct Taker {
 
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
-        let line = Line::Whole(incoming.message);
-        take(&self.engine, &self.link, &mut Scanner::default(), line, incoming.on);
+        match (incoming.lost, incoming.on) {
+            // Whoever asks for the era wants to see every error.
+            (Some(reason), Some(id)) if self.link.is_greeted() => {
+                self.link.peer.fail(id, &Lost::new(reason));
+            }
+            (_, on) => {
+                let line = Line::Whole(incoming.message);
+                take(&self.engine, &self.link, &mut Scanner::default(), line, on);
+            }
+        }
     }
 
     async fn room(&self) {
@@ -171,9 +181,8 @@ impl Receive for Taker {
 }
 
 impl Process {
-    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, String> {
-        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
-        let launch = launch.map_err(|error| error.to_string())?;
+    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
+        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await?;
         let child =
             engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
@@ -192,7 +201,7 @@ impl Process {
     }
 
     /// Waits until the process has ended or closed its output, and says which.
-    async fn over(&mut self) -> String {
+    async fn over(&mut self) -> Trouble {
         let exit = tokio::select! {
             biased;
             exit = self.control.exited() => {
@@ -209,18 +218,15 @@ impl Process {
         };
         self.over = true;
         match exit {
-            Some(exit @ Exit::NotStarted(_)) => exit.to_string(),
-            Some(exit) => format!("the server {exit}"),
-            None => "the server closed its output".to_owned(),
+            Some(exit @ Exit::NotStarted(_)) => exit.to_string().into(),
+            Some(exit) => format!("the server {exit}").into(),
+            None => "the server closed its output".into(),
         }
     }
 
     /// The reason with the last lines of stderr behind it.
-    fn explain(&self, reason: &str) -> String {
-        match self.tail.last_lines() {
-            lines if lines.is_empty() => reason.to_owned(),
-            lines => format!("{reason}\nlast lines of its stderr:\n{}", self.redactor.redact(&lines)),
-        }
+    fn explain(&self, trouble: Trouble) -> Trouble {
+        Trouble { stderr: self.redactor.redact(&self.tail.last_lines()).into(), ..trouble }
     }
 }
 

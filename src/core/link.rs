@@ -12,11 +12,13 @@ use tokio::time::sleep;
 use super::bridge::Call;
 use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
+use super::modern::Cache;
 use super::session::Session;
+use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, Version, modern_meta};
+use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::Message;
@@ -26,8 +28,12 @@ use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
 const MOST_UNREAD: usize = 64 * 1024 * 1024;
-/// Between the end of our subscription by the upstream's will and the next.
+/// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
+/// beginning.
 const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
+
+/// What a client declares that wants to hear of tasks.
+const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
 
 /// A live connection to an upstream.
 pub struct Link {
@@ -47,10 +53,12 @@ pub struct Link {
     mute: AtomicBool,
     /// Where the HTTP client looks up which parameters it mirrors into headers.
     mirrored: OnceLock<Arc<ToolHeaders>>,
-    /// Our open subscription at a modern upstream.
-    listening: Mutex<Option<u64>>,
+    /// Our subscriptions at a modern upstream: the last one counts, those before it end when it is acknowledged.
+    listening: Mutex<Vec<u64>>,
     changed_kinds: AtomicU8,
     changed: Notify,
+    /// How long its lists may be kept, by kind; a legacy upstream's may not.
+    hints: Mutex<[Cache; 4]>,
     noise: AtomicU64,
     pub(super) redactor: Redactor,
 }
@@ -88,6 +96,7 @@ impl Link {
             listening: Mutex::default(),
             changed_kinds: AtomicU8::new(0),
             changed: Notify::new(),
+            hints: Mutex::default(),
             noise: AtomicU64::new(0),
             redactor,
         })
@@ -96,6 +105,11 @@ impl Link {
     /// Notes what the upstream said of itself, once.
     pub(super) fn set_hello(&self, hello: ServerHello) {
         self.hello.set(hello).expect("one handshake a connection");
+    }
+
+    /// Whether the upstream has said what it speaks.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.hello.get().is_some()
     }
 
     /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
@@ -157,6 +171,21 @@ impl Link {
         matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
     }
 
+    /// How long its list of this kind may be kept.
+    pub fn hint(&self, kind: Kind) -> Cache {
+        self.hints.lock()[kind as usize]
+    }
+
+    /// Notes how long its list of this kind may be kept.
+    pub(super) fn set_hint(&self, kind: Kind, hint: Cache) {
+        self.hints.lock()[kind as usize] = hint;
+    }
+
+    /// What of tasks the upstream can.
+    pub fn tasks(&self) -> TaskSupport {
+        self.hello.get().map_or(TaskSupport::None, ServerHello::tasks)
+    }
+
     /// When a call to this upstream is given up.
     pub fn deadline(&self) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
@@ -202,37 +231,65 @@ impl Link {
     }
 
     /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
+    /// The subscription before outlasts the beginning of this one, so that no change falls between the two.
     pub(super) fn listen(self: &Arc<Self>) {
-        let uris: Vec<_> = self.upstream.subscriptions().iter().map(|uri| quote(uri)).collect();
+        let (uris, tasks) = self.upstream.watched();
+        let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
+        let (capabilities, tasks) = match tasks.is_empty() {
+            true => (ALL_CAPABILITIES, String::new()),
+            false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
+        };
         let params = format!(
             "{{\"_meta\":{{{}}},\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
-             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]}}}}",
-            modern_meta(ALL_CAPABILITIES),
-            uris.join(","),
+             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]{tasks}}}}}",
+            modern_meta(capabilities),
+            quoted(uris),
         );
-        let before = self.listening.lock().take();
-        if let Some(id) = before
-            && self.peer.forget(id).is_some()
-        {
-            self.peer.send_cancelled(id, "subscribed anew");
-        }
         let link = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
         let again: OnAnswer = Box::new(move |answer| {
-            // The upstream ended it; not if it refused, and not if it is gone.
-            if let (Answer::Result(_), Some(link)) = (answer, link.upgrade()) {
+            // It refused.
+            if let Answer::Error(_) = answer {
+                return;
+            }
+            // It ended it, or the stream broke; not if it is gone altogether.
+            if let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) {
                 tokio::spawn(async move {
                     sleep(BETWEEN_LISTENS).await;
                     link.listen();
+                    // Nobody knows what has changed meanwhile.
+                    Kind::ALL.into_iter().for_each(|kind| link.list_changed(kind));
                 });
             }
         });
         let id = self.peer.request("subscriptions/listen", write, Caller::default(), None, again);
-        *self.listening.lock() = id;
+        self.listening.lock().extend(id);
+    }
+
+    /// The upstream has acknowledged one of our subscriptions: those before it end, a little later, since a server may
+    /// say that it listens before it does. Who watches a resource may hear of it twice meanwhile.
+    pub(super) fn listens(self: &Arc<Self>, id: u64) {
+        let before: Vec<u64> = {
+            let mut listening = self.listening.lock();
+            match listening.iter().position(|known| *known == id) {
+                Some(at) if at > 0 => listening.drain(..at).collect(),
+                _ => return,
+            }
+        };
+        let link = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(BETWEEN_LISTENS).await;
+            let Some(link) = link.upgrade() else { return };
+            for id in before {
+                if link.peer.forget(id).is_some() {
+                    link.peer.send_cancelled(id, "subscribed anew");
+                }
+            }
+        });
     }
 
     /// A request of our own.
-    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, String> {
+    pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
@@ -240,12 +297,15 @@ impl Link {
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
         };
         self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
-            CallError::Lost(lost) => lost.to_string(),
+            CallError::Lost(lost) => lost.to_string().into(),
             CallError::Refused(error) => {
                 let mut scanner = Scanner::default();
                 let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
                 let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
-                format!("answered `{method}` with an error: {}", message.unwrap_or(error.clone()))
+                let status = root.get("data").and_then(|data| data.get("httpStatus")?.raw().parse().ok());
+                let cause = status.map_or(Cause::Other, Cause::of_status);
+                let message = message.unwrap_or(error.clone());
+                Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
             }
         })
     }
@@ -323,12 +383,14 @@ impl Link {
     }
 
     /// The reason why it did not come up, and whether what it wrote may have to do with that.
-    pub(super) fn with_noise(&self, reason: String) -> String {
-        match self.noise.load(Ordering::Relaxed) {
-            0 => reason,
-            1 => format!("{reason}; it wrote a line to stdout that is no MCP message"),
-            count => format!("{reason}; it wrote {count} lines to stdout that are no MCP messages"),
-        }
+    pub(super) fn with_noise(&self, trouble: Trouble) -> Trouble {
+        let noise = match self.noise.load(Ordering::Relaxed) {
+            0 => return trouble,
+            1 => "a line to stdout that is no MCP message".to_owned(),
+            count => format!("{count} lines to stdout that are no MCP messages"),
+        };
+        let problem = format!("{}; it wrote {noise}", trouble.problem);
+        Trouble { cause: Cause::Noise, ..trouble.reworded(problem) }
     }
 
     pub(super) fn report_noise(&self) {

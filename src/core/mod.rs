@@ -17,6 +17,8 @@ mod routing_tests;
 pub mod seal;
 pub mod session;
 mod stderr;
+pub mod tasks;
+pub mod trouble;
 mod turns;
 pub mod upstream;
 pub mod view;

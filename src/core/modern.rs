@@ -6,7 +6,7 @@ use super::catalog::Kind;
 use super::seal::params_digest;
 use super::session::{Reply, Session};
 use super::upstream::Upstream;
-use crate::wire::era::{LOG_LEVELS, Version, declares, meta, our_info};
+use crate::wire::era::{LOG_LEVELS, TASKS, Version, declares, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code};
 
@@ -19,17 +19,46 @@ pub struct ModernCall {
     pub log_level: Option<usize>,
     /// Digest of the parameters, for state that the client carries.
     pub digest: String,
-    /// How long its result may be kept, and whether by everybody; `None` where results have no such hint.
-    cache: Option<Cache>,
+    /// Whether results of the method say how long they may be kept.
+    cacheable: bool,
+    /// Whether it brings what was asked for, so that its result is good for nobody else.
+    is_retry: bool,
+    /// The name under which we answer.
+    server: &'static str,
 }
 
 /// A hint for those who keep results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cache {
     /// Milliseconds.
     pub ttl: u64,
     /// Whether it is the same for every caller.
     pub public: bool,
+}
+
+impl Cache {
+    /// The hint of a modern upstream's result; without one it is not to be kept.
+    pub fn read(result: Node<'_>) -> Self {
+        Self {
+            ttl: result.get("ttlMs").and_then(|ttl| ttl.raw().parse().ok()).unwrap_or(0),
+            public: result.get("cacheScope").is_some_and(|scope| scope.raw() == "\"public\""),
+        }
+    }
+
+    /// The hint of what is made of both.
+    pub fn and(self, other: Self) -> Self {
+        Self { ttl: self.ttl.min(other.ttl), public: self.public && other.public }
+    }
+
+    /// The members of a result, with a comma before them.
+    pub fn members(self) -> String {
+        format!(",\"ttlMs\":{},\"cacheScope\":{}", self.ttl, self.scope())
+    }
+
+    /// As JSON.
+    fn scope(self) -> &'static str {
+        if self.public { "\"public\"" } else { "\"private\"" }
+    }
 }
 
 /// Why a modern request is refused before anything else is looked at.
@@ -45,7 +74,11 @@ pub struct Refusal {
 
 impl ModernCall {
     /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
-    pub fn read(method: &str, params: Option<Node<'_>>) -> Result<Option<Self>, Refusal> {
+    pub fn read(
+        method: &str,
+        params: Option<Node<'_>>,
+        server: &'static str,
+    ) -> Result<Option<Self>, Refusal> {
         let Some(own) = params.and_then(|params| params.get("_meta")).filter(|own| own.is_object()) else {
             return Ok(None);
         };
@@ -89,7 +122,11 @@ impl ModernCall {
             capabilities: capabilities.raw().to_owned(),
             log_level,
             digest,
-            cache: cache_of(method),
+            cacheable: is_cacheable(method),
+            is_retry: ["inputResponses", "requestState"]
+                .iter()
+                .any(|key| params.is_some_and(|params| params.get(key).is_some())),
+            server,
         }))
     }
 
@@ -105,10 +142,12 @@ impl ModernCall {
 
     /// Whether its user can be led to a page.
     pub fn can_visit(&self) -> bool {
-        let url = |doc: crate::wire::json::Doc<'_>| {
-            doc.root().get("elicitation").and_then(|elicitation| elicitation.get("url")).is_some()
-        };
-        Scanner::default().scan_str(&self.capabilities).is_ok_and(url)
+        declares_at(&self.capabilities, &["elicitation", "url"])
+    }
+
+    /// Whether it takes a task for an answer.
+    pub fn can_wait(&self) -> bool {
+        declares_at(&self.capabilities, &["extensions", TASKS])
     }
 
     /// Writes the result with what this era adds to it; what the upstream said itself stays.
@@ -116,7 +155,7 @@ impl ModernCall {
         let mut scanner = Scanner::default();
         let root = scanner.scan(result).expect("results are valid JSON").root();
         let mut own_meta = Vec::new();
-        let info = our_info();
+        let info = our_info(self.server);
         let mut empty = Scanner::default();
         let given =
             root.get("_meta").unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
@@ -129,30 +168,29 @@ impl ModernCall {
             changes.push(("resultType", Some("\"complete\"")));
         }
         let asks = root.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"");
-        let ttl = self.cache.map_or(String::new(), |cache| cache.ttl.to_string());
-        if let Some(cache) = self.cache.filter(|_| !asks) {
-            if root.get("ttlMs").is_none() {
-                changes.push(("ttlMs", Some(&ttl)));
+        if self.cacheable && !asks {
+            if self.is_retry || root.get("ttlMs").is_none() {
+                changes.push(("ttlMs", Some("0")));
             }
-            if root.get("cacheScope").is_none() {
-                changes.push(("cacheScope", Some(if cache.public { "\"public\"" } else { "\"private\"" })));
+            if self.is_retry || root.get("cacheScope").is_none() {
+                changes.push(("cacheScope", Some(Cache::default().scope())));
             }
         }
         root.write_with(out, &changes);
     }
 }
 
-/// Methods whose results carry a hint. What comes from many servers is not to be kept: any of them may change.
-fn cache_of(method: &str) -> Option<Cache> {
-    match method {
+/// Whether results of the method carry a hint.
+fn is_cacheable(method: &str) -> bool {
+    matches!(
+        method,
         "server/discover"
-        | "tools/list"
-        | "resources/list"
-        | "resources/templates/list"
-        | "prompts/list"
-        | "resources/read" => Some(Cache { ttl: 0, public: false }),
-        _ => None,
-    }
+            | "tools/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "prompts/list"
+            | "resources/read"
+    )
 }
 
 /// A version that we do not speak.
@@ -168,14 +206,24 @@ pub fn unsupported(requested: &str) -> Refusal {
     }
 }
 
+/// What of an upstream is watched, under its own name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watched {
+    /// By URI.
+    Resource(String),
+    /// By id.
+    Task(String),
+}
+
 /// A `subscriptions/listen` of a client.
 pub struct Listener {
     session: Weak<Session>,
     id: Id,
     kinds: Vec<Kind>,
     resources: Vec<String>,
+    tasks: Vec<String>,
     /// Those that exist, as their upstreams know them.
-    pub watched: Vec<(Arc<Upstream>, String)>,
+    pub watched: Vec<(Arc<Upstream>, Watched)>,
     /// Answers when the subscription ends by our will.
     reply: Option<Reply>,
 }
@@ -200,20 +248,22 @@ impl Listener {
                 granted.push(format!("\"{key}\":true"));
             }
         }
-        let resources: Vec<String> = filter
-            .and_then(|filter| filter.get("resourceSubscriptions"))
-            .and_then(|list| serde_json::from_str(list.raw()).ok())
-            .unwrap_or_default();
+        let resources = strings(filter, "resourceSubscriptions");
         if !resources.is_empty() {
-            let uris: Vec<_> = resources.iter().map(|uri| quote(uri)).collect();
-            granted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+            granted.push(format!("\"resourceSubscriptions\":[{}]", quoted(&resources)));
         }
         let session = reply.session().clone();
+        let mut tasks = strings(filter, "taskIds");
+        tasks.retain(|id| session.window.tasks.find(id).is_some());
+        if !tasks.is_empty() {
+            granted.push(format!("\"taskIds\":[{}]", quoted(&tasks)));
+        }
         let listener = Self {
             session: Arc::downgrade(&session),
             id,
             kinds,
             resources,
+            tasks,
             watched: Vec::new(),
             reply: Some(reply),
         };
@@ -249,6 +299,29 @@ impl Listener {
         }
     }
 
+    /// The tasks that it wants to hear of.
+    pub fn tasks(&self) -> Vec<String> {
+        self.tasks.clone()
+    }
+
+    /// Tells of a task, if it asked for it; `params` are the upstream's.
+    pub fn task_changed(&self, id: &str, params: Node<'_>) {
+        if !self.tasks.iter().any(|own| own == id) {
+            return;
+        }
+        let mut empty = Scanner::default();
+        let given = params.get("_meta").filter(|given| given.is_object());
+        let given = given.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
+        let mut own_meta = Vec::new();
+        given.write_with(&mut own_meta, &[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
+        let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
+        if let Some(session) = self.session.upgrade() {
+            session.notify(Some(&self.id.key()), "notifications/tasks", |out| {
+                params.write_with(out, &[("_meta", Some(&own_meta)), ("taskId", Some(&quote(id)))]);
+            });
+        }
+    }
+
     /// Whether it is the one with this id.
     pub fn belongs_to(&self, session: &Session, id: &Id) -> bool {
         self.id == *id && std::ptr::eq(self.session.as_ptr(), session)
@@ -271,13 +344,23 @@ impl Listener {
     }
 }
 
+/// The texts of a member that is a list of them.
+fn strings(filter: Option<Node<'_>>, key: &str) -> Vec<String> {
+    let list = filter.and_then(|filter| filter.get(key));
+    list.and_then(|list| serde_json::from_str(list.raw()).ok()).unwrap_or_default()
+}
+
+fn quoted(texts: &[String]) -> String {
+    texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let mut scanner = Scanner::default();
-        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()))
+        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), "toolman")
     }
 
     #[test]
@@ -304,22 +387,25 @@ mod tests {
 
     #[test]
     fn results_are_completed_and_keep_what_they_had() {
-        let call = ModernCall {
-            capabilities: "{}".into(),
-            log_level: None,
-            digest: String::new(),
-            cache: Some(Cache { ttl: 5, public: true }),
-        };
-        let complete = |result: &str| {
+        let complete_as = |is_retry: bool, result: &str| {
+            let call = ModernCall {
+                capabilities: "{}".into(),
+                log_level: None,
+                digest: String::new(),
+                cacheable: true,
+                is_retry,
+                server: "toolman",
+            };
             let mut out = Vec::new();
             call.complete(&mut out, result.as_bytes());
             String::from_utf8(out).unwrap()
         };
-        let info = our_info();
+        let complete = |result: &str| complete_as(false, result);
+        let info = our_info("toolman");
         assert_eq!(
             complete(r#"{"x":1.0}"#),
             format!(
-                r#"{{"x":1.0,"_meta":{{"{}":{info}}},"resultType":"complete","ttlMs":5,"cacheScope":"public"}}"#,
+                r#"{{"x":1.0,"_meta":{{"{}":{info}}},"resultType":"complete","ttlMs":0,"cacheScope":"private"}}"#,
                 meta::SERVER_INFO
             )
         );
@@ -329,5 +415,22 @@ mod tests {
             ),
             r#"{"resultType":"task","ttlMs":9,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":7}}"#
         );
+        let kept = r#"{"resultType":"complete","ttlMs":9,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":7}}"#;
+        assert_eq!(complete(kept), kept);
+        let not_kept = kept.replace("9", "0").replace("public", "private");
+        assert_eq!(complete_as(true, kept), not_kept, "it depends on what the retry brought");
+    }
+
+    #[test]
+    fn what_is_made_of_many_is_kept_no_longer_than_any_part() {
+        let read = |result: &str| Cache::read(Scanner::default().scan_str(result).unwrap().root());
+        let [long, short] = [600, 60].map(|ttl| read(&format!(r#"{{"ttlMs":{ttl},"cacheScope":"public"}}"#)));
+        assert_eq!(long.and(short), short);
+        let private = read(r#"{"ttlMs":600,"cacheScope":"private"}"#);
+        assert_eq!(long.and(private), private);
+        for none in ["{}", r#"{"ttlMs":-1,"cacheScope":"shared"}"#, r#"{"ttlMs":"5"}"#] {
+            assert_eq!(read(none), Cache::default(), "{none}");
+        }
+        assert_eq!(short.members(), r#","ttlMs":60,"cacheScope":"public""#);
     }
 }

@@ -7,7 +7,8 @@ use super::bridge::{Call, capability_for, level_of};
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::link::Link;
-use super::session::{Question, Session};
+use super::session::{Question, Session, Window};
+use super::tasks::{related_id, with_related};
 use crate::wire::era::{LOG_LEVELS, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
@@ -33,7 +34,7 @@ impl Engine {
             return;
         }
         match method {
-            "notifications/progress" => upstream_progress(link, params),
+            "notifications/progress" => self.upstream_progress(link, params),
             "notifications/cancelled" => upstream_cancelled(link, params),
             "notifications/tools/list_changed" => link.list_changed(Kind::Tool),
             "notifications/prompts/list_changed" => link.list_changed(Kind::Prompt),
@@ -42,7 +43,12 @@ impl Engine {
                 link.list_changed(Kind::Template);
             }
             "notifications/resources/updated" => self.resource_updated(link, params),
-            "notifications/subscriptions/acknowledged" => {}
+            "notifications/tasks/status" | "notifications/tasks" => self.task_changed(link, method, params),
+            "notifications/subscriptions/acknowledged" => {
+                if let Some(id) = subscription_of(params).and_then(|id| id.raw().parse().ok()) {
+                    link.listens(id);
+                }
+            }
             _ => self.relay(link, on, method, params),
         }
     }
@@ -129,6 +135,48 @@ impl Engine {
         }
     }
 
+    /// Progress goes to the client whose call it is, under the client's own token; that of a task may come when the
+    /// call is long answered.
+    fn upstream_progress(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
+        let notify = |session: &Session, key: Option<&str>, token: &str| {
+            session.notify(key, "notifications/progress", |out| {
+                params.write_with(out, &[("progressToken", Some(token))]);
+            });
+        };
+        let caller = link.peer.touch(id, |caller| {
+            Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?))
+        });
+        match caller {
+            Some(Some((session, key, token))) => notify(&session, key.as_deref(), &token),
+            Some(None) => {}
+            None => {
+                for window in self.windows() {
+                    if let Some(token) = window.tasks.progress_token(link, id) {
+                        window.sessions().iter().for_each(|session| notify(session, None, &token));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The client whose task it is hears of it, in the way of its era.
+    fn task_changed(&self, link: &Arc<Link>, method: &str, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
+        for window in self.windows() {
+            let Some(id) = window.tasks.known(link, &own) else { continue };
+            if link.version().is_modern() {
+                window.listeners.lock().iter().for_each(|listener| listener.task_changed(&id, params));
+                continue;
+            }
+            for session in window.sessions() {
+                session.notify(None, method, |out| params.write_with(out, &[("taskId", Some(&quote(&id)))]));
+            }
+        }
+    }
+
     /// Takes a request of an upstream: a question for the client whose call it belongs to.
     pub(super) fn upstream_request(
         &self,
@@ -145,7 +193,12 @@ impl Engine {
         // What is asked while no call is under way says nothing of calls.
         let crowded =
             link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
-        let Some(to) = self.audience(link, on) else {
+        let task = params.and_then(|params| self.task_owner(link, params));
+        let to = match &task {
+            Some((window, _)) => self.owner(link, on, window),
+            None => self.audience(link, on),
+        };
+        let Some(to) = to else {
             return refuse(
                 link,
                 &id,
@@ -172,8 +225,35 @@ impl Engine {
             _ if link.questions.lock().contains_key(&id.key()) => {
                 refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
             }
-            _ => self.ask(link, &to, id, method, params),
+            _ => match (params, task) {
+                (Some(params), Some((_, task))) => {
+                    let mut text = Vec::new();
+                    params.write_with(&mut text, &[("_meta", Some(&with_related(params, &task)))]);
+                    let mut scanner = Scanner::default();
+                    let params = scanner.scan(&text).expect("written as valid JSON").root();
+                    self.ask(link, &to, id, method, Some(params));
+                }
+                _ => self.ask(link, &to, id, method, params),
+            },
         }
+    }
+
+    /// The window of the client whose task a question belongs to, and the client's id of it.
+    fn task_owner(&self, link: &Arc<Link>, params: Node<'_>) -> Option<(Arc<Window>, Arc<str>)> {
+        let own = related_id(params)?;
+        self.windows().into_iter().find_map(|window| {
+            let id = window.tasks.known(link, &own)?;
+            Some((window, id))
+        })
+    }
+
+    /// The client that looks through this window: by its request on whose stream something came, if it is its own.
+    fn owner(&self, link: &Arc<Link>, on: Option<u64>, window: &Arc<Window>) -> Option<Audience> {
+        let by_request = self.audience(link, on).filter(|to| to.session.window.id == window.id);
+        by_request.or_else(|| {
+            let session = window.sessions().into_iter().next()?;
+            Some(Audience { session, key: None, call: None })
+        })
     }
 
     fn ask(&self, link: &Arc<Link>, to: &Audience, id: Id, method: &str, params: Option<Node<'_>>) {
@@ -202,7 +282,15 @@ impl Engine {
                 caller.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &asked))
             });
             asker.answer(|out| match answer {
-                Answer::Result(result) => write_result(out, &id, |out| result.write(out)),
+                Answer::Result(result) => write_result(out, &id, |out| {
+                    match related_id(result).and_then(|task| asked.window.tasks.find(&task)) {
+                        Some(place) => {
+                            let own_meta = with_related(result, &place.own);
+                            result.write_with(out, &[("_meta", Some(&own_meta))]);
+                        }
+                        None => result.write(out),
+                    }
+                }),
                 Answer::Error(error) => write_raw_error(out, Some(&id), |out| error.write(out)),
                 Answer::Lost(lost) => write_raw_error(out, Some(&id), |out| {
                     let message = format!("the client did not answer: {lost}");
@@ -218,20 +306,6 @@ impl Engine {
     }
 }
 
-/// Progress goes to the client whose call it is, under the client's own token.
-fn upstream_progress(link: &Arc<Link>, params: Option<Node<'_>>) {
-    let Some(params) = params else { return };
-    let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-    let caller = link
-        .peer
-        .touch(id, |caller| Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?)));
-    if let Some(Some((session, key, token))) = caller {
-        session.notify(key.as_deref(), "notifications/progress", |out| {
-            params.write_with(out, &[("progressToken", Some(&token))]);
-        });
-    }
-}
-
 /// An upstream gives one of its questions up.
 fn upstream_cancelled(link: &Arc<Link>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
@@ -243,6 +317,11 @@ fn upstream_cancelled(link: &Arc<Link>, params: Option<Node<'_>>) {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
         });
     }
+}
+
+/// Which of our subscriptions a notification of a modern upstream belongs to.
+fn subscription_of(params: Option<Node<'_>>) -> Option<Node<'_>> {
+    params?.get("_meta")?.get(meta::SUBSCRIPTION)
 }
 
 /// The tag of our own subscription upstream is of no use to the client.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::catalog::Kind;
 use super::link::Link;
 use super::modern::{Listener, ModernCall};
+use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
 use crate::wire::era::{ClientHello, Version};
@@ -69,6 +70,8 @@ pub struct Window {
     /// Which of the gateway's faces is seen through it, and how things are named there.
     face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
     view: Mutex<View>,
+    /// What was begun through it and goes on upstream.
+    pub tasks: Tasks,
     sessions: Mutex<Vec<Weak<Session>>>,
     pub(super) listeners: Mutex<Vec<Listener>>,
 }
@@ -82,6 +85,7 @@ impl Window {
             principal: principal.to_owned(),
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
+            tasks: Tasks::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
         })
@@ -444,6 +448,12 @@ impl Reply {
     /// The request's id, while the client wants the answer.
     pub fn id(&self) -> Option<Id> {
         self.session.waiting.lock().get(self.key()).map(|waiting| waiting.id.clone())
+    }
+
+    /// The request of ours that it went on as, while the client wants the answer.
+    pub(super) fn sent_as(&self) -> Option<u64> {
+        let waiting = self.session.waiting.lock();
+        waiting.get(self.key())?.target.as_ref().map(|(_, id)| *id)
     }
 
     /// Whether the client still wants the answer.

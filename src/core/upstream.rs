@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
@@ -12,6 +13,8 @@ use super::catalog::Items;
 use super::connection;
 use super::engine::Engine;
 use super::link::Link;
+use super::modern::Watched;
+use super::trouble::Trouble;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
@@ -58,10 +61,10 @@ struct State {
     backoff: Backoff,
     link: Option<Arc<Link>>,
     items: Arc<Items>,
-    last_failure: Option<Arc<str>>,
+    last_failure: Option<Trouble>,
     era: Option<Era>,
-    /// Resources that clients subscribed to, by its own URIs, and how many did.
-    subscriptions: BTreeMap<String, usize>,
+    /// What clients watch, and how many do.
+    watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
     /// Requests of clients that wait for it to come up.
     waiting: usize,
@@ -70,7 +73,7 @@ struct State {
 }
 
 /// Which era an upstream speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Era {
     /// With `initialize`.
     Legacy,
@@ -88,7 +91,7 @@ pub enum Phase {
     /// Connected, its lists read.
     Up,
     /// Not to be had, and why.
-    Failed(Arc<str>),
+    Failed(Trouble),
 }
 
 /// How a connection ended.
@@ -96,9 +99,9 @@ pub enum End {
     /// We wanted it.
     Stopped,
     /// It did not come up.
-    Failed(Arc<str>),
+    Failed(Trouble),
     /// It was up for so long.
-    Down(Arc<str>, Duration),
+    Down(Trouble, Duration),
 }
 
 impl Upstream {
@@ -148,7 +151,7 @@ impl Upstream {
     }
 
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
-    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Arc<str>> {
+    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Trouble> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
             if state.retired {
@@ -156,9 +159,10 @@ impl Upstream {
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
-                let reason = state.last_failure.as_deref().unwrap_or("it was started too often");
+                let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
                 let seconds = wait.as_secs_f64().ceil();
-                return Err(format!("{reason} (next attempt possible in {seconds} s)").into());
+                let problem = format!("{} (next attempt possible in {seconds} s)", last.problem);
+                return Err(last.reworded(problem));
             }
             state.generation += 1;
             let (stop, stopped) = oneshot::channel();
@@ -184,7 +188,7 @@ impl Upstream {
     }
 
     /// Starts it if need be and waits until it is connected or failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Arc<str>> {
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
         let phase = self.start()?;
         let _waiting = Waiting::new(self);
         self.settled(phase).await
@@ -231,12 +235,12 @@ impl Upstream {
 
     /// Takes over what clients expect of an upstream that this one stands in for.
     pub fn inherit(&self, before: &Self) {
-        let subscriptions = before.state.lock().subscriptions.clone();
-        self.state.lock().subscriptions = subscriptions;
+        let watched = before.state.lock().watched.clone();
+        self.state.lock().watched = watched;
     }
 
     /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Arc<str>> {
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Trouble> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
@@ -254,19 +258,26 @@ impl Upstream {
         self.state.lock().era = era;
     }
 
-    /// The URIs of its own that clients are subscribed to.
-    pub(super) fn subscriptions(&self) -> Vec<String> {
-        self.state.lock().subscriptions.keys().cloned().collect()
+    /// What of it clients watch: URIs of resources, and ids of tasks.
+    pub(super) fn watched(&self) -> (Vec<String>, Vec<String>) {
+        let (mut resources, mut tasks) = (Vec::new(), Vec::new());
+        for what in self.state.lock().watched.keys() {
+            match what {
+                Watched::Resource(uri) => resources.push(uri.clone()),
+                Watched::Task(id) => tasks.push(id.clone()),
+            }
+        }
+        (resources, tasks)
     }
 
-    /// Counts a subscription more or less. `true`: the upstream must be told.
-    pub(super) fn count_subscription(&self, uri: &str, more: bool) -> bool {
+    /// Counts a watcher more or less. `true`: the upstream must be told.
+    pub(super) fn count_watcher(&self, what: &Watched, more: bool) -> bool {
         let mut state = self.state.lock();
-        let count = state.subscriptions.entry(uri.to_owned()).or_insert(0);
+        let count = state.watched.entry(what.clone()).or_insert(0);
         let told = if more { *count == 0 } else { *count == 1 };
         *count = if more { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
-            state.subscriptions.remove(uri);
+            state.watched.remove(what);
         }
         told
     }

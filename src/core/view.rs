@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits};
+use super::level;
 use super::upstream::Upstream;
 use crate::wire::era::ClientHello;
 
@@ -373,7 +374,13 @@ impl View {
     /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
     pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool, from_start: bool) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
+            let start = out.len();
             self.write_entry(entry, kind, out, &mut first, from_start);
+            // Only legacy clients see what was switched since the start.
+            let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
+            if kind == Kind::Tool && !from_start && is_newer() {
+                level::tools(out, start);
+            }
         }
     }
 

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::fit::one_line;
+use super::find;
+use super::fit::{Listing, one_line};
 use super::glob::Glob;
 use super::workbench::schema_change;
 use crate::config;
@@ -18,11 +19,15 @@ use crate::wire::json::{Node, Scanner, quote};
 pub const ACTIVATE: &str = "toolman_activate";
 /// The tool that calls another by its name.
 pub const CALL: &str = "toolman_call";
+/// The tool that searches, where search is on.
+pub const FIND: &str = "toolman_find";
 /// The resource that holds the catalog.
 pub const CATALOG: &str = "toolman://catalog";
 
 /// Characters of a description in the catalog.
 const DESCRIPTION: usize = 132;
+/// Bytes of a description that clients show.
+const DESCRIPTION_LIMIT: usize = 2048;
 /// Similar names shown for one that is unknown.
 const SIMILAR: usize = 3;
 
@@ -60,15 +65,97 @@ impl Toolman {
 
     /// The text of the handshake.
     pub fn instructions(&self) -> String {
+        let find = match self.config.search {
+            true => format!(" {FIND} searches it: name a platform and what it is to do."),
+            false => String::new(),
+        };
         format!(
             "Many MCP servers behind one. Tools and resources can be used once they are active: {ACTIVATE} switches them \
              on and off, and its description lists all there are, active ones marked *. Called with four empty lists it \
-             shows the whole catalog."
+             shows the whole catalog.{find}"
+        )
+    }
+
+    /// The definitions of toolman's own tools that stand first in the list, separated by commas.
+    pub fn own_tools(&self, view: &View, from_start: bool) -> String {
+        let activate = self.activate_tool(view, from_start);
+        if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate }
+    }
+
+    /// The definition of `toolman_find`. It names what is behind it, since a model that does not know will not search.
+    fn find_tool(&self) -> String {
+        let head = format!(
+            "Find tools and resources by what they do, active or not. Ask for platform + capability in a few words. The answer \
+             holds the best with their schemas; what is not active is switched on with {ACTIVATE} first. Nothing found means \
+             that nothing fits; other words for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\n\
+             Servers:\n"
+        );
+        let mut rows: Vec<(String, String)> = Vec::new();
+        for server in self.config.servers.iter().filter(|server| !server.namespace.is_empty()) {
+            let row = format!("- {}", one_line(&server.namespace));
+            if !rows.iter().any(|(known, _)| *known == row) {
+                rows.push((row, String::new()));
+            }
+        }
+        let omitted = |count| format!("- … and {count} more");
+        let description =
+            Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
+        format!(
+            "{{\"name\":\"{FIND}\",\"description\":{},\"inputSchema\":{}}}",
+            quote(&description),
+            find::schema("Most tools and resources to answer with"),
+        )
+    }
+
+    /// The result of `toolman_find`: what fits, given by server, kind and the server's own name, best first. Where nothing
+    /// fits, it says which servers there are.
+    pub fn found(&self, view: &View, query: &str, things: &[(&str, Kind, &str)]) -> String {
+        let mut lists: [Vec<&str>; 3] = Default::default();
+        let mut inactive: [Vec<&str>; 2] = Default::default();
+        for (server, kind, key) in things {
+            let entry = view.entries().find(|entry| *entry.upstream.server == **server && entry.is_listed());
+            let shelf = entry.map(|entry| entry.exposed.of(*kind));
+            let Some((shelf, item)) = shelf.and_then(|shelf| Some((shelf, shelf.by_key(key)?))) else {
+                continue;
+            };
+            lists[*kind as usize].push(shelf.definition(item));
+            if !view.is_active(*kind, item) {
+                inactive[usize::from(*kind != Kind::Tool)].push(&item.name);
+            }
+        }
+        let nothing = lists.iter().all(Vec::is_empty);
+        let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
+            (true, _) => "Nothing fits; the servers there are stand in `servers`.".to_owned(),
+            (false, true) => "All of it is active.".to_owned(),
+            (false, false) => format!(
+                "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",
+                inactive.concat().join(", "),
+                activation(&inactive[0], &inactive[1]),
+            ),
+        };
+        let mut servers = String::new();
+        if nothing {
+            let mut names: Vec<String> = Vec::new();
+            for server in &self.config.servers {
+                let name = quote(&server.namespace);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            servers = format!(",\"servers\":[{}]", names.join(","));
+        }
+        format!(
+            "{{\"query\":{},\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]{servers}}}",
+            quote(query),
+            quote(&message),
+            lists[Kind::Tool as usize].join(","),
+            lists[Kind::Resource as usize].join(","),
+            lists[Kind::Template as usize].join(","),
         )
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    pub fn activate_tool(&self, view: &View, from_start: bool) -> String {
+    fn activate_tool(&self, view: &View, from_start: bool) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -280,7 +367,8 @@ impl Toolman {
 
     /// No tool of that name.
     pub fn unknown_tool(&self, view: &View, name: &str) -> String {
-        let names = [ACTIVATE, CALL].into_iter().chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
+        let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
+        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
     }
 
@@ -450,7 +538,8 @@ impl Exposure for Toolman {
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         let own = match kind {
-            Kind::Tool => &[ACTIVATE, CALL][..],
+            Kind::Tool if self.config.search => &[ACTIVATE, CALL, FIND][..],
+            Kind::Tool => &[ACTIVATE, CALL],
             Kind::Resource | Kind::Template => &[CATALOG],
             Kind::Prompt => &[],
         };

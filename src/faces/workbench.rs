@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::find;
 use super::fit::{Listing, one_line};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
-use crate::core::catalog::{Item, Kind, NameLimits, nearest};
+use crate::core::catalog::{Item, Items, Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
@@ -25,6 +26,8 @@ pub enum Meta {
     Open,
     /// `use_tool`
     Use,
+    /// `find_tools`, where search is on
+    Find,
     /// `workbench_list_toolboxes`
     ClassicList,
     /// `workbench_open_toolbox`
@@ -55,20 +58,38 @@ pub struct Address<'a> {
     pub tool: Cow<'a, str>,
 }
 
+/// A tool that a search found.
+pub struct FoundTool<'a> {
+    /// The toolbox it is in.
+    pub toolbox: &'a str,
+    /// Its server there.
+    pub server: &'a str,
+    /// As its server defined it.
+    pub item: &'a Item,
+}
+
 /// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
 const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
 const DYNAMIC_PREFIX: &str = "goose";
 
 impl Meta {
-    /// All of them: each can be called at any time, listed or not.
-    pub const ALL: [Self; 6] =
-        [Self::Open, Self::Use, Self::ClassicList, Self::ClassicOpen, Self::ClassicClose, Self::ClassicUse];
+    /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
+    const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Use,
+        Self::Find,
+        Self::ClassicList,
+        Self::ClassicOpen,
+        Self::ClassicClose,
+        Self::ClassicUse,
+    ];
 
     /// The name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "open_toolbox",
             Self::Use => "use_tool",
+            Self::Find => "find_tools",
             Self::ClassicList => "workbench_list_toolboxes",
             Self::ClassicOpen => "workbench_open_toolbox",
             Self::ClassicClose => "workbench_close_toolbox",
@@ -76,14 +97,9 @@ impl Meta {
         }
     }
 
-    /// The meta-tool with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|meta| meta.name() == name)
-    }
-
     /// Whether it belongs to the classic contract.
     pub fn is_classic(self) -> bool {
-        !matches!(self, Self::Open | Self::Use)
+        !matches!(self, Self::Open | Self::Use | Self::Find)
     }
 }
 
@@ -106,9 +122,19 @@ impl Workbench {
         self.config.toolboxes.iter().find(|toolbox| toolbox.name.as_str() == name)
     }
 
+    /// The meta-tools that can be called, listed or not.
+    fn callable(&self) -> impl Iterator<Item = Meta> {
+        Meta::ALL.into_iter().filter(|meta| *meta != Meta::Find || self.config.search)
+    }
+
+    /// The meta-tool with this name.
+    pub fn meta(&self, name: &str) -> Option<Meta> {
+        self.callable().find(|meta| meta.name() == name)
+    }
+
     /// The meta-tools that a client sees, in order.
-    pub fn listed(&self, mode: Mode) -> &'static [Meta] {
-        match (self.config.meta_tools, mode) {
+    fn listed(&self, mode: Mode) -> impl Iterator<Item = Meta> {
+        let listed: &[Meta] = match (self.config.meta_tools, mode) {
             (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
             (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
             (MetaTools::Classic, Mode::Dynamic) => {
@@ -117,7 +143,8 @@ impl Workbench {
             (MetaTools::Classic, Mode::Proxy) => {
                 &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
             }
-        }
+        };
+        listed.iter().copied().chain(self.config.search.then_some(Meta::Find))
     }
 
     /// The text of the handshake: which toolboxes there are and how to use them.
@@ -148,18 +175,28 @@ impl Workbench {
                 "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox."
             }
         };
+        let find = match self.config.search {
+            true => {
+                " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do."
+            }
+            false => "",
+        };
         self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
-            &format!("\n{how} {closing}"))
+            &format!("\n{how} {closing}{find}"))
     }
 
     /// The definitions of the meta-tools that a client sees, separated by commas.
     pub fn meta_tools(&self, mode: Mode) -> String {
-        self.listed(mode).iter().map(|meta| self.definition(*meta, mode)).collect::<Vec<_>>().join(",")
+        self.listed(mode).map(|meta| self.definition(meta, mode)).collect::<Vec<_>>().join(",")
     }
 
     fn definition(&self, meta: Meta, mode: Mode) -> String {
         let example = self.example();
         let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to open\"}";
+        let (open, of_open) = match self.config.search {
+            true => ("a toolbox, which opens by itself", "Name of the toolbox"),
+            false => ("an open toolbox", "Name of an open toolbox"),
+        };
         let (description, schema) = match meta {
             Meta::Open | Meta::ClassicOpen => {
                 let then = match mode {
@@ -177,17 +214,18 @@ impl Workbench {
                     format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what))
                 };
                 let (toolbox, server, tool) =
-                    (part("Name of an open toolbox"), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
+                    (part(of_open), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
                 let address = object(&[("toolbox", &toolbox), ("server", &server), ("tool", &tool)], &["toolbox", "server", "tool"]);
                 let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
                 (
                     format!(
-                        "Call a tool of an open toolbox. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
+                        "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
                          \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
                     ),
                     object(&[("tool", &address), ("arguments", arguments)], &["tool"]),
                 )
             }
+            Meta::Find => (self.find_description(mode), find::schema("Most tools to answer with")),
             Meta::ClassicList => (
                 "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned(),
                 object(&[], &[]),
@@ -200,17 +238,17 @@ impl Workbench {
                 )
             }
             Meta::ClassicUse => {
-                let toolbox = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of an open toolbox\"}";
+                let toolbox = format!("{{\"type\":\"string\",\"minLength\":1,\"description\":\"{of_open}\"}}");
                 let tool = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the tool as opening listed it: toolbox__server__tool\"}";
                 let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
                 (
                     format!(
-                        "Call a tool of an open toolbox. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
+                        "Call a tool of {open}. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
                          \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
                         example.trim_matches('"'),
                     ),
                     object(
-                        &[("toolbox_name", toolbox), ("tool_name", tool), ("arguments", arguments)],
+                        &[("toolbox_name", &toolbox), ("tool_name", tool), ("arguments", arguments)],
                         &["toolbox_name", "tool_name"],
                     ),
                 )
@@ -221,6 +259,109 @@ impl Workbench {
             quote(meta.name()),
             quote(&description)
         )
+    }
+
+    /// Says what is behind the search, since a model that does not know will not search.
+    fn find_description(&self, mode: Mode) -> String {
+        let open = self.open_tool().name();
+        let then = match (self.config.meta_tools, mode) {
+            (_, Mode::Dynamic) => format!("open the toolbox of one with {open}, then call it"),
+            (MetaTools::Current, Mode::Proxy) => {
+                "call one with use_tool; its toolbox opens by itself".to_owned()
+            }
+            (MetaTools::Classic, Mode::Proxy) => {
+                "call one with workbench_use_tool as toolbox__server__tool; its toolbox opens by itself"
+                    .to_owned()
+            }
+        };
+        let head = format!(
+            "Find tools by what they do, in all toolboxes, open or not. Ask for platform + capability in a few words. The \
+             answer holds the best tools with their schemas: {then}. Nothing found means that nothing fits; other words \
+             for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\nToolboxes and their servers:\n"
+        );
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let servers: Vec<&str> = toolbox.servers.iter().map(|server| server.name.as_str()).collect();
+                let about = match toolbox.description.is_empty() {
+                    true => servers.join(", "),
+                    false => format!("{} ({})", servers.join(", "), toolbox.description),
+                };
+                (format!("- {}", toolbox.name), one_line(&about))
+            })
+            .collect();
+        let omitted = |count| format!("- … and {count} more");
+        Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(self.config.instructions_limit)
+    }
+
+    /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
+    /// nothing fits, it says what there is.
+    pub fn found(&self, query: &str, tools: &[FoundTool<'_>], toolboxes: &[&str]) -> String {
+        let entries: Vec<_> = tools
+            .iter()
+            .map(|found| {
+                let name = ("name", found.item.raw_key.to_string());
+                proxied(&found.item.raw, vec![name], found.toolbox, found.server)
+            })
+            .collect();
+        let fitting: Vec<_> = toolboxes
+            .iter()
+            .filter_map(|name| self.toolbox(name))
+            .map(|toolbox| {
+                let (name, description) = (quote(toolbox.name.as_str()), quote(&toolbox.description));
+                format!("{{\"name\":{name},\"description\":{description}}}")
+            })
+            .collect();
+        let mut servers = String::new();
+        if entries.is_empty() && fitting.is_empty() {
+            let there = self.config.toolboxes.iter().map(|toolbox| {
+                let names: Vec<_> =
+                    toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
+                let name = quote(toolbox.name.as_str());
+                format!("{{\"toolbox_name\":{name},\"servers\":[{}]}}", names.join(","))
+            });
+            servers = format!(",\"servers\":[{}]", there.collect::<Vec<_>>().join(","));
+        }
+        value_result(&format!(
+            "{{\"query\":{},\"tools\":[{}],\"toolboxes\":[{}]{servers}}}",
+            quote(query),
+            entries.join(","),
+            fitting.join(","),
+        ))
+    }
+
+    /// The closed toolbox whose tool would be registered under this name, and the server there. `remembered` tells
+    /// what a server is known to offer.
+    pub fn closed_toolbox_of(
+        &self,
+        view: &View,
+        name: &str,
+        remembered: impl Fn(&config::Server) -> Option<Items>,
+    ) -> Option<(&Toolbox, &str)> {
+        let closed = || {
+            let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
+            closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server)))
+        };
+        let prefix =
+            |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
+        let plain = closed().find(|(toolbox, server)| name.starts_with(&prefix(toolbox, server)));
+        let altered = |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| {
+            remembered(server).is_some_and(|items| {
+                items.of(Kind::Tool).iter().any(|item| {
+                    let full = format!("{}{}", prefix(toolbox, server), item.key);
+                    let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
+                    !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
+                })
+            })
+        };
+        plain.or_else(|| closed().find(altered)).map(|(toolbox, server)| (toolbox, server.name.as_str()))
+    }
+
+    /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
+    pub fn did_not_open(&self, toolbox: &str, wanted: &str, failed: &[(Arc<str>, Arc<str>)]) -> String {
+        error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
     }
 
     fn listing(&self, head: &str, tail: &str) -> String {
@@ -267,12 +408,7 @@ impl Workbench {
         failed: &[(Arc<str>, Arc<str>)],
     ) -> String {
         let group = toolbox.name.as_str();
-        let errors: Vec<_> = failed
-            .iter()
-            .map(|(server, reason)| {
-                format!("Failed to connect to server '{server}' in toolbox '{group}': {reason}")
-            })
-            .collect();
+        let errors = failures(group, failed);
         if !errors.is_empty() && errors.len() == toolbox.servers.len() {
             return error_result(&[&errors.join("\n")]);
         }
@@ -319,41 +455,17 @@ impl Workbench {
         let items = upstream.items();
         let by_key: HashMap<&str, &Item> =
             items.of(Kind::Tool).iter().rev().map(|item| (&*item.key, item)).collect();
-        let mut scanner = Scanner::default();
         let shelf = entry.exposed.of(Kind::Tool);
         let exposed = shelf.items().iter();
         exposed
             .filter_map(|exposed| {
-                let place = [
-                    ("toolbox_name", Some(quote(&upstream.group))),
-                    ("source_server", Some(quote(&upstream.server))),
-                ];
-                let mut first = Vec::new();
-                let raw = if meta.is_classic() {
-                    first.push(("name", Some(quote(&exposed.name))));
-                    first.push(("original_name", Some(exposed.raw_key.to_string())));
-                    shelf.definition(exposed).to_owned()
+                let (raw, names) = if meta.is_classic() {
+                    let original = ("original_name", exposed.raw_key.to_string());
+                    (shelf.definition(exposed), vec![("name", quote(&exposed.name)), original])
                 } else {
-                    first.push(("name", Some(exposed.raw_key.to_string())));
-                    by_key.get(&*exposed.key)?.raw.to_string()
+                    (&*by_key.get(&*exposed.key)?.raw, vec![("name", exposed.raw_key.to_string())])
                 };
-                first.extend(place);
-                let node = scanner.scan_str(&raw).expect("definitions are valid JSON").root();
-                let mut text = "{".to_owned();
-                for (key, value) in &first {
-                    text.push_str(&format!("{}:{},", quote(key), value.as_deref().unwrap_or("null")));
-                }
-                let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
-                let mut rest = Vec::new();
-                let schema = schema_change(node);
-                node.write_with(&mut rest, &[&gone[..], &schema[..]].concat());
-                let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
-                match rest.as_str() {
-                    "{}" => text.truncate(text.len() - 1),
-                    rest => text.push_str(&rest[1..rest.len() - 1]),
-                }
-                text.push('}');
-                Some(text)
+                Some(proxied(raw, names, &upstream.group, &upstream.server))
             })
             .collect()
     }
@@ -449,10 +561,8 @@ impl Workbench {
 
     /// No tool of that name at all.
     pub fn unknown_tool(&self, view: &View, name: &str) -> String {
-        let names = Meta::ALL
-            .iter()
-            .map(|meta| meta.name())
-            .chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
+        let own = self.callable().map(|meta| -> &str { meta.name() });
+        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
         let near = nearest(name, names, 5);
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
@@ -553,6 +663,30 @@ impl Exposure for Workbench {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
     }
+}
+
+/// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
+fn proxied(raw: &str, mut first: Vec<(&str, String)>, toolbox: &str, server: &str) -> String {
+    first.extend([("toolbox_name", quote(toolbox)), ("source_server", quote(server))]);
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(raw).expect("definitions are valid JSON").root();
+    let members: Vec<_> = first.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
+    let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
+    let mut rest = Vec::new();
+    node.write_with(&mut rest, &[&gone[..], &schema_change(node)[..]].concat());
+    let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
+    match rest.as_str() {
+        "{}" => format!("{{{}}}", members.join(",")),
+        rest => format!("{{{},{}", members.join(","), &rest[1..]),
+    }
+}
+
+/// Which servers failed and why, a text each.
+fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
+    let text = |(server, reason): &(Arc<str>, Arc<str>)| {
+        format!("Failed to connect to server '{server}' in toolbox '{toolbox}': {reason}")
+    };
+    failed.iter().map(text).collect()
 }
 
 /// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.

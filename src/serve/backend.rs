@@ -7,6 +7,7 @@ use super::http::{Backend, ParamHeaders, Scope};
 use super::{Face, Gateway, Part};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
+use crate::core::modern::Watched;
 use crate::core::session::{Route, Session, Sink, Window};
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, Message};
@@ -124,7 +125,7 @@ impl Backend for Arc<Gateway> {
             if let Some((upstream, own)) = self.resource_of(session, &uri)
                 && let Ok(own) = serde_json::from_str::<String>(&own)
             {
-                self.engine.subscribe(&upstream, &own, false);
+                self.engine.watch(&upstream, &Watched::Resource(own), false);
             }
         }
         self.engine.discard(&session.window);

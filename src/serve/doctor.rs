@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use super::{Face, Gateway};
 use crate::core::catalog::Kind;
 use crate::core::session::Window;
+use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 
 /// Names in full, and what they became.
@@ -21,8 +22,8 @@ pub struct Finding {
     pub server: String,
     /// What people know it by.
     pub label: String,
-    /// How many tools clients see of it, or why it cannot be used: a reason, and the last lines of its stderr behind it.
-    pub outcome: Result<usize, Arc<str>>,
+    /// How many tools clients see of it, or why it cannot be used.
+    pub outcome: Result<usize, Trouble>,
     /// How long it took until that was known.
     pub took: Duration,
     /// Names that clients would not take: in full, and what they became.
@@ -32,9 +33,9 @@ pub struct Finding {
 }
 
 impl Gateway {
-    /// Starts every server at once and waits until each is up or failed. `progress` hears, whenever that changes, whom
-    /// is still waited for. What was started runs until [`Gateway::end`].
-    pub async fn examine(self: &Arc<Self>, mut progress: impl FnMut(&[&str])) -> Vec<Finding> {
+    /// Starts every server at once and waits until each is up or failed. What was started runs until
+    /// [`Gateway::end`].
+    pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
         let window = self.window(0, "doctor");
         let patients = self.patients(&window);
         let mut starts = JoinSet::new();
@@ -46,12 +47,8 @@ impl Gateway {
                 (index, outcome, begun.elapsed())
             });
         }
-        let labels: Vec<_> = patients.iter().map(|(_, upstream)| upstream.to_string()).collect();
         let mut outcomes: Vec<_> = patients.iter().map(|_| None).collect();
-        loop {
-            let waited_for = labels.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_none());
-            progress(&waited_for.map(|(label, _)| label.as_str()).collect::<Vec<_>>());
-            let Some(done) = starts.join_next().await else { break };
+        while let Some(done) = starts.join_next().await {
             if let Ok((index, outcome, took)) = done {
                 outcomes[index] = Some((outcome, took));
             }

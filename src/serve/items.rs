@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::toolman::Found;
 use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
+use crate::core::modern::Watched;
 use crate::core::session::{Reply, Session};
 use crate::core::upstream::Upstream;
 use crate::faces::{toolman, uri_template};
@@ -40,9 +41,13 @@ impl Gateway {
                     format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.")
                 }
                 Face::Plain(_) => format!("Resource not found: {uri}"),
-                Face::Toolman(bench) => bench.face.unknown_resource(&session.view(), &uri),
+                Face::Toolman(bench) => {
+                    let message = bench.face.unknown_resource(&session.view(), &uri);
+                    return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
+                }
             };
-            return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
+            let data = format!("{{\"uri\":{}}}", quote(&uri));
+            return reply.error(code::RESOURCE_NOT_FOUND, &message, Some(&data));
         };
         match method {
             "resources/read" => {
@@ -72,7 +77,7 @@ impl Gateway {
                 false => session.subscriptions.lock().remove(&exposed),
             };
             if changed {
-                engine.subscribe(&owner, &own_uri, more);
+                engine.watch(&owner, &Watched::Resource(own_uri), more);
             }
         };
         if upstream.link().is_some_and(|link| link.version().is_modern()) {
@@ -192,7 +197,12 @@ impl Gateway {
     /// Answers as the upstream did; where it did not, the error names what was asked for.
     fn relay(&self, session: &Session, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
         let (shaped, name) = (matches!(*self.face(session), Face::Toolman(_)), name.to_owned());
+        let private = self.tokens_differ();
         move |answer, reply| match answer {
+            // What one token may read, another may not.
+            Answer::Result(result) if private && result.get("cacheScope").is_some() => {
+                reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+            }
             Answer::Result(result) => reply.result_with(|out| result.write(out)),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),

@@ -2,6 +2,7 @@
 
 mod backend;
 pub mod doctor;
+pub mod find;
 pub mod http;
 mod items;
 mod modern;
@@ -9,6 +10,7 @@ mod plain;
 mod reload;
 pub mod shell;
 pub mod stdio;
+mod tasks;
 pub mod toolman;
 mod workbench;
 
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
+use self::find::Finders;
 use self::toolman::Bench;
 use crate::config::{Common, Serving};
 use crate::core::catalog::Kind;
@@ -28,7 +31,7 @@ use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench};
-use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
@@ -40,6 +43,8 @@ pub struct Gateway {
     faces: RwLock<Vec<(Part, Arc<Face>)>>,
     /// Those who share a view by their credentials, and sessions over HTTP.
     guests: Mutex<Guests>,
+    /// What is searched, where it is.
+    finders: Finders,
 }
 
 /// A part of what the file holds.
@@ -68,6 +73,14 @@ pub enum Face {
 }
 
 impl Face {
+    /// What clients are told that they talk to.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Workbench(_) | Self::Plain(_) => OUR_NAME,
+            Self::Toolman(_) => "toolman",
+        }
+    }
+
     fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         match self {
             Self::Workbench(face) => face.clone(),
@@ -111,16 +124,21 @@ impl Face {
     }
 }
 
-/// What we can do, as raw JSON.
-const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
-     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}}";
+/// What we can always do, as members of a raw object.
+const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
 
 impl Gateway {
     /// A gateway that has started nothing yet.
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
         let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
-        Arc::new(Self { engine: Engine::new(settings, around), faces, guests: Mutex::default() })
+        Arc::new(Self {
+            engine: Engine::new(settings, around),
+            faces,
+            guests: Mutex::default(),
+            finders: Finders::default(),
+        })
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
@@ -136,8 +154,9 @@ impl Gateway {
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
         let face = self.faces.read()[0].1.clone();
-        if let Face::Toolman(bench) = &*face {
-            self.start_bench(bench, window);
+        match &*face {
+            Face::Toolman(bench) => self.start_bench(bench, window),
+            Face::Workbench(_) | Face::Plain(_) => self.prepare_search(window),
         }
     }
 
@@ -192,7 +211,7 @@ impl Gateway {
         };
         match message {
             Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params) {
+                let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
@@ -231,6 +250,8 @@ impl Gateway {
             "resources/subscribe" => self.resource("resources/subscribe", params, reply),
             "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
             "logging/setLevel" => self.set_log_level(params, reply),
+            "tasks/result" => self.task("tasks/result", params, reply),
+            "tasks/list" => self.list_tasks(params, reply),
             _ => self.common_request(method, params, reply),
         }
     }
@@ -252,6 +273,8 @@ impl Gateway {
             "resources/read" => self.resource("resources/read", params, reply),
             "prompts/get" => self.get_prompt(params, reply),
             "completion/complete" => self.complete(params, reply),
+            "tasks/get" => self.task("tasks/get", params, reply),
+            "tasks/cancel" => self.task("tasks/cancel", params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
@@ -264,14 +287,17 @@ impl Gateway {
             }
         };
         let version = hello.version;
-        let instructions = self.instructions(reply.session(), Some(&hello));
+        let session = reply.session().clone();
+        let instructions = self.instructions(&session, Some(&hello));
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
-            "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"serverInfo\":{}{instructions}}}",
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            our_info(),
+            self.capabilities(&session, version),
+            info,
         ));
     }
 
@@ -322,10 +348,12 @@ impl Gateway {
         }
         let modern = reply.modern().is_some();
         let view = session.view();
+        let hint =
+            if modern { self.list_hint(&session.window, &view, kind).members() } else { String::new() };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
             self.write_list(&session.window, &view, session.hello(), modern, kind, out);
-            out.extend_from_slice(b"]}");
+            out.extend_from_slice(format!("]{hint}}}").as_bytes());
         });
     }
 
@@ -343,7 +371,7 @@ impl Gateway {
         let own = match (kind, &*face) {
             (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
             (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(client)),
-            (Kind::Tool, Face::Toolman(bench)) => bench.face.activate_tool(view, modern),
+            (Kind::Tool, Face::Toolman(bench)) => bench.face.own_tools(view, modern),
             _ => String::new(),
         };
         out.extend_from_slice(own.as_bytes());

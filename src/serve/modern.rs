@@ -2,19 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{CAPABILITIES, Face, Gateway};
-use crate::core::modern::Listener;
+use super::tasks::refuse_tasks;
+use super::{Face, Gateway};
+use crate::core::catalog::Kind;
+use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::seal::State;
-use crate::core::session::Reply;
+use crate::core::session::{Reply, Window};
+use crate::core::view::View;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
+
+/// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
+const OWN_TTL: u64 = 60_000;
 
 impl Gateway {
     pub(super) fn modern_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         match method {
             "server/discover" => self.discover(reply),
             "subscriptions/listen" => self.listen(params, reply),
+            "tasks/update" => self.task("tasks/update", params, reply),
             "tools/call" | "prompts/get" | "resources/read" if params.get("requestState").is_some() => {
                 self.retry(method, params, reply);
             }
@@ -24,10 +31,36 @@ impl Gateway {
 
     fn discover(&self, reply: Reply) {
         let instructions = self.instructions(reply.session(), None);
+        let capabilities = self.capabilities(reply.session(), Version::MODERN);
         reply.result(&format!(
-            "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{CAPABILITIES}{instructions}}}",
+            "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
             Version::MODERN.as_str(),
+            self.own_hint().members(),
         ));
+    }
+
+    /// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
+    fn own_hint(&self) -> Cache {
+        Cache { ttl: OWN_TTL, public: !self.tokens_differ() }
+    }
+
+    /// Whether callers with different tokens see different things.
+    pub(super) fn tokens_differ(&self) -> bool {
+        self.engine.settings().serving.tokens.iter().any(|token| token.scope.is_some())
+    }
+
+    /// How long a list may be kept: no longer than any part of it.
+    pub(super) fn list_hint(&self, window: &Window, view: &View, kind: Kind) -> Cache {
+        let own = self.own_hint();
+        if !window.exposure().lists_to_modern() {
+            return own;
+        }
+        view.entries().fold(own, |whole, entry| match entry.upstream.link() {
+            Some(link) if !link.can(kind.capability()) => whole,
+            Some(link) => whole.and(link.hint(kind)),
+            // It may come back at any time.
+            None => whole.and(Cache { ttl: 0, public: true }),
+        })
     }
 
     /// A request that brings what it was asked for goes on where it stopped.
@@ -76,22 +109,33 @@ impl Gateway {
             // Resources can be subscribed to once their servers are known.
             return self.later(bench, "subscriptions/listen", params, reply);
         }
+        let tasks = params.get("notifications").and_then(|filter| filter.get("taskIds"));
+        if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
+            return refuse_tasks(reply);
+        }
         let Some(mut listener) = Listener::open(params, reply) else { return };
         for uri in listener.resources() {
             if let Some((upstream, own)) = self.resource_of(&session, &uri)
                 && let Ok(own) = serde_json::from_str::<String>(&own)
             {
-                self.engine.subscribe(&upstream, &own, true);
-                listener.watched.push((upstream, own));
+                listener.watched.push((upstream, Watched::Resource(own)));
             }
+        }
+        for id in listener.tasks() {
+            if let Some(place) = session.window.tasks.find(&id) {
+                listener.watched.push((place.link.upstream.clone(), Watched::Task(place.own)));
+            }
+        }
+        for (upstream, what) in &listener.watched {
+            self.engine.watch(upstream, what, true);
         }
         self.engine.listen(&session.window, listener);
     }
 
     /// A subscription is over: its resources need no longer be watched for it.
     pub(super) fn unlisten(&self, listener: &Listener) {
-        for (upstream, own) in &listener.watched {
-            self.engine.subscribe(upstream, own, false);
+        for (upstream, what) in &listener.watched {
+            self.engine.watch(upstream, what, false);
         }
     }
 }

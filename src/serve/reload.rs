@@ -67,6 +67,8 @@ impl Gateway {
             }
             faces[0].1 = face.clone();
         }
+        // What is still searched is indexed anew when it is asked for.
+        self.finders.clear();
         for window in self.engine.windows() {
             self.renew_window(&window, &face, &mut moves);
         }

@@ -110,7 +110,7 @@ impl Shell {
                 format!("{}\n{}", face.meta_tools(mode), face.instructions(mode))
             }
             Face::Toolman(bench) => {
-                let mut tools = bench.face.activate_tool(view, false).into_bytes();
+                let mut tools = bench.face.own_tools(view, false).into_bytes();
                 view.write_list(Kind::Tool, &mut tools, false, false);
                 format!("{}\n{}", String::from_utf8_lossy(&tools), bench.face.instructions())
             }

@@ -15,7 +15,7 @@ use crate::core::reload::same_servers;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target};
-use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Switches, Toolman};
+use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, FIND, Switches, Toolman};
 use crate::faces::uri_template;
 use crate::store::Switched;
 use crate::wire::json::{Node, Scanner, quote};
@@ -23,7 +23,8 @@ use crate::wire::peer::Answer;
 
 /// The face, and how far its servers are.
 pub struct Bench {
-    pub(super) face: Arc<Toolman>,
+    /// What it shows.
+    pub face: Arc<Toolman>,
     /// Where switches are remembered, if they are.
     memory: Option<Memory>,
     /// Requests that wait for servers; `None` once each of them is up, failed or late.
@@ -193,6 +194,7 @@ impl Gateway {
             }
             gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
             bench.warn_of_schemes(&window);
+            gateway.prepare_search(&window);
             let waiting = bench.waiting.lock().take();
             gateway.resume(waiting);
             // Whoever is late is announced, and nobody waits for it any more.
@@ -249,6 +251,10 @@ impl Gateway {
                 };
                 reply.result(&face::tool_result(Err(&refused)));
             }
+            FIND if bench.face.config.search => match bench.is_ready() {
+                true => self.toolman_find(bench, arguments, reply),
+                false => self.later(bench, "tools/call", params, reply),
+            },
             CALL => match face::called(arguments) {
                 Ok((inner, given)) => {
                     let changes = [("arguments", given.map(Node::raw))];

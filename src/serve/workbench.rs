@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{Face, Gateway};
-use crate::config::Server;
+use crate::config::{Server, Toolbox};
 use crate::core::catalog::Kind;
 use crate::core::session::{Reply, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
-use crate::wire::json::Node;
+use crate::wire::json::{Node, Scanner};
 use crate::wire::message::error_object;
 use crate::wire::peer::Answer;
 
@@ -22,17 +22,22 @@ impl Gateway {
         arguments: Option<Node<'_>>,
         reply: Reply,
     ) {
-        if let Some(meta) = Meta::from_name(name) {
+        if let Some(meta) = face.meta(name) {
             return self.call_meta(face, meta, params, arguments, reply);
         }
         let session = reply.session().clone();
         let target = session.view().find(Kind::Tool, name);
         match target {
             Some(target) => self.forward_tool(target, params, None, reply),
-            None => {
-                let answer = face.unknown_tool(&session.view(), name);
-                reply.result(&answer);
-            }
+            None => match self.closed_toolbox(face, name, &reply) {
+                Some((toolbox, server)) => {
+                    self.open_for_call(face, &toolbox, &server, name.to_owned(), params, reply);
+                }
+                None => {
+                    let answer = face.unknown_tool(&session.view(), name);
+                    reply.result(&answer);
+                }
+            },
         }
     }
 
@@ -57,6 +62,11 @@ impl Gateway {
                     Ok(target) => {
                         return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
                     }
+                    Err(_) if self.may_open(face, &address.toolbox, &reply) => {
+                        let wanted = address.to_string();
+                        let (toolbox, server) = (&address.toolbox, &address.server);
+                        return self.open_for_call(face, toolbox, server, wanted, params, reply);
+                    }
                     Err(refused) => refused,
                 },
                 Err(refused) => refused,
@@ -66,10 +76,17 @@ impl Gateway {
                     Ok(target) => {
                         return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
                     }
-                    Err(refused) => refused,
+                    Err(refused) => match self.closed_toolbox(face, &tool, &reply) {
+                        Some((named, server)) if named == *toolbox => {
+                            let wanted = tool.into_owned();
+                            return self.open_for_call(face, &named, &server, wanted, params, reply);
+                        }
+                        _ => refused,
+                    },
                 },
                 Err(refused) => refused,
             },
+            Meta::Find => return self.find_tools(face, arguments, reply),
             Meta::ClassicList => match shape::no_arguments(arguments) {
                 Ok(()) => face.toolboxes(&reply.session().view()),
                 Err(refused) => refused,
@@ -94,14 +111,68 @@ impl Gateway {
             let Some(toolbox) = face.toolbox(&name) else {
                 return reply.result(&face.not_configured(&name, None));
             };
-            let servers = toolbox.servers.iter();
-            let upstreams: Vec<_> =
-                servers.map(|server| gateway.workbench_upstream(&session.window, &name, server)).collect();
-            let failed = gateway.engine.open(&session.window, &name, &upstreams).await;
+            let failed = gateway.open_toolbox(&session.window, toolbox).await;
             let modern = reply.modern().is_some();
             let mode = if modern { Mode::Proxy } else { face.mode(session.hello()) };
             let answer = face.opened(meta, mode, modern, toolbox, &session.view(), &failed);
             reply.result(&answer);
+        });
+    }
+
+    async fn open_toolbox(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        toolbox: &Toolbox,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
+        let name = toolbox.name.as_str();
+        let servers = toolbox.servers.iter();
+        let upstreams: Vec<_> = servers.map(|server| self.workbench_upstream(window, name, server)).collect();
+        self.engine.open(window, name, &upstreams).await
+    }
+
+    /// Whether a call opens this toolbox by itself.
+    fn may_open(&self, face: &Workbench, toolbox: &str, reply: &Reply) -> bool {
+        let closed = || !reply.session().view().is_open(toolbox);
+        face.config.search && face.toolbox(toolbox).is_some() && closed()
+    }
+
+    /// The toolbox and the server of a registered name that a call opens by itself.
+    fn closed_toolbox(&self, face: &Workbench, name: &str, reply: &Reply) -> Option<(String, String)> {
+        if !face.config.search {
+            return None;
+        }
+        let remembered = |server: &Server| self.engine.definitions()?.load(&server.transport);
+        let view = reply.session().view();
+        let (toolbox, server) = face.closed_toolbox_of(&view, name, remembered)?;
+        Some((toolbox.name.as_str().to_owned(), server.to_owned()))
+    }
+
+    /// Opens the toolbox that a call needs, then handles the call again.
+    fn open_for_call(
+        self: &Arc<Self>,
+        face: &Arc<Workbench>,
+        toolbox: &str,
+        server: &str,
+        wanted: String,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let (gateway, face) = (self.clone(), face.clone());
+        let (toolbox, server, params) = (toolbox.to_owned(), server.to_owned(), params.raw().to_owned());
+        tokio::spawn(async move {
+            let Some(configured) = face.toolbox(&toolbox) else {
+                return reply.result(&face.not_configured(&toolbox, None));
+            };
+            let mut failed = gateway.open_toolbox(&reply.session().window, configured).await;
+            if failed.len() < configured.servers.len() {
+                failed.retain(|(failed, _)| **failed == *server);
+            }
+            if !failed.is_empty() {
+                return reply.result(&face.did_not_open(&toolbox, &wanted, &failed));
+            }
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            gateway.call_tool(params, reply);
         });
     }
 

@@ -1,4 +1,4 @@
-//! What upstreams offered when last asked: one file for each, shared by the shell and running servers.
+//! What upstreams offered when last asked, and how they spoke: files for each, shared by the shell and running servers.
 //!
 //! A file's name is a digest of what the upstream is: its command or URL, arguments, the names of its variables and
 //! headers, and our version. No value of a variable or header goes in, and arguments only as part of the digest. Files are
@@ -7,12 +7,16 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
 
 use super::replace;
 use crate::config::Transport;
 use crate::core::catalog::{Items, Kind, read_page};
+use crate::core::upstream::Era;
+use crate::wire::era::TaskSupport;
 use crate::wire::json::Scanner;
 
 /// The remembered definitions of all upstreams.
@@ -24,6 +28,15 @@ pub struct Definitions {
     working: PathBuf,
 }
 
+/// How an upstream spoke when last asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manner {
+    /// So that the next start needs no probe.
+    pub era: Era,
+    /// So that clients can be told before it runs.
+    pub tasks: TaskSupport,
+}
+
 impl Definitions {
     /// The store in the directory for caches.
     pub fn new(cache: &Path, working: &Path) -> Self {
@@ -32,14 +45,12 @@ impl Definitions {
 
     /// What the upstream offered when last asked; `None` where that is not known.
     pub fn load(&self, transport: &Transport) -> Option<Items> {
-        let path = self.path(transport);
-        let text = fs::read_to_string(&path).ok()?;
-        let items = parse(&text);
-        if items.is_none() {
-            log::debug!("{} is broken and is discarded", path.display());
-            let _ = fs::remove_file(&path);
-        }
-        items
+        self.place(transport).load()
+    }
+
+    /// Where what the upstream offers is remembered.
+    pub fn place(&self, transport: &Transport) -> Place {
+        Place(self.path(transport, "json"))
     }
 
     /// Remembers what the upstream offers.
@@ -49,14 +60,25 @@ impl Definitions {
             format!("\"{}\":[{}]", kind.list_key(), raws.join(","))
         });
         let text = format!("{{{}}}", lists.join(","));
-        let path = self.path(transport);
-        if fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
-            return Ok(());
-        }
-        replace(&path, text.as_bytes())
+        write(&self.path(transport, "json"), &text)
     }
 
-    fn path(&self, transport: &Transport) -> PathBuf {
+    /// How the upstream spoke when last asked; `None` where that is not known.
+    pub fn manner(&self, transport: &Transport) -> Option<Manner> {
+        serde_json::from_str(&fs::read_to_string(self.path(transport, "manner")).ok()?).ok()
+    }
+
+    /// Remembers how the upstream speaks.
+    pub fn save_manner(&self, transport: &Transport, manner: Manner) -> io::Result<()> {
+        write(&self.path(transport, "manner"), &serde_json::to_string(&manner)?)
+    }
+
+    /// Forgets how the upstream spoke: it does so no longer.
+    pub fn forget_manner(&self, transport: &Transport) {
+        let _ = fs::remove_file(self.path(transport, "manner"));
+    }
+
+    fn path(&self, transport: &Transport, what: &str) -> PathBuf {
         let mut context = Context::new(&SHA256);
         let mut eat = |part: &str| {
             context.update(&(part.len() as u64).to_le_bytes());
@@ -89,8 +111,46 @@ impl Definitions {
         }
         let digest = context.finish();
         let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        self.directory.join(format!("{name}.json"))
+        self.directory.join(format!("{name}.{what}"))
     }
+}
+
+/// Where what one upstream offers is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(PathBuf);
+
+/// When a place was last written, and how much.
+pub type Stamp = (SystemTime, u64);
+
+impl Place {
+    /// Differs when something else is remembered; `None` where nothing is.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let metadata = fs::metadata(&self.0).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// What is remembered here, if anything; what cannot be read is discarded.
+    pub fn load(&self) -> Option<Items> {
+        let text = match fs::read_to_string(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+            Err(_) => return None,
+        };
+        let items = parse(&text);
+        if items.is_none() {
+            log::debug!("{} is broken and is discarded", self.0.display());
+            let _ = fs::remove_file(&self.0);
+        }
+        items
+    }
+}
+
+/// Writes the file unless it holds this already.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
+        return Ok(());
+    }
+    replace(path, text.as_bytes())
 }
 
 fn parse(text: &str) -> Option<Items> {
@@ -135,14 +195,53 @@ mod tests {
         for (other, known) in others {
             assert_eq!(store.load(&other), known.then(|| items.clone()), "{other:?}");
         }
-        let path = store.path(&transport);
+        let manner = Manner { era: Era::Modern, tasks: TaskSupport::Plain };
+        assert_eq!(store.manner(&transport), None);
+        store.save_manner(&transport, manner).unwrap();
+        assert_eq!(store.manner(&transport), Some(manner));
+        assert_eq!(store.load(&transport), Some(items));
+        store.forget_manner(&transport);
+        assert_eq!(store.manner(&transport), None);
+        let path = store.path(&transport, "json");
         let told = format!("{} {}", path.display(), fs::read_to_string(&path).unwrap());
         assert!(!told.contains("fixture-"), "{told}");
-        for broken in ["", "{\"tools\":[", "{\"tools\":[]}", "[]", "{\"tools\":7}"] {
+        for broken in [&b""[..], b"{\"tools\":[", b"{\"tools\":[]}", b"[]", b"{\"tools\":7}", b"\xff\xfe"] {
             fs::write(&path, broken).unwrap();
-            assert_eq!(store.load(&transport), None, "{broken}");
-            assert!(!path.exists(), "{broken}");
+            assert_eq!(store.load(&transport), None, "{broken:?}");
+            assert!(!path.exists(), "{broken:?}");
         }
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn many_writers_and_readers_never_see_half_of_it() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-many-{}", std::process::id()));
+        let store = Definitions::new(&place, &place);
+        let transport = stdio("npx", &[], &[]);
+        let versions: Vec<Items> = (1..5usize)
+            .map(|n| {
+                let names: Vec<String> = (0..n * 200).map(|tool| format!("tool-{n}-{tool}")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                Items::default().with(Kind::Tool, Items::named(Kind::Tool, &names))
+            })
+            .collect();
+        store.save(&transport, &versions[0]).unwrap();
+        std::thread::scope(|scope| {
+            for items in &versions {
+                scope.spawn(|| (0..20).for_each(|_| store.save(&transport, items).unwrap()));
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let read = store.load(&transport);
+                        assert!(read.is_some_and(|read| versions.contains(&read)), "half of it");
+                    }
+                });
+            }
+        });
+        assert_eq!(
+            fs::read_dir(store.path(&transport, "json").parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left over"
+        );
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -63,7 +63,12 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
-    let written = fs::File::create(&beside).and_then(|mut file| {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    // What a user's servers are is nobody else's business.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)
@@ -98,6 +103,11 @@ mod tests {
         switched.save(&path).unwrap();
         assert_eq!(Switched::load(&path), switched);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
         fs::write(&path, "{\"tools\":[").unwrap();
         assert_eq!(Switched::load(&path), Switched::default());
         fs::remove_dir_all(&state).unwrap();

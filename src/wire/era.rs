@@ -1,5 +1,7 @@
 //! Protocol versions, the legacy handshake, and the metadata of the modern era.
 
+use serde::{Deserialize, Serialize};
+
 use super::json::{Node, Scanner, quote};
 
 /// A protocol version, in the order of their dates.
@@ -26,7 +28,11 @@ pub mod meta {
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 }
+
+/// The extension that tasks are in the modern era.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The levels of log messages, least severe first.
 pub const LOG_LEVELS: [&str; 8] =
@@ -134,6 +140,31 @@ impl ServerHello {
     pub fn can(&self, capability: &str) -> bool {
         declares(&self.capabilities, capability)
     }
+
+    /// What of tasks the upstream can, in the way of its era.
+    pub fn tasks(&self) -> TaskSupport {
+        let has = |path: &[&str]| declares_at(&self.capabilities, path);
+        match self.version.is_modern() {
+            true if has(&["extensions", TASKS]) => TaskSupport::WithCancel,
+            false if has(&["tasks", "requests", "tools", "call"]) && has(&["tasks", "cancel"]) => {
+                TaskSupport::WithCancel
+            }
+            false if has(&["tasks", "requests", "tools", "call"]) => TaskSupport::Plain,
+            _ => TaskSupport::None,
+        }
+    }
+}
+
+/// Whether calls can be tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub enum TaskSupport {
+    /// They cannot.
+    #[default]
+    None,
+    /// They can.
+    Plain,
+    /// They can, and tasks can be cancelled.
+    WithCancel,
 }
 
 fn capabilities(root: Node<'_>) -> String {
@@ -142,14 +173,24 @@ fn capabilities(root: Node<'_>) -> String {
 
 /// Whether a raw capabilities object has this member.
 pub fn declares(capabilities: &str, capability: &str) -> bool {
-    let found =
-        |doc: super::json::Doc<'_>| doc.root().get(capability).is_some_and(|node| node.raw() != "null");
+    declares_at(capabilities, &[capability])
+}
+
+/// Whether a raw capabilities object has something at this path.
+pub fn declares_at(capabilities: &str, path: &[&str]) -> bool {
+    let found = |doc: super::json::Doc<'_>| {
+        let node = path.iter().try_fold(doc.root(), |node, key| node.get(key));
+        node.is_some_and(|node| node.raw() != "null")
+    };
     Scanner::default().scan_str(capabilities).is_ok_and(found)
 }
 
-/// Who we are, as clients and servers introduce themselves.
-pub fn our_info() -> String {
-    format!("{{\"name\":\"mcp-workbench\",\"version\":\"{}\"}}", env!("CARGO_PKG_VERSION"))
+/// What we are called where it does not depend on the face.
+pub const OUR_NAME: &str = "mcp-workbench";
+
+/// Who we are, under this name, as clients and servers introduce themselves.
+pub fn our_info(name: &str) -> String {
+    format!("{{\"name\":{},\"version\":\"{}\"}}", quote(name), env!("CARGO_PKG_VERSION"))
 }
 
 /// The parameters of our own `initialize`.
@@ -157,7 +198,7 @@ pub fn initialize_params(version: Version, capabilities: &str) -> String {
     format!(
         "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{}}}",
         version.as_str(),
-        our_info(),
+        our_info(OUR_NAME),
     )
 }
 
@@ -168,7 +209,7 @@ pub fn modern_meta(capabilities: &str) -> String {
         meta::VERSION,
         Version::MODERN.as_str(),
         meta::CLIENT_INFO,
-        our_info(),
+        our_info(OUR_NAME),
         meta::CAPABILITIES,
     )
 }

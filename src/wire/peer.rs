@@ -216,6 +216,11 @@ impl<T: Send + 'static> Peer<T> {
         true
     }
 
+    /// Whether requests can still be sent.
+    pub fn is_open(&self) -> bool {
+        self.calls.lock().closed.is_none()
+    }
+
     /// Gives a request up and tells the other side why.
     pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) {
         if self.fail(id, lost) {

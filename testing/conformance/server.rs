@@ -26,7 +26,7 @@ use rmcp::service::{RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ use crate::{Failure, offers};
 
 type Context = RequestContext<RoleServer>;
 
-/// Serves on a free port until it is killed; `legacy` knows `initialize` only.
-pub(crate) async fn serve(legacy: bool) -> Result<(), Failure> {
+/// Serves on a free port until it is killed, or on stdin until that ends; `legacy` knows `initialize` only.
+pub(crate) async fn serve(legacy: bool, stdio: bool) -> Result<(), Failure> {
     let server = Server {
         legacy,
         listeners: Arc::default(),
@@ -44,6 +44,10 @@ pub(crate) async fn serve(legacy: bool) -> Result<(), Failure> {
         has_more_prompts: Arc::default(),
         states: RequestStateCodec::new([7_u8; 32]),
     };
+    if stdio {
+        server.serve(rmcp::transport::stdio()).await?.waiting().await?;
+        return Ok(());
+    }
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),
         LocalSessionManager::default().into(),
@@ -180,6 +184,9 @@ impl ServerHandler for Server {
                     _ => &self.has_more_prompts,
                 };
                 changed.fetch_not(Ordering::Relaxed);
+                if self.legacy && name == "test_trigger_tool_change" {
+                    drop(context.peer.notify_tool_list_changed().await);
+                }
                 let listeners: Vec<SubscriptionSink> = self.listeners.lock().values().cloned().collect();
                 for listener in listeners {
                     // Who does not listen for it, or is gone, needs no news.

@@ -258,6 +258,140 @@ fn the_level_of_a_legacy_client_stands_in_every_request_to_a_modern_upstream() {
 }
 
 #[test]
+fn results_that_are_no_objects_and_their_schemas_are_for_modern_clients() {
+    let tool = |name: &str, kind: &str| {
+        let schema = json!({"type": "object"});
+        json!({"name": name, "inputSchema": schema, "outputSchema": {"type": kind}})
+    };
+    let flags =
+        format!("--era modern --tool '{}' --tool '{}'", tool("result", "array"), tool("echo", "object"));
+    let result = json!({"json": r#"{"content":[],"structuredContent":[1.10]}"#});
+    for (era, kept) in [(Era::Legacy, false), (Era::Modern, true)] {
+        let mut client = client(era, &flags);
+        let tools = client.request("tools/list", "{}").result()["tools"].clone();
+        let schema = |name: &str| {
+            let tool = tools.as_array().expect("a list").iter().find(|tool| tool["name"] == name);
+            tool.expect("it is listed")["outputSchema"].clone()
+        };
+        assert_eq!(schema("result"), if kept { json!({"type": "array"}) } else { Value::Null }, "{era:?}");
+        assert_eq!(schema("echo"), json!({"type": "object"}));
+        let answer = client.call("result", &result);
+        assert_eq!(answer.at(&["result", "structuredContent"]), if kept { "[1.10]" } else { "" });
+    }
+}
+
+#[test]
+fn a_legacy_client_without_a_capability_is_not_asked_on_behalf_of_a_modern_server() {
+    let gateway = Gateway::spawn_toolman(Lab::new(), config("--with ask --era modern"), |_| ());
+    let answer = Client::pipe(Era::Legacy, gateway, "{}").call("ask", ASK);
+    assert_eq!(answer.error_code(), -32021, "the server is told what the client can: {answer:?}");
+}
+
+#[test]
+fn sampling_and_roots_park_the_call_like_elicitation() {
+    let mut client = modern("--with ask");
+    for (method, params, response) in [
+        (
+            "sampling/createMessage",
+            r#"{"messages":[],"maxTokens":5,"new":1.10}"#,
+            r#"{"role":"assistant","model":"m","content":{"type":"text","text":"hi"}}"#,
+        ),
+        ("roots/list", "{}", r#"{"roots":[{"uri":"file:///a"}]}"#),
+    ] {
+        let arguments = json!({"method": method, "params": params}).to_string();
+        let (questions, answer) = client.call_and_answer("ask", &arguments, response);
+        let params: Value = serde_json::from_str(params).expect("JSON");
+        assert_eq!(questions, [json!({"method": method, "params": params})]);
+        assert_eq!(answer.text(), format!(r#"{{"result":{response}}}"#));
+    }
+}
+
+/// How long a result may be kept, and by whom.
+#[track_caller]
+fn hint(client: &mut Client, method: &str, params: Value) -> (u64, String) {
+    let result = client.request(method, params).result();
+    let scope = result["cacheScope"].as_str().unwrap_or_default().to_owned();
+    (result["ttlMs"].as_u64().expect("a number"), scope)
+}
+
+#[test]
+fn what_is_made_of_many_parts_is_kept_no_longer_than_any_of_them() {
+    let tools = |ttl: u64, scope: &str| {
+        let result = json!({"tools": [], "ttlMs": ttl, "cacheScope": scope});
+        format!("--era modern --resources 1 --result 'tools/list={result}'")
+    };
+    let public = |ttl: u64| (ttl, "public".to_owned());
+    let nothing = (0, "private".to_owned());
+    for (flags, expected) in [
+        (vec![tools(600_000, "public"), tools(5000, "public")], public(5000)),
+        (vec![tools(600_000, "public")], public(60_000)),
+        (vec![tools(7000, "private"), tools(8000, "public")], (7000, "private".to_owned())),
+        (vec![tools(7000, "public"), "--with echo".to_owned()], nothing.clone()),
+    ] {
+        let servers = flags.iter().enumerate().map(|(n, flags)| server(&format!("s{n}"), flags, ""));
+        let config = format!("active_toolsets = [\"*\"]\n{}", servers.collect::<String>());
+        let gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+        let mut client = Client::pipe(Era::Modern, gateway, CAN_ALL);
+        assert_eq!(hint(&mut client, "tools/list", json!({})), expected, "{flags:?}");
+        assert_eq!(hint(&mut client, "server/discover", json!({})), public(60_000), "what we say ourselves");
+        assert_eq!(hint(&mut client, "prompts/list", json!({})), public(60_000), "nobody has any");
+        let uri = "s0_fake://resource/1";
+        assert_eq!(
+            hint(&mut client, "resources/read", json!({"uri": uri})),
+            public(60_000),
+            "as it was sent"
+        );
+    }
+    let mut client = modern("--resources 1");
+    let uri = "fake://resource/1";
+    assert_eq!(hint(&mut client, "resources/read", json!({"uri": uri})), nothing, "of the legacy era");
+    assert_eq!(hint(&mut client, "resources/list", json!({})), nothing);
+}
+
+#[test]
+fn what_tokens_see_differently_is_private() {
+    let flags = "--with echo --resources 1 --era modern";
+    for (scope, expected) in [("namespaces = [\"p\"]", "private"), ("", "public")] {
+        let token = format!("[[auth.tokens]]\nname = \"a\"\ntoken = \"token-of-a\"\n{scope}\n");
+        let config = format!("active_toolsets = [\"*\"]\n{}{token}", server("p", flags, ""));
+        let host = Host::toolman(config);
+        let mut client = host.client_with(Era::Modern, "token-of-a");
+        let read = json!({"uri": "p_fake://resource/1"});
+        for (method, params) in
+            [("server/discover", json!({})), ("tools/list", json!({})), ("resources/read", read)]
+        {
+            assert_eq!(hint(&mut client, method, params), (60_000, expected.to_owned()), "{method}");
+        }
+    }
+}
+
+#[test]
+fn a_servers_era_is_remembered_and_asked_for_again_when_it_has_changed() {
+    let asked = |gateway: &mut Gateway| -> Vec<String> {
+        gateway.open("dev");
+        let requests = gateway.use_tool("a", "requests", "{}").json();
+        let methods = requests.as_array().expect("a list").iter().map(|request| request["method"].clone());
+        let methods = methods.map(|method| method.as_str().unwrap_or_default().to_owned());
+        methods.filter(|method| matches!(method.as_str(), "initialize" | "server/discover")).collect()
+    };
+    let config = dev("proxy", json!({"a": {"command": "sh", "args": ["@dir/run.sh"]}}));
+    let mut lab = Lab::new();
+    for (era, expected) in [
+        ("legacy", &["server/discover", "initialize"][..]),
+        ("legacy", &["initialize"]),
+        ("modern", &["initialize", "server/discover"]),
+        ("modern", &["server/discover"]),
+        ("legacy", &["server/discover", "initialize"]),
+    ] {
+        lab.write("run.sh", &lab.fill(&format!("exec @fake --with requests --era {era} --marker @marker\n")));
+        let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
+        gateway.initialize("2025-11-25");
+        assert_eq!(asked(&mut gateway), expected, "{era}");
+        lab = gateway.finish();
+    }
+}
+
+#[test]
 fn a_resource_that_is_not_there_has_the_code_of_the_clients_era() {
     let error = r#"resources/read={"code":-32002,"message":"not there","data":{"uri":"x"}}"#;
     let flags = format!("--resources 1 --error '{error}'");
@@ -265,6 +399,10 @@ fn a_resource_that_is_not_there_has_the_code_of_the_clients_era() {
         let answer = client(era, &flags).request("resources/read", json!({"uri": "fake://resource/1"}));
         assert_eq!(answer.error_code(), code);
         assert_eq!(answer.value()["error"]["data"]["uri"], "x");
+        let gateway = Gateway::spawn(dev("proxy", json!({})));
+        let answer = Client::pipe(era, gateway, CAN_ALL).request("resources/read", r#"{"uri":"no://where"}"#);
+        assert_eq!(answer.error_code(), code, "our own");
+        assert_eq!(answer.value()["error"]["data"], json!({"uri": "no://where"}));
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -25,6 +26,13 @@ pub(crate) const CAN_ALL: &str = r#"{"sampling":{},"elicitation":{"form":{},"url
 pub(crate) enum Era {
     Legacy,
     Modern,
+}
+
+/// How two of them are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Stdio,
+    Http,
 }
 
 /// A gateway that serves over HTTP. Ends by SIGTERM, with status 0.
@@ -411,6 +419,7 @@ pub(crate) struct Web {
     receiver: Receiver<Message>,
     queue: VecDeque<Message>,
     streams: HashMap<String, TcpStream>,
+    last_event: Arc<Mutex<String>>,
 }
 
 impl Web {
@@ -427,6 +436,7 @@ impl Web {
             receiver,
             queue: VecDeque::new(),
             streams: HashMap::new(),
+            last_event: Arc::default(),
         }
     }
 
@@ -445,11 +455,18 @@ impl Web {
     /// Opens the stream of the session.
     #[track_caller]
     pub(crate) fn listen(&mut self) {
-        let stream = self.send("GET", &self.common(), "");
+        self.listen_after("");
+    }
+
+    /// Goes on with a stream after the event with this id, or opens that of the session for `""`.
+    #[track_caller]
+    pub(crate) fn listen_after(&mut self, event: &str) {
+        let last = if event.is_empty() { String::new() } else { format!("Last-Event-ID: {event}\r\n") };
+        let stream = self.send("GET", &format!("{}{last}", self.common()), "");
         let response = Response::begin(&stream);
         assert_eq!(response.status, 200);
-        let sender = self.sender.clone();
-        std::thread::spawn(move || response.messages(&sender));
+        let (sender, last) = (self.sender.clone(), self.last_event.clone());
+        std::thread::spawn(move || response.messages(&sender, &last));
     }
 
     #[track_caller]
@@ -460,16 +477,19 @@ impl Web {
         if era == Era::Modern {
             let value: Value = serde_json::from_str(params).expect("JSON");
             headers.push_str(&format!("MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n"));
-            if matches!(method, "tools/call" | "prompts/get" | "resources/read") {
-                let name = value["name"].as_str().or(value["uri"].as_str()).unwrap_or_default();
+            if matches!(method, "tools/call" | "prompts/get" | "resources/read")
+                || method.starts_with("tasks/")
+            {
+                let name =
+                    ["name", "uri", "taskId"].iter().find_map(|key| value[key].as_str()).unwrap_or_default();
                 headers.push_str(&format!("Mcp-Name: {name}\r\n"));
             }
         }
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let stream = self.send("POST", &headers, &body);
         self.streams.insert(id.clone(), stream.try_clone().expect("a socket"));
-        let sender = self.sender.clone();
-        std::thread::spawn(move || Response::begin(&stream).messages(&sender));
+        let (sender, last) = (self.sender.clone(), self.last_event.clone());
+        std::thread::spawn(move || Response::begin(&stream).messages(&sender, &last));
         id
     }
 
@@ -480,7 +500,13 @@ impl Web {
         assert_eq!(answer.status, 202, "{}", answer.body);
     }
 
-    fn hang_up(&mut self, id: &str) {
+    /// The id of the last event that has come on a stream.
+    pub(crate) fn last_event(&self) -> String {
+        self.last_event.lock().expect("no panic").clone()
+    }
+
+    /// Closes the stream of a request.
+    pub(crate) fn hang_up(&mut self, id: &str) {
         let stream = self.streams.remove(id).expect("it was sent");
         stream.shutdown(Shutdown::Both).expect("it is open");
     }
@@ -586,8 +612,8 @@ impl Response {
         Exchanged { status: self.status, headers: self.headers, body }
     }
 
-    /// Hands on every message as it comes, until the stream ends.
-    fn messages(self, sender: &Sender<Message>) {
+    /// Hands on every message as it comes, until the stream ends, and notes the ids of events.
+    fn messages(self, sender: &Sender<Message>, last: &Mutex<String>) {
         let events =
             self.headers.get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         if !events {
@@ -600,6 +626,9 @@ impl Response {
         let mut lines = BufReader::new(self.body);
         let mut line = String::new();
         while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
+            if let Some(id) = line.strip_prefix("id:") {
+                *last.lock().expect("no panic") = id.trim().to_owned();
+            }
             if let Some(data) = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty())
                 && sender.send(Message { raw: data.to_owned() }).is_err()
             {

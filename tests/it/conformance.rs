@@ -6,14 +6,13 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests start the programs they need")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::json;
 
-use crate::harness::{Lab, gateway_path, toolman_path};
+use crate::harness::{Lab, Serving, conformance_path, toolman_path};
 use crate::npm;
 
 const FOLDER: &str = "tests/conformance";
@@ -44,11 +43,11 @@ fn client_2026_07_28() {
 #[track_caller]
 fn check_server(revision: &str, upstream: &[&str]) {
     let lab = Lab::new();
-    let upstream = Server::start(Command::new(example_path()).args(upstream));
+    let upstream = Serving::start(Command::new(conformance_path()).args(upstream));
     // A string of JSON is one of TOML.
     let servers = format!("[[servers]]\nnamespace = \"\"\nurl = {}\n", json!(upstream.url));
     lab.write("tools.toml", &format!("active_toolsets = [\"*\"]\nstartup_wait = 20\n{servers}"));
-    let gateway = Server::start(lab.program(&toolman_path()).args(["serve", "--http", "127.0.0.1:0"]));
+    let gateway = Serving::start(lab.program(&toolman_path()).args(["serve", "--http", "127.0.0.1:0"]));
     check("server", revision, suite(&lab).args(["server", "--url", &gateway.url]));
 }
 
@@ -59,7 +58,7 @@ fn check_client(revision: &str) {
     // The suite splits the command at spaces and has a shell run it, so the paths go by the environment.
     let command = r#"exec "$CONFORMANCE_DRIVER" client"#;
     let mut suite = suite(&lab);
-    suite.env("CONFORMANCE_DRIVER", example_path()).env("CONFORMANCE_GATEWAY", toolman_path()).args([
+    suite.env("CONFORMANCE_DRIVER", conformance_path()).env("CONFORMANCE_GATEWAY", toolman_path()).args([
         "client",
         "--command",
         command,
@@ -121,37 +120,4 @@ fn suite(lab: &Lab) -> Command {
     command.arg(SUITE.join("@modelcontextprotocol/conformance/dist/index.js"));
     command.current_dir(&lab.dir).env("TMPDIR", &lab.dir).env("HOME", &lab.dir).stdin(Stdio::null());
     command
-}
-
-/// The executable with the suite's upstream and driver, which cargo builds beside the gateway's.
-fn example_path() -> PathBuf {
-    let name = format!("conformance{}", std::env::consts::EXE_SUFFIX);
-    gateway_path().with_file_name("examples").join(name)
-}
-
-/// A program that serves over HTTP until it is dropped.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    /// Starts it and waits for the line that says where it listens.
-    #[track_caller]
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it is built");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("it prints text");
-        let url = line.trim_end().strip_prefix("listening on ").expect("it listens").to_owned();
-        Self { child, url }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that has ended already is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -55,6 +55,12 @@ pub(crate) fn fake_path() -> PathBuf {
     gateway_path().with_file_name("examples").join(name)
 }
 
+/// The executable with rmcp's server, and with what else the conformance suite needs.
+pub(crate) fn conformance_path() -> PathBuf {
+    let name = format!("conformance{}", std::env::consts::EXE_SUFFIX);
+    gateway_path().with_file_name("examples").join(name)
+}
+
 /// A server entry that runs the fake upstream with these flags, split at white space.
 pub(crate) fn fake(flags: &str) -> Value {
     fake_with(flags, &[])
@@ -596,6 +602,33 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         // Only what has not ended as it should is killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that says on its first line where it serves over HTTP, until it is dropped.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Serving {
+    /// Starts it and waits for the line.
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it is built");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("it prints text");
+        let url = line.trim_end().strip_prefix("listening on ").expect("it listens").to_owned();
+        Self { child, url }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // One that has ended already is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -202,7 +202,7 @@ fn upstreams_get_the_headers_of_the_file_and_never_those_of_the_client() {
         client.over_http().headers = "Cookie: crumb=1\r\nX-Other: y\r\n".to_owned();
         client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
         let report = client.call("use_tool", use_tool("report", json!({}))).json();
-        let headers = &report["headers"];
+        let headers = &report["headers"]["report"];
         assert_eq!(headers["x-own"], "from the file", "{headers}");
         for name in ["authorization", "cookie", "x-other"] {
             assert!(headers[name].is_null(), "{name}: {headers}");

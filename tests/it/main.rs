@@ -19,23 +19,41 @@ mod environment;
 mod face;
 mod fake;
 mod fidelity;
+#[cfg(unix)]
+mod first_run;
 mod handshake;
 mod harness;
 #[cfg(unix)]
 mod http;
+#[cfg(unix)]
+mod independent;
 mod lifecycle;
 mod matrix;
 mod names;
 mod npm;
 mod offers;
 #[cfg(target_os = "linux")]
+mod picture;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
+mod pty;
 #[cfg(unix)]
 mod readme;
 mod real;
 mod relay;
 mod reload;
+#[cfg(unix)]
+mod search;
 mod shell;
+#[cfg(target_os = "linux")]
+mod snapshots;
+#[cfg(unix)]
+mod streams;
+#[cfg(unix)]
+mod tasks;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;

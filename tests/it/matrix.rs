@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use crate::client::{CAN_ALL, Client, Era, Host, Remote, subscription};
+use crate::client::{CAN_ALL, Client, Era, Host, Over, Remote, subscription};
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, raw_at, server};
 
 /// One cell of the matrix.
@@ -13,12 +13,6 @@ struct Cell {
     upstream_era: Era,
     remote: Option<Remote>,
     _host: Option<Host>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    Stdio,
-    Http,
 }
 
 impl Cell {

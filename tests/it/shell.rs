@@ -10,39 +10,39 @@ use crate::harness::{Finished, Lab, VERSION, dev, fake_with, gateway_path, serve
 use crate::npm;
 
 /// A directory with a configuration in it.
-struct Place {
-    lab: Lab,
+pub(crate) struct Place {
+    pub(crate) lab: Lab,
     program: PathBuf,
 }
 
 impl Place {
-    fn workbench(config: Value) -> Self {
+    pub(crate) fn workbench(config: Value) -> Self {
         let lab = Lab::new();
         lab.write("workbench-config.json", &lab.fill(&config.to_string()));
         Self { lab, program: gateway_path() }
     }
 
-    fn toolman(config: &str) -> Self {
+    pub(crate) fn toolman(config: &str) -> Self {
         let lab = Lab::new();
         lab.write("tools.toml", &lab.fill(config));
         Self { lab, program: toolman_path() }
     }
 
-    fn run(&self, args: &[&str]) -> Finished {
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
         let finished = self.lab.run(self.lab.program(&self.program).args(args));
         self.lab.wait_until_gone(crate::harness::DEADLINE);
         finished
     }
 
     #[track_caller]
-    fn check(&self, args: &[&str], status: i32, stdout: &str, stderr: &str) {
+    pub(crate) fn check(&self, args: &[&str], status: i32, stdout: &str, stderr: &str) {
         let Finished { code, stdout: out, stderr: err } = self.run(args);
         let found = (code, out.as_str(), err.as_str());
         assert_eq!(found, (Some(status), stdout, stderr), "{args:?}");
     }
 
     #[track_caller]
-    fn json(&self, args: &[&str], status: i32) -> Value {
+    pub(crate) fn json(&self, args: &[&str], status: i32) -> Value {
         let finished = self.run(&[args, &["--json"]].concat());
         assert_eq!(finished.code, Some(status), "{args:?}: {}", finished.stderr);
         serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {}", finished.stdout))
@@ -211,7 +211,8 @@ fn results_errors_and_questions() {
         "error: one/a/result reported an error\n",
     );
     let refusal = json_argument(r#"{"code":-32000,"message":"no"}"#);
-    place.check(&["call", "error", &refusal], 5, "", "error: one/a/error: no (code -32000)\n");
+    let refused = "error: one/a/error: no (code -32000)\nthe `show` verb prints what the tool takes\n";
+    place.check(&["call", "error", &refusal], 5, "", refused);
     let image = r#"{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"},{"type":"text","text":"t"}]}"#;
     let said = "[image image/png, 5 bytes, saved as result-1.png]\nt\n";
     place.check(&["call", "result", &json_argument(image)], 0, said, "");
@@ -242,7 +243,9 @@ fn servers_that_fail() {
     assert_eq!(place.json(&["call", "wrong/x"], 4)["error"]["kind"], "unreachable");
     let alone =
         Place::workbench(dev("dynamic", json!({"wrong": {"command": "there-is-no-such-program-here"}})));
-    for verb in [&["list", "tools"][..], &["list"], &["tokens"], &["show", "x"], &["call", "x"]] {
+    for verb in
+        [&["list", "tools"][..], &["list"], &["search", "x"], &["tokens"], &["show", "x"], &["call", "x"]]
+    {
         assert_eq!(alone.run(verb).code, Some(4), "{verb:?}");
     }
     for (name, text) in [("workbench-config.json", "{"), ("workbench-config.json", "{\"toolboxes\": 1}")] {
@@ -276,9 +279,9 @@ fn tokens_add_up() {
     let text = place.run(&["tokens"]).stdout;
     for part in [
         "TOOLBOX  SERVER  TOOLS  TOKENS\n".to_owned(),
-        format!("\nall definitions at once: {}\n", tokens["total"]),
-        format!("\nthe gateway instead: {}\n", tokens["gateway"]),
-        format!("\nsaving: {} (", tokens["saving"]),
+        format!("\nall definitions at once  {:>7}\n", number(&tokens["total"])),
+        format!("\nthe gateway instead      {:>7}\n", number(&tokens["gateway"])),
+        format!("{:>7}  (", number(&tokens["saving"]).abs()),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }
@@ -294,6 +297,8 @@ fn what_is_remembered_is_no_secret_and_may_be_broken() {
     let store = place.lab.dir.join("xdg-cache/mcp-workbench/definitions");
     let files: Vec<_> =
         std::fs::read_dir(&store).expect("it was made").flatten().map(|file| file.path()).collect();
+    let files: Vec<_> =
+        files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "json")).collect();
     assert_eq!(files.len(), 1, "{files:?}");
     let text = std::fs::read_to_string(&files[0]).expect("a file");
     assert!(text.contains("Does echo") && !text.contains("fixture-"), "{text}");

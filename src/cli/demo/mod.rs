@@ -11,10 +11,12 @@ mod steps;
 mod toolman;
 mod workbench;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{FAILURE, World, serve};
+use super::failure::Failure;
+use super::screen::Screen;
+use super::{World, load};
 use crate::config::locate::{Face, Platform};
 use crate::config::{Command, Secret};
 use crate::core::process::Launcher;
@@ -32,15 +34,18 @@ struct Stage<'a> {
 }
 
 /// Walks through the face and prints how to register it; answers the exit status.
-pub(super) fn demo(face: Face, world: &World) -> io::Result<u8> {
+pub(super) fn demo(face: Face, world: &World, screen: Screen) -> Result<u8, Failure> {
     let executable = std::env::current_exe()?;
-    let decorated = decorated(world);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = load::runtime()?;
     let outcome = runtime.block_on(async {
-        let interrupted = serve::signal()?;
+        let interrupted = load::signal()?;
         let directory = Directory::new()?;
         let mut stage = Stage {
-            page: Page { out: &mut io::stdout(), decorated },
+            page: Page {
+                out: &mut io::stdout(),
+                colour: screen.colour,
+                unicode: screen.terminal && screen.unicode,
+            },
             executable: &executable,
             directory: &directory.0,
             launcher: Launcher::new(),
@@ -62,10 +67,7 @@ pub(super) fn demo(face: Face, world: &World) -> io::Result<u8> {
         Ok(()) => Ok(0),
         // Whoever read it has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        Err(error) => {
-            writeln!(io::stderr(), "error: {error}")?;
-            Ok(FAILURE)
-        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -153,15 +155,4 @@ fn create(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
-}
-
-/// Whether colours and arrows can be shown.
-fn decorated(world: &World) -> bool {
-    let set = |name: &str| world.variable(name).filter(|value| !value.is_empty());
-    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
-    let unicode = cfg!(windows) || locale.to_lowercase().replace('-', "").contains("utf8");
-    io::stdout().is_terminal()
-        && set("NO_COLOR").is_none()
-        && unicode
-        && set("TERM").as_deref() != Some("dumb")
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::wire::json::Scanner;
+use crate::cli::screen::laid_out;
 
 /// Columns that lines are kept to where that is possible.
 const WIDTH: usize = 100;
@@ -13,7 +13,9 @@ const MOST_LINES: usize = 14;
 pub(super) struct Page<'a> {
     pub(super) out: &'a mut dyn Write,
     /// Colours and arrows, for a terminal.
-    pub(super) decorated: bool,
+    pub(super) colour: bool,
+    /// Whether arrows can be shown.
+    pub(super) unicode: bool,
 }
 
 impl Page<'_> {
@@ -30,7 +32,7 @@ impl Page<'_> {
 
     /// What the client sends.
     pub(super) fn sent(&mut self, text: &str) -> io::Result<()> {
-        let arrow = if self.decorated { "→" } else { "->" };
+        let arrow = if self.unicode { "→" } else { "->" };
         let arrow = self.painted("36", arrow);
         writeln!(self.out, "{arrow} {text}")
     }
@@ -46,7 +48,7 @@ impl Page<'_> {
     }
 
     fn received_lines(&mut self, text: &str, most: usize) -> io::Result<()> {
-        let arrow = if self.decorated { "←" } else { "<-" };
+        let arrow = if self.unicode { "←" } else { "<-" };
         let indent = " ".repeat(arrow.chars().count() + 1);
         let mut lead = format!("{} ", self.painted("32", arrow));
         let lines: Vec<_> = text.lines().collect();
@@ -71,33 +73,8 @@ impl Page<'_> {
     }
 
     fn painted(&self, code: &str, text: &str) -> String {
-        if self.decorated { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
-}
-
-/// JSON for a person: what fits on a line stays on one, keys keep their order.
-fn laid_out(json: &str, indent: usize) -> String {
-    let mut scanner = Scanner::default();
-    let Ok(doc) = scanner.scan_str(json) else { return json.to_owned() };
-    let value = doc.root();
-    let parts: Vec<String> = if value.is_object() {
-        let members = value.members();
-        members.map(|(key, value)| format!("\"{key}\": {}", laid_out(value.raw(), indent + 2))).collect()
-    } else {
-        let items = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json).unwrap_or_default();
-        items.iter().map(|item| laid_out(item.get(), indent + 2)).collect()
-    };
-    let (open, close) = match value.raw().as_bytes() {
-        _ if parts.is_empty() => return value.raw().to_owned(),
-        [first, .., last] => (char::from(*first), char::from(*last)),
-        _ => return value.raw().to_owned(),
-    };
-    let line = format!("{open}{}{close}", parts.join(", "));
-    if !line.contains('\n') && indent + line.chars().count() <= WIDTH - 4 {
-        return line;
-    }
-    let (inner, outer) = (" ".repeat(indent + 2), " ".repeat(indent));
-    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
 }
 
 fn cut(line: &str, width: usize) -> String {
@@ -112,26 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_laid_out_in_its_own_order() {
-        let long = "x".repeat(80);
-        for (json, expected) in [
-            ("{}", "{}".to_owned()),
-            ("[ ]", "[ ]".to_owned()),
-            (r#"{"b":1,"a":[true,null]}"#, r#"{"b": 1, "a": [true, null]}"#.to_owned()),
-            (
-                &format!(r#"{{"b":"{long}","a":[1,{{"c":2}}]}}"#),
-                format!("{{\n  \"b\": \"{long}\",\n  \"a\": [1, {{\"c\": 2}}]\n}}"),
-            ),
-        ] {
-            assert_eq!(laid_out(json, 0), expected);
-        }
-    }
-
-    #[test]
     fn long_answers_are_cut() {
         let text: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let mut out = Vec::new();
-        let mut page = Page { out: &mut out, decorated: false };
+        let mut page = Page { out: &mut out, colour: false, unicode: false };
         page.received(&text).expect("memory can be written");
         page.received(&"y".repeat(200)).expect("memory can be written");
         let text = String::from_utf8(out).expect("we write UTF-8");

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::Value;
 
-use crate::cli::change::Failure;
+use crate::cli::failure::Failure;
 use crate::core::catalog::nearest;
 use crate::wire::json::quote;
 

@@ -9,11 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::arguments::Given;
-use super::catalog::lost;
-use super::screen::Screen;
-use super::{Run, Said, TOOL};
-use crate::cli::change::Failure;
-use crate::core::catalog::Kind;
+use super::{Run, Said};
+use crate::cli::advice::lost;
+use crate::cli::failure::{Failure, Kind};
+use crate::cli::screen::Screen;
+use crate::core::catalog::Kind as Offer;
+use crate::core::trouble::{Cause, Trouble};
 use crate::serve::shell::{Called, Shell};
 use crate::wire::message::code;
 
@@ -26,13 +27,13 @@ impl Run {
         fresh: bool,
     ) -> Result<Said, Failure> {
         let catalog = self.gather_for(shell, fresh, name).await;
-        let row = catalog.find(name, &[Kind::Tool])?;
+        let row = catalog.find(name, &[Offer::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let up = self.screen.while_waiting("starting the server", upstream.up()).await;
-        up.map_err(|reason| lost(&upstream.to_string(), &reason))?;
+        up.map_err(|trouble| lost(&upstream.to_string(), &trouble))?;
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
-        let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
+        let item = items.of(Offer::Tool).iter().find(|item| *item.key == *tool);
         let Some(item) = item else {
             let message = format!("`{address}` is gone: the server does not offer it any more");
             return Err(Failure::usage(message, format!("`{} list tools` shows all", self.face.program())));
@@ -48,7 +49,7 @@ impl Run {
         let called = self.screen.while_silent("calling", &heard, calling).await;
         self.screen.clear();
         match called {
-            Called::Lost(reason) => Err(lost(&address, &reason)),
+            Called::Lost(reason) => Err(lost(&address, &reason.into())),
             Called::Error(error) => Err(refused(&address, &error)),
             Called::Result(raw) => self.result(&address, &tool, &raw),
         }
@@ -56,7 +57,8 @@ impl Run {
 
     fn result(&self, address: &str, tool: &str, raw: &str) -> Result<Said, Failure> {
         let result: Value = serde_json::from_str(raw).unwrap_or_default();
-        let status = if result["isError"] == Value::Bool(true) { TOOL } else { 0 };
+        let failed = result["isError"] == Value::Bool(true);
+        let status = if failed { Kind::Tool.status() } else { 0 };
         if self.manner.json {
             return Ok(Said { text: format!("{raw}\n"), status });
         }
@@ -70,8 +72,9 @@ impl Run {
         if text.is_empty() && !result["structuredContent"].is_null() {
             text = self.screen.text(&format!("{:#}\n", result["structuredContent"]));
         }
-        if status == TOOL {
-            let _ = writeln!(io::stderr(), "error: {address} reported an error");
+        if failed {
+            let error = if self.manner.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            let _ = writeln!(io::stderr(), "{error}: {address} reported an error");
         }
         Ok(Said { text, status })
     }
@@ -81,16 +84,17 @@ impl Run {
 fn refused(address: &str, error: &str) -> Failure {
     let error: Value = serde_json::from_str(error).unwrap_or_default();
     let message = error["message"].as_str().unwrap_or("the server answered with an error");
-    if error["code"] == json!(code::UPSTREAM_LOST) && !error["data"]["httpStatus"].is_null() {
-        return lost(address, message);
+    if let Some(status) = error["data"]["httpStatus"].as_u64()
+        && error["code"] == json!(code::UPSTREAM_LOST)
+    {
+        return lost(address, &Trouble::new(Cause::of_status(status), message));
     }
     let code = error["code"].as_i64().map_or_else(String::new, |code| format!(" (code {code})"));
-    Failure {
-        status: TOOL,
-        kind: "tool",
-        message: format!("{address}: {message}{code}"),
-        hint: String::new(),
-    }
+    Failure::new(
+        Kind::Tool,
+        format!("{address}: {message}{code}"),
+        "the `show` verb prints what the tool takes",
+    )
 }
 
 /// One block of content as text; what is no text is saved, and its file named.
@@ -194,7 +198,7 @@ fn ask(screen: Screen, params: &Value) -> Value {
             _ => None,
         }
     };
-    let show = Screen { escapes: true, ..screen };
+    let show = Screen { terminal: true, ..screen };
     let message = show.text(params["message"].as_str().unwrap_or("The server has a question."));
     let mut question = format!("{message}\n");
     if let Some(url) = params["url"].as_str() {
@@ -210,12 +214,15 @@ fn ask(screen: Screen, params: &Value) -> Value {
         |key: &str| schema["required"].as_array().is_some_and(|keys| keys.iter().any(|own| own == key));
     let mut content = serde_json::Map::new();
     for (key, own) in schema["properties"].as_object().into_iter().flatten() {
-        let about = own["description"].as_str().or(own["title"].as_str()).unwrap_or_default();
-        let options = own["enum"].as_array().map(|options| format!(" {}", Value::from(options.clone())));
-        let prompt = show.text(&format!("{key}{} {about}: ", options.unwrap_or_default()));
+        let options = options(own);
+        let prompt = show.text(&prompt(key, own, &options));
         loop {
             let Some(answer) = line(&prompt) else { return json!({"action": "cancel"}) };
-            if answer.is_empty() && (!required(key) || !own["default"].is_null()) {
+            if answer.is_empty() && required(key) && own["default"].is_null() {
+                let _ = writeln!(io::stderr(), "the server needs it; Ctrl-D gives up");
+                continue;
+            }
+            if answer.is_empty() {
                 break;
             }
             // A value that begins with @ is itself here, never a file.
@@ -224,9 +231,12 @@ fn ask(screen: Screen, params: &Value) -> Value {
             let typed = Given::read(&[word], None, &mut io::empty()).and_then(|given| given.typed(&whole));
             match typed {
                 Ok(text) => {
-                    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-                    content.insert(key.clone(), value[key].clone());
-                    break;
+                    let value = serde_json::from_str::<Value>(&text).unwrap_or_default()[key].take();
+                    if options.is_empty() || options.contains(&value) {
+                        content.insert(key.clone(), value);
+                        break;
+                    }
+                    let _ = writeln!(io::stderr(), "{}", show.text(&format!("choose {}", words(&options))));
                 }
                 Err(failure) => {
                     let _ = writeln!(io::stderr(), "{}", failure.message);
@@ -238,4 +248,31 @@ fn ask(screen: Screen, params: &Value) -> Value {
         }
     }
     json!({"action": "accept", "content": content})
+}
+
+/// The only values that a property may have; empty where it may have any.
+fn options(property: &Value) -> Vec<Value> {
+    let named = property["oneOf"].as_array().map(|all| all.iter().map(|one| one["const"].clone()).collect());
+    property["enum"].as_array().cloned().or(named).unwrap_or_default()
+}
+
+/// What is asked for, as in `colour (of the door; red or green) [red]: `.
+fn prompt(key: &str, property: &Value, options: &[Value]) -> String {
+    let about = property["description"].as_str().or(property["title"].as_str()).unwrap_or_default();
+    let choice = words(options);
+    let about: Vec<&str> = [about, &choice].into_iter().filter(|part| !part.is_empty()).collect();
+    let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join("; ")) };
+    let default = match &property["default"] {
+        Value::Null => String::new(),
+        default => format!(" [{}]", word(default)),
+    };
+    format!("{key}{about}{default}: ")
+}
+
+fn words(options: &[Value]) -> String {
+    options.iter().map(word).collect::<Vec<_>>().join(" or ")
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{AUTHORIZATION, UNREACHABLE};
-use crate::cli::change::Failure;
+use crate::cli::advice::lost;
+use crate::cli::failure::{self, Failure};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
 use crate::core::catalog::{Items, Kind, nearest};
+use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
@@ -30,7 +31,7 @@ pub(super) struct Catalog {
 pub(super) struct Known {
     pub(super) upstream: Arc<Upstream>,
     /// `None` was not asked.
-    pub(super) items: Option<Result<Arc<Items>, Arc<str>>>,
+    pub(super) items: Option<Result<Arc<Items>, Trouble>>,
 }
 
 /// One thing that a server offers.
@@ -109,21 +110,19 @@ impl Catalog {
     }
 
     /// Servers that failed, and why.
-    pub(super) fn failures(&self) -> impl Iterator<Item = (String, &str)> {
+    pub(super) fn failures(&self) -> impl Iterator<Item = (String, &Trouble)> {
         self.servers.iter().filter_map(|server| match &server.items {
-            Some(Err(reason)) => Some((server.upstream.to_string(), &**reason)),
+            Some(Err(trouble)) => Some((server.upstream.to_string(), trouble)),
             _ => None,
         })
     }
 
-    /// The exit status of a list: of those that were asked, all failed.
+    /// The exit status of a list: whether any server was to be had.
     pub(super) fn status(&self) -> u8 {
-        let failed: Vec<_> = self.failures().map(|(_, reason)| reason).collect();
-        match failed.len() {
+        match self.failures().count() {
             0 => 0,
-            count if count < self.servers.len() => 0,
-            _ if failed.iter().all(|reason| wants_login(reason)) => AUTHORIZATION,
-            _ => UNREACHABLE,
+            failed if failed < self.servers.len() => 0,
+            _ => failure::Kind::Unreachable.status(),
         }
     }
 
@@ -202,13 +201,13 @@ impl Catalog {
         // The name may be right, and its server not to be had.
         let all_failed = self.failures().count() == self.servers.len();
         let meant = self.servers.iter().find_map(|known| match &known.items {
-            Some(Err(reason)) if all_failed || may_have(self.face, &known.upstream, name) => {
-                Some((known.upstream.to_string(), reason))
+            Some(Err(trouble)) if all_failed || may_have(self.face, &known.upstream, name) => {
+                Some((known.upstream.to_string(), trouble))
             }
             _ => None,
         });
-        if let Some((label, reason)) = meant {
-            return lost(&label, reason);
+        if let Some((label, trouble)) = meant {
+            return lost(&label, trouble);
         }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();
@@ -225,11 +224,16 @@ impl Catalog {
             [] => String::new(),
             near => format!("did you mean {}?\n", near.join(", ")),
         };
+        let failed: Vec<String> = self.failures().map(|(label, _)| label).collect();
+        let failed = match failed.is_empty() {
+            true => String::new(),
+            false => format!("it may be of a server that failed: {}\n", failed.join(", ")),
+        };
         let program = self.face.program();
         let what = if kinds == [Kind::Tool] { "tool" } else { "tool, prompt or resource" };
         Failure::usage(
             format!("there is no {what} `{name}`"),
-            format!("{suggestion}`{program} list tools` shows all; --fresh asks the servers again"),
+            format!("{suggestion}{failed}`{program} list tools` shows all; --fresh asks the servers again"),
         )
     }
 }
@@ -273,20 +277,4 @@ pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> b
         }
         Face::Toolman => !group.is_empty() && (starts(&[group, "/"]) || starts(&[group, "_"])),
     }
-}
-
-/// A server that cannot be reached.
-pub(super) fn lost(label: &str, reason: &str) -> Failure {
-    let message = format!("{label}: {reason}");
-    if wants_login(reason) {
-        let hint = "check the credentials in `headers` of this server".to_owned();
-        return Failure { status: AUTHORIZATION, kind: "authorization", message, hint };
-    }
-    let hint = "check its entry in the configuration, and that it runs by itself".to_owned();
-    Failure { status: UNREACHABLE, kind: "unreachable", message, hint }
-}
-
-/// Whether a reason is that of a server that wants a login.
-fn wants_login(reason: &str) -> bool {
-    reason.contains("HTTP 401") || reason.contains("HTTP 403")
 }

@@ -45,7 +45,7 @@ impl Run {
         for (n, known) in catalog.servers.iter().enumerate() {
             let (tools, error) = match &known.items {
                 Some(Ok(_)) => (Some(catalog.of(Kind::Tool).filter(|row| row.server == n).count()), None),
-                Some(Err(reason)) => (None, Some(&**reason)),
+                Some(Err(trouble)) => (None, Some(trouble.to_string())),
                 None => (None, None),
             };
             if self.manner.json {
@@ -54,7 +54,7 @@ impl Run {
                     "{{{},\"transport\":\"{}\",\"tools\":{tools},\"error\":{}}}",
                     self.origin(catalog, n),
                     known.transport(),
-                    error.map_or_else(|| "null".to_owned(), quote),
+                    error.map_or_else(|| "null".to_owned(), |error| quote(&error)),
                 ));
                 continue;
             }

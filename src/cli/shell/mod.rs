@@ -7,39 +7,31 @@ mod arguments;
 mod call;
 mod catalog;
 mod list;
-mod screen;
+mod search;
 mod show;
 mod tokens;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::catalog::Catalog;
-use self::screen::Screen;
-use super::change::Failure;
-use super::{FAILURE, World, check, colour, serve};
+use super::World;
+use super::failure::{Failure, Manner};
+use super::load::{load, runtime, signal};
+use super::screen::Screen;
+use super::variables::borrow;
+use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
-use crate::config::{self, ToolMode};
 use crate::core::catalog::Kind;
-use crate::faces::toolman::Toolman;
-use crate::faces::workbench::Workbench;
 use crate::serve::shell::Shell;
-use crate::serve::toolman::Bench;
 use crate::serve::{self as gateway, Gateway};
-
-/// A server wants a login that we do not have.
-const AUTHORIZATION: u8 = 3;
-/// No server could be reached.
-const UNREACHABLE: u8 = 4;
-/// The tool reported an error.
-const TOOL: u8 = 5;
 
 #[derive(Subcommand)]
 pub(super) enum ShellVerb {
     /// List what there is
+    #[command(display_order = 50)]
     List {
         /// What to list
         #[arg(value_enum, default_value = "servers")]
@@ -48,6 +40,7 @@ pub(super) enum ShellVerb {
         ask: Ask,
     },
     /// Show a tool, prompt or resource: where it is from, what it costs, its definition
+    #[command(display_order = 51)]
     Show {
         /// toolbox/server/tool, the registered name, or any shorter form that is unique
         name: String,
@@ -56,8 +49,12 @@ pub(super) enum ShellVerb {
     },
     /// Call a tool
     #[command(after_help = "\
-Values are typed by the tool's schema. a.b=1 sets a member of an object, key=@FILE takes the text of a file,
-key=@@x is the text @x, arrays and objects are given as JSON.")]
+Values are typed by the tool's schema:
+  a.b=1        a member of an object
+  key=@FILE    the text of a file
+  key=@@x      the text @x
+  key='[1,2]'  arrays and objects are JSON")]
+    #[command(display_order = 52)]
     Call {
         /// toolbox/server/tool, the registered name, or any shorter form that is unique
         name: String,
@@ -70,7 +67,24 @@ key=@@x is the text @x, arrays and objects are given as JSON.")]
         #[command(flatten)]
         ask: Ask,
     },
+    /// Find tools by what they do
+    #[command(
+        display_order = 53,
+        after_help = "\
+Name a platform and what it is to do: `search github create issue`. A name, or a part of one, comes first."
+    )]
+    Search {
+        /// What to look for
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// Most tools to show
+        #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
+        limit: u16,
+        #[command(flatten)]
+        ask: Ask,
+    },
     /// What the definitions of all servers cost in a model's context, and what the gateway costs instead
+    #[command(display_order = 55)]
     Tokens {
         #[command(flatten)]
         ask: Ask,
@@ -91,13 +105,6 @@ pub(super) enum What {
     Tools,
     Resources,
     Prompts,
-}
-
-/// What the command line says of output.
-#[derive(Clone, Copy)]
-pub(super) struct Manner {
-    pub(super) json: bool,
-    pub(super) quiet: bool,
 }
 
 /// One run of a verb.
@@ -121,112 +128,60 @@ pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
     tool_mode: Option<ToolMode>,
-    manner: Manner,
-    world: World,
-) -> io::Result<u8> {
-    let plain = world.variable("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let screen = Screen {
-        terminal: io::stderr().is_terminal() && !manner.quiet,
-        asks: io::stdin().is_terminal() && io::stderr().is_terminal(),
-        escapes: io::stdout().is_terminal() && !manner.json,
-        colour: io::stdout().is_terminal() && !manner.json && !plain,
-    };
-    let result = load(face, file, tool_mode, manner, &world).and_then(|(at_work, groups)| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let run = Run { face, groups, manner, screen };
-        let said = runtime.block_on(async {
-            let interrupted = serve::signal()?;
-            let mut shell = Shell::new(Gateway::new(at_work, world.engine_surroundings()));
-            let said = tokio::select! {
-                said = run.verb(verb, &mut shell) => said,
-                () = interrupted => Err(Failure::failed("interrupted", "")),
-            };
-            shell.end().await;
-            said
-        });
-        // A thread may still wait for an answer on the terminal.
-        runtime.shutdown_background();
+    (manner, screen): (Manner, Screen),
+    mut world: World,
+) -> Result<u8, Failure> {
+    for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
+        log::info!("{} is not set here; it is what {} has", one.variable, one.client);
+    }
+    let loaded = load(face, file, tool_mode, None, manner, &world)?.face;
+    let run = Run { face, groups: groups(&loaded), manner, screen };
+    let runtime = runtime()?;
+    let said = runtime.block_on(async {
+        let interrupted = signal()?;
+        let mut shell = Shell::new(Gateway::new(loaded, world.engine_surroundings()));
+        let said = tokio::select! {
+            said = run.verb(verb, &mut shell) => said,
+            () = interrupted => {
+                screen.clear();
+                Err(Failure::failed("interrupted", "what was started has been ended"))
+            }
+        };
+        shell.end().await;
         said
     });
-    match result {
-        Ok(said) => {
-            let mut out = io::stdout().lock();
-            match out.write_all(said.text.as_bytes()).and_then(|()| out.flush()) {
-                // Whoever reads us has seen enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(said.status),
-                Err(_) => Ok(FAILURE),
-                Ok(()) => Ok(said.status),
-            }
-        }
-        Err(failure) => tell(&failure, manner),
+    // A thread may still wait for an answer on the terminal.
+    runtime.shutdown_background();
+    let said = said?;
+    let mut out = io::stdout().lock();
+    match out.write_all(said.text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(said.status),
+        Err(error) => Err(Failure::failed(format!("cannot write to stdout: {error}"), "")),
+        Ok(()) => Ok(said.status),
     }
 }
 
-/// Prints a failure as `--json` wants it.
-fn tell(failure: &Failure, manner: Manner) -> io::Result<u8> {
-    let Failure { status, kind, message, hint } = failure;
-    if manner.json {
-        let error = serde_json::json!({"error": {"kind": kind, "message": message, "hint": hint}});
-        writeln!(io::stdout(), "{error}")?;
-    } else {
-        writeln!(io::stderr(), "error: {message}")?;
-        if !hint.is_empty() {
-            writeln!(io::stderr(), "{}", hint.trim_end())?;
+/// Name, description and number of servers of every toolbox or namespace.
+fn groups(face: &gateway::Face) -> Vec<(String, String, usize)> {
+    let mut groups: Vec<(String, String, usize)> = Vec::new();
+    match face {
+        gateway::Face::Workbench(workbench) => {
+            groups.extend(workbench.config.toolboxes.iter().map(|toolbox| {
+                (toolbox.name.as_str().to_owned(), toolbox.description.clone(), toolbox.servers.len())
+            }));
         }
-    }
-    Ok(*status)
-}
-
-type Loaded = (gateway::Face, Vec<(String, String, usize)>);
-
-fn load(
-    face: Face,
-    file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
-    manner: Manner,
-    world: &World,
-) -> Result<Loaded, Failure> {
-    let file = file?;
-    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
-    let environment = |name: &str| world.variable(name);
-    let loaded = match face {
-        Face::Workbench => config::load(&file, &bytes, &environment).map(|(mut config, warnings)| {
-            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
-            let toolboxes = config.toolboxes.iter();
-            let groups = toolboxes
-                .map(|toolbox| {
-                    (toolbox.name.as_str().to_owned(), toolbox.description.clone(), toolbox.servers.len())
-                })
-                .collect();
-            ((gateway::Face::Workbench(Arc::new(Workbench { config })), groups), warnings)
-        }),
-        Face::Toolman => config::load_toolman(&file, &bytes, &environment).map(|(config, warnings)| {
-            let mut groups: Vec<(String, String, usize)> = Vec::new();
-            for server in &config.servers {
+        gateway::Face::Toolman(bench) => {
+            for server in &bench.face.config.servers {
                 match groups.iter_mut().find(|(name, ..)| *name == server.namespace) {
                     Some((.., count)) => *count += 1,
                     None => groups.push((server.namespace.clone(), String::new(), 1)),
                 }
             }
-            let bench = Bench::new(Toolman::new(config), None);
-            ((gateway::Face::Toolman(Arc::new(bench)), groups), warnings)
-        }),
-    };
-    match loaded {
-        Ok((loaded, warnings)) => {
-            if !manner.quiet {
-                check::report(&warnings, colour(world), &mut io::stderr())?;
-            }
-            Ok(loaded)
         }
-        Err(problems) => {
-            check::report(&problems, colour(world), &mut io::stderr())?;
-            let first = problems.iter().find(|problem| problem.is_error());
-            let message = first.map_or_else(String::new, |problem| problem.message.clone());
-            let message = format!("{} is not valid: {message}", file.display());
-            Err(Failure::configuration(message, format!("`{} check` says more", face.program())))
-        }
+        gateway::Face::Plain(_) => {}
     }
+    groups
 }
 
 impl Run {
@@ -235,6 +190,7 @@ impl Run {
             ShellVerb::List { what: What::Toolboxes, .. } => Ok(self.list_toolboxes()),
             ShellVerb::List { what, ask } => {
                 let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
                 Ok(self.list(*what, &catalog))
             }
             ShellVerb::Show { name, ask } => {
@@ -246,8 +202,14 @@ impl Run {
                 let given = arguments::Given::read(arguments, args.as_deref(), &mut io::stdin())?;
                 self.call(shell, name, &given, ask.fresh).await
             }
+            ShellVerb::Search { words, limit, ask } => {
+                let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
+                Ok(self.search(&catalog, &words.join(" "), usize::from(*limit)))
+            }
             ShellVerb::Tokens { ask } => {
                 let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                self.warn_of_failures(&catalog);
                 Ok(self.tokens(shell, &catalog))
             }
         }
@@ -261,13 +223,21 @@ impl Run {
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
         let catalog = Catalog::gather(shell, self.face, fresh, wanted);
-        let catalog = self.screen.while_waiting("asking the servers", catalog).await;
-        if !self.manner.json {
-            for (label, reason) in catalog.failures() {
-                let _ = writeln!(io::stderr(), "warning: {label}: {reason}");
-            }
+        self.screen.while_waiting("asking the servers", catalog).await
+    }
+
+    fn warn_of_failures(&self, catalog: &Catalog) {
+        let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
+        let mut failures = catalog.failures().peekable();
+        if self.manner.json || failures.peek().is_none() {
+            return;
         }
-        catalog
+        for (label, trouble) in failures {
+            let _ = writeln!(io::stderr(), "{warning}: {label}: {}", trouble.problem);
+        }
+        if !self.manner.quiet {
+            let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());
+        }
     }
 
     /// As [`Self::gather`], where only servers are wanted that a thing of this name can be from.

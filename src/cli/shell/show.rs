@@ -1,13 +1,12 @@
 //! `show`
 
-use serde_json::Value;
-
 use super::catalog::{Catalog, Row};
 use super::tokens::estimate;
 use super::{Run, Said};
+use crate::cli::screen::laid_out;
 use crate::config::locate::Face;
 use crate::core::catalog::Kind;
-use crate::wire::json::quote;
+use crate::wire::json::{Scanner, quote};
 
 impl Run {
     pub(super) fn show(&self, catalog: &Catalog, row: &Row) -> Said {
@@ -27,26 +26,32 @@ impl Run {
             ));
         }
         let upstream = catalog.server(row);
-        let mut lines = vec![format!("{word}: {}", row.key)];
+        let about = |name: &str, value: &str| {
+            let name = self.screen.bold(&format!("{name:<10}"));
+            format!("{name}  {}", self.screen.text(value))
+        };
+        let mut lines = vec![about(word, &row.key)];
         match self.face {
             Face::Workbench => {
-                lines.push(format!("toolbox: {}", upstream.group));
-                lines.push(format!("server: {}", upstream.server));
+                lines.push(about("toolbox", &upstream.group));
+                lines.push(about("server", &upstream.server));
             }
-            Face::Toolman => lines.push(format!("namespace: {}", upstream.group)),
+            Face::Toolman => lines.push(about("namespace", &upstream.group)),
         }
-        lines.push(format!("registered: {}", row.registered));
-        lines.push(format!("tokens: about {tokens}"));
+        lines.push(about("registered", &row.registered));
+        lines.push(about("tokens", &format!("about {tokens}")));
         let description = row.description();
         if !description.is_empty() {
-            lines.extend([String::new(), description]);
+            lines.extend([String::new(), self.screen.text(&description)]);
         }
-        let definition = serde_json::from_str::<Value>(&row.definition).unwrap_or_default();
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(&row.definition).ok();
         for key in ["inputSchema", "outputSchema", "annotations", "arguments", "mimeType"] {
-            if let Some(part) = definition.get(key) {
-                lines.extend([String::new(), format!("{key}: {part:#}")]);
+            if let Some(part) = definition.as_ref().and_then(|definition| definition.root().get(key)) {
+                let part = self.screen.text(&laid_out(part.raw(), 0));
+                lines.extend([String::new(), self.screen.bold(key), part]);
             }
         }
-        Said::done(format!("{}\n", self.screen.text(&lines.join("\n"))))
+        Said::done(format!("{}\n", lines.join("\n")))
     }
 }

@@ -75,10 +75,18 @@ impl Run {
             false => &["NAMESPACE", "TOOLS", "TOKENS"],
         };
         let mut text = self.screen.table(heading, &rows);
-        let percent = if total > 0 { saving as f64 * 100.0 / total as f64 } else { 0.0 };
+        let outcome = match saving {
+            0.. if total > 0 => {
+                let percent = saving as f64 * 100.0 / total as f64;
+                format!("{:<23}  {saving:>7}  ({percent:.0} %)", "saving")
+            }
+            _ => format!("{:<23}  {:>7}  (it pays with more tools)", "more than without it", -saving),
+        };
         text.push_str(&format!(
-            "\nall definitions at once: {total}\nthe gateway instead: {gateway}\nsaving: {saving} ({percent:.0} %)\n\
-             tokenizer: {TOKENIZER}\n"
+            "\n{:<23}  {total:>7}\n{:<23}  {gateway:>7}\n{}\n\ntokenizer: {TOKENIZER}\n",
+            "all definitions at once",
+            "the gateway instead",
+            self.screen.bold(&outcome),
         ));
         Said { text, status }
     }

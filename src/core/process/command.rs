@@ -59,10 +59,15 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
                         program
                     }
                     Err(also_unusable) => {
+                        let login = directories(&login);
+                        log::info!(
+                            "'{}' is not in {searched:?}, nor in the login shell's {login:?}",
+                            command.program
+                        );
                         return Err(CommandError::NotFound {
                             program: command.program.clone(),
                             searched,
-                            login: directories(&login),
+                            login,
                             unusable: unusable.or(also_unusable),
                             local: is_executable(&cwd.join(&command.program)),
                         });
@@ -142,14 +147,32 @@ pub enum CommandError {
     },
 }
 
+impl CommandError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "install it, or give its absolute path as the command",
+            Self::Missing { .. } => "correct the path",
+            Self::Directory { .. } => "name the program in it",
+            Self::NotExecutable { .. } => {
+                "chmod +x it, or name its interpreter as the command and the file as an argument"
+            }
+            Self::WorkingDirectory { exists: true, .. } => "correct 'cwd'",
+            Self::WorkingDirectory { exists: false, .. } => "create it or correct 'cwd'",
+        }
+    }
+}
+
+/// What is wrong, without the [`hint`](CommandError::hint).
 impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound { program, searched, login, unusable, local } => {
                 write!(out, "command '{program}' not found; looked in PATH ({})", Listed(searched))?;
-                match login.is_empty() {
-                    true => write!(out, "; the login shell told no PATH")?,
-                    false => write!(out, " and in the login shell's ({})", Listed(login))?,
+                match login {
+                    login if login.is_empty() => write!(out, "; the login shell told no PATH")?,
+                    login if login == searched => write!(out, ", which is also the login shell's")?,
+                    login => write!(out, " and in the login shell's ({})", Listed(login))?,
                 }
                 if let Some(path) = unusable {
                     write!(out, "; {} is there but not executable (chmod +x)", path.display())?;
@@ -158,24 +181,14 @@ impl fmt::Display for CommandError {
                     let hint = "the working directory has one, which a bare name never means";
                     write!(out, "; {hint} (write './{program}' for that)")?;
                 }
-                write!(out, "; install it, or give its absolute path as the command")
+                Ok(())
             }
-            Self::Missing { path } => {
-                write!(out, "command '{}' does not exist; correct the path", path.display())
-            }
-            Self::Directory { path } => {
-                write!(out, "command '{}' is a directory; name the program in it", path.display())
-            }
-            Self::NotExecutable { path } => {
-                write!(out, "command '{}' is not executable; chmod +x it, or ", path.display())?;
-                write!(out, "name its interpreter as the command and the file as an argument")
-            }
-            Self::WorkingDirectory { path, exists: true } => {
-                write!(out, "working directory '{}' is not a directory; correct 'cwd'", path.display())
-            }
-            Self::WorkingDirectory { path, exists: false } => {
-                let path = path.display();
-                write!(out, "working directory '{path}' does not exist; create it or correct 'cwd'")
+            Self::Missing { path } => write!(out, "command '{}' does not exist", path.display()),
+            Self::Directory { path } => write!(out, "command '{}' is a directory", path.display()),
+            Self::NotExecutable { path } => write!(out, "command '{}' is not executable", path.display()),
+            Self::WorkingDirectory { path, exists } => {
+                let what = if *exists { "is not a directory" } else { "does not exist" };
+                write!(out, "working directory '{}' {what}", path.display())
             }
         }
     }
@@ -183,13 +196,19 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// Directories for an error message.
+/// Directories for an error message; many are only counted, since a model reads it too.
 struct Listed<'a>(&'a [PathBuf]);
+
+/// Most directories that are named one by one.
+const NAMED: usize = 4;
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return out.write_str("which has no absolute entry");
+        }
+        if self.0.len() > NAMED {
+            return write!(out, "{} directories", self.0.len());
         }
         for (index, directory) in self.0.iter().enumerate() {
             write!(out, "{}{}", if index == 0 { "" } else { ", " }, directory.display())?;

@@ -35,13 +35,13 @@ const MOST_REDIRECTS: usize = 5;
 
 /// Why there is no HTTP answer, or no good one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub struct Failure {
     /// For a user; holds no secret.
-    pub(super) message: String,
+    pub message: String,
     /// Of the HTTP answer, where there was one.
-    pub(super) status: Option<u16>,
+    pub status: Option<u16>,
     /// No connection could be made, so nothing was sent.
-    pub(super) unreachable: bool,
+    pub unreachable: bool,
 }
 
 impl Failure {

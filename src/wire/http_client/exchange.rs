@@ -101,12 +101,9 @@ impl<R: Receive> Shared<R> {
                     Err(failure) => {
                         let message =
                             format!("the server lost the session and opened no new one: {}", failure.message);
-                        self.hand_error(
-                            id,
-                            code::UPSTREAM_LOST,
-                            &Failure { message: message.clone(), ..failure },
-                        );
-                        return Outcome::Fatal(message);
+                        let failure = Failure { message, ..failure };
+                        self.hand_error(id, code::UPSTREAM_LOST, &failure);
+                        return Outcome::Fatal(failure);
                     }
                 }
             }
@@ -354,9 +351,9 @@ impl<R: Receive> Shared<R> {
         self.hand_error(id, code::UPSTREAM_LOST, &failure);
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
-            Outcome::Down(failure.message)
+            Outcome::Down(failure)
         } else if failure.status == Some(401) && handshake {
-            Outcome::Fatal(failure.message)
+            Outcome::Fatal(failure)
         } else {
             Outcome::Done
         }
@@ -368,12 +365,17 @@ impl<R: Receive> Shared<R> {
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
         write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));
-        self.hand(Some(id), &out);
+        self.hand_over(Incoming { message: &out, on: Some(id), lost: Some(&failure.message) });
     }
 
-    /// Hands one message over; a panic costs that message, not its call's task.
+    /// Hands one message over.
     pub(super) fn hand(&self, on: Option<u64>, message: &[u8]) {
-        if catch_unwind(AssertUnwindSafe(|| self.receive.take(Incoming { message, on }))).is_err() {
+        self.hand_over(Incoming { message, on, lost: None });
+    }
+
+    /// A panic costs that message, not its call's task.
+    fn hand_over(&self, incoming: Incoming<'_>) {
+        if catch_unwind(AssertUnwindSafe(|| self.receive.take(incoming))).is_err() {
             log::error!("a message of a server made us panic; please report it");
         }
     }

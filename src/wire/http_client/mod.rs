@@ -27,7 +27,8 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use self::connect::{Failure, Http};
+pub use self::connect::Failure;
+use self::connect::Http;
 use self::exchange::Shared;
 use self::old::OldStream;
 use self::outgoing::{Kind, Outgoing};
@@ -53,6 +54,8 @@ pub struct Incoming<'a> {
     pub message: &'a [u8],
     /// Our request on whose answer or stream it came; `None` if it came on no request's.
     pub on: Option<u64>,
+    /// Why the server has not answered that request, where the message is an error of our own in its place.
+    pub lost: Option<&'a str>,
 }
 
 /// Takes what the server sends. A closure will do where nothing holds it up.
@@ -154,8 +157,8 @@ impl HttpClient {
     /// Moves messages until `outgoing` closes, then ends the legacy session, or until the server is out of reach.
     /// The error says why, for a user; requests that it leaves unanswered will have no answer. Dropping the future
     /// ends everything at once.
-    pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), String> {
-        let http = Http::new(&self.url, self.headers.clone()).await?;
+    pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
+        let http = Http::new(&self.url, self.headers.clone()).await.map_err(Failure::new)?;
         self.run_with(http, outgoing, incoming).await
     }
 
@@ -164,7 +167,7 @@ impl HttpClient {
         http: Http,
         mut outgoing: mpsc::Receiver<Vec<u8>>,
         incoming: impl Receive,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let shared = Arc::new(Shared::new(http, self.url, self.limit, self.patience, incoming));
         let mut tasks = Tasks::new(shared.clone());
         if self.sse {
@@ -172,7 +175,7 @@ impl HttpClient {
             let mut opening = std::pin::pin!(shared.open_old());
             let stream = loop {
                 tokio::select! {
-                    stream = &mut opening => break stream.map_err(|failure| failure.message)?,
+                    stream = &mut opening => break stream?,
                     message = outgoing.recv(), if early.len() < MOST_NOTIFICATIONS => match message {
                         None => return Ok(()),
                         Some(message) => early.extend(Outgoing::read(message, &self.tool_headers)),
@@ -196,7 +199,7 @@ impl HttpClient {
                         return Err(reason);
                     },
                     // Which call it cost is not known, so none may go on waiting.
-                    Err(error) if error.is_panic() => return Err("an internal error of the gateway; please report it".into()),
+                    Err(error) if error.is_panic() => return Err(Failure::new("an internal error of the gateway; please report it")),
                     Err(_) => {}
                 },
             }
@@ -210,9 +213,9 @@ impl HttpClient {
 enum Outcome {
     Done,
     /// No connection can be made any more.
-    Down(String),
+    Down(Failure),
     /// Nothing further makes sense.
-    Fatal(String),
+    Fatal(Failure),
     /// The server speaks the old transport: the message is to be sent there.
     Old(Box<OldStream>, Outgoing),
 }
@@ -226,7 +229,7 @@ struct Tasks<R> {
     listener: AbortHandle,
     /// The version of the last request, if it was a modern one: notifications do not say theirs.
     modern: Option<HeaderValue>,
-    down: Option<String>,
+    down: Option<Failure>,
 }
 
 struct Call {
@@ -305,7 +308,7 @@ impl<R: Receive> Tasks<R> {
     }
 
     /// Takes note of a task's end. `Some`: all is over, and why.
-    fn ended(&mut self, id: Option<u64>, outcome: Outcome) -> Option<String> {
+    fn ended(&mut self, id: Option<u64>, outcome: Outcome) -> Option<Failure> {
         if let Some(id) = id {
             self.calls.remove(&id);
         }

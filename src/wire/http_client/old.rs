@@ -67,6 +67,6 @@ impl<R: Receive> Shared<R> {
             self.hand(None, &message);
         }
         let _ = self.read_stream(&mut parser, &mut body, None).await;
-        Outcome::Fatal("the server ended the event stream".into())
+        Outcome::Fatal(Failure::new("the server ended the event stream"))
     }
 }

@@ -206,14 +206,14 @@ impl<R: Receive> Shared<R> {
             };
             ready.mark_unchanged();
             tokio::select! {
-                reason = self.listen_on(&session) => return Outcome::Down(reason),
+                failure = self.listen_on(&session) => return Outcome::Down(failure),
                 _ = ready.changed() => {}
             }
         }
     }
 
     /// Ends only when the server is out of reach, and says why.
-    async fn listen_on(&self, session: &Session) -> String {
+    async fn listen_on(&self, session: &Session) -> Failure {
         let mut parser = self.parser();
         let first = self.patience().retry;
         let (mut pause, mut failures, mut worked) = (first, 0, false);
@@ -231,12 +231,12 @@ impl<R: Receive> Shared<R> {
                 Err(failure) if failure.unreachable => {
                     failures += 1;
                     if failures == MOST_FAILURES {
-                        return failure.message;
+                        return failure;
                     }
                 }
                 Err(failure) if worked && failure.status == Some(404) && session.has_id() => {
                     if let Err(failure) = self.renew(session).await {
-                        return failure.message;
+                        return failure;
                     }
                 }
                 Err(failure) if worked && failure.status.is_none_or(|status| status >= 500) => {}

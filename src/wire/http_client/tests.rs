@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::server::Server;
-use super::{Endpoint, HttpClient, Incoming, Patience};
+use super::{Endpoint, Failure, HttpClient, Incoming, Patience};
 use crate::wire::tool_headers::ToolHeaders;
 
 /// Nothing here takes so long, unless it hangs.
@@ -30,7 +30,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025
 struct Client {
     out: Option<mpsc::Sender<Vec<u8>>>,
     received: mpsc::Receiver<String>,
-    run: JoinHandle<Result<(), String>>,
+    run: JoinHandle<Result<(), Failure>>,
     tools: Arc<ToolHeaders>,
 }
 
@@ -100,7 +100,7 @@ impl Client {
         while let Some(message) = self.received.recv().await {
             rest.push(message);
         }
-        (result, rest)
+        (result.map_err(|failure| failure.message), rest)
     }
 }
 

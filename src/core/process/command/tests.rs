@@ -76,6 +76,13 @@ async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
             Err("looked in PATH (@/bin, @/login); the login shell told no PATH"),
         ),
         ("none", "@/bin", Some("@/login"), Err("looked in PATH (@/bin) and in the login shell's (@/login)")),
+        ("none", "@/bin", Some("@/bin"), Err("looked in PATH (@/bin), which is also the login shell's")),
+        (
+            "none",
+            "/a:/b:/c:/d:/e",
+            Some("/f"),
+            Err("looked in PATH (5 directories) and in the login shell's (/f)"),
+        ),
         ("none", "", None, Err("looked in PATH (which has no absolute entry); the login shell told no PATH")),
         (
             "local",
@@ -121,7 +128,7 @@ async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
                 let path = value_of(&launch.env, "PATH").unwrap().display();
                 Ok((place.short(launch.program.display()), place.short(path)))
             }
-            Err(error) => Err(place.short(error)),
+            Err(error) => Err(place.short(format!("{error}; {}", error.hint()))),
         };
         let expected = match expected {
             Ok((program, path)) => Ok((program.to_string(), path.to_string())),
@@ -172,7 +179,10 @@ async fn the_working_directory_must_be_one() {
         let mut command = command("../local");
         command.cwd = Some(place.long(cwd).into());
         let result = prepare(&command, &[], Path::new("/"), || async { None }).await;
-        assert_eq!(result.as_ref().err().map(|error| place.short(error)).as_deref(), expected);
+        assert_eq!(
+            result.as_ref().err().map(|error| place.short(format!("{error}; {}", error.hint()))).as_deref(),
+            expected
+        );
         if let Ok(launch) = result {
             assert_eq!(launch.cwd, command.cwd);
             assert_eq!(launch.program, place.0.join("work/sub/../local"));

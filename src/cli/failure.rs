@@ -1,0 +1,135 @@
+//! Why a verb ends without having done its work, and how that is told.
+
+use super::check;
+use crate::config::Problem;
+use crate::config::locate::NotFound;
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What is wrong, and what to do about it.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) kind: Kind,
+    pub(super) message: String,
+    pub(super) hint: String,
+    /// What is wrong with the configuration; told one by one, in place of the message.
+    pub(super) problems: Vec<Problem>,
+}
+
+/// The kinds of failure, each with an exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Something went wrong.
+    Failure,
+    /// The command line is wrong.
+    Usage,
+    /// The configuration is wrong, or not there.
+    Configuration,
+    /// A server wants a login that we do not have.
+    Authorization,
+    /// A server cannot be reached.
+    Unreachable,
+    /// A tool reported an error.
+    Tool,
+}
+
+/// How failures and warnings are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// One JSON value on stdout.
+    pub(super) json: bool,
+    /// Errors only.
+    pub(super) quiet: bool,
+    /// stderr may be coloured.
+    pub(super) colour: bool,
+}
+
+impl Kind {
+    pub(super) fn status(self) -> u8 {
+        match self {
+            Self::Failure => 1,
+            Self::Usage | Self::Configuration => 2,
+            Self::Authorization => 3,
+            Self::Unreachable => 4,
+            Self::Tool => 5,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Usage => "usage",
+            Self::Configuration => "configuration",
+            Self::Authorization => "authorization",
+            Self::Unreachable => "unreachable",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+impl Failure {
+    pub(super) fn new(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: hint.into(), problems: Vec::new() }
+    }
+
+    pub(super) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message, hint)
+    }
+
+    pub(super) fn configuration(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Kind::Configuration, message, hint)
+    }
+
+    pub(super) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Kind::Failure, message, hint)
+    }
+
+    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
+        let message = format!("cannot read {}: {error}", file.display());
+        Self::configuration(message, "check that it is a file and that you may read it")
+    }
+
+    /// A file with these problems, warnings among them; `hint` is what follows from it.
+    pub(super) fn invalid(file: &Path, problems: Vec<Problem>, hint: impl Into<String>) -> Self {
+        let first = problems.iter().find(|problem| problem.is_error());
+        let first = first.map_or("", |problem| problem.message.as_str());
+        let message = format!("{} is not valid: {first}", file.display());
+        Self { problems, ..Self::configuration(message, hint) }
+    }
+
+    /// Prints it and answers the exit status.
+    pub(super) fn tell(&self, manner: Manner, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+        let Self { kind, message, hint, problems } = self;
+        if manner.json {
+            let error = json!({"kind": kind.word(), "message": message, "hint": hint.trim()});
+            let mut answer = json!({ "error": error });
+            if !problems.is_empty() {
+                check::add_problems(&mut answer, problems);
+            }
+            writeln!(out, "{answer}")?;
+        } else if problems.is_empty() {
+            let error = if manner.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            writeln!(err, "{error}: {message}")?;
+            if !hint.is_empty() {
+                writeln!(err, "{}", hint.trim_end())?;
+            }
+        } else {
+            check::list_problems(problems, manner.colour, err)?;
+            writeln!(err, "{hint}")?;
+        }
+        Ok(kind.status())
+    }
+}
+
+impl From<NotFound> for Failure {
+    fn from(missing: NotFound) -> Self {
+        Self::configuration(missing.message(), missing.hint())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error.to_string(), "")
+    }
+}

@@ -1,0 +1,100 @@
+//! From the configuration file to what can run.
+
+use super::failure::{Failure, Manner};
+use super::{World, check};
+use crate::config::locate::{Face, NotFound};
+use crate::config::{self, Problem, ToolMode};
+use crate::faces::toolman::Toolman;
+use crate::faces::workbench::Workbench;
+use crate::serve;
+use crate::serve::toolman::{Bench, Memory};
+use crate::store::Switched;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+
+/// A file that can be used.
+pub(super) struct Loaded {
+    pub(super) file: PathBuf,
+    /// What it held.
+    pub(super) bytes: Vec<u8>,
+    pub(super) face: serve::Face,
+}
+
+/// Reads the file; its warnings go to stderr. `state` is where switches of toolman are remembered.
+pub(super) fn load(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    tool_mode: Option<ToolMode>,
+    state: Option<&Path>,
+    manner: Manner,
+    world: &World,
+) -> Result<Loaded, Failure> {
+    let file = file?;
+    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
+    match read(face, &file, &bytes, tool_mode, state, world) {
+        Ok((face, warnings)) => {
+            if !manner.json {
+                check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
+            }
+            Ok(Loaded { file, bytes, face })
+        }
+        Err(problems) => {
+            let count = check::errors(&problems);
+            Err(Failure::invalid(&file, problems, format!("{count}; nothing was started")))
+        }
+    }
+}
+
+/// What a file stands for, with warnings, or everything that is wrong with it.
+pub(super) fn read(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    tool_mode: Option<ToolMode>,
+    state: Option<&Path>,
+    world: &World,
+) -> Result<(serve::Face, Vec<Problem>), Vec<Problem>> {
+    let environment = |name: &str| world.variable(name);
+    match face {
+        Face::Workbench => config::load(file, bytes, &environment).map(|(mut config, warnings)| {
+            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
+            (serve::Face::Workbench(Arc::new(Workbench { config })), warnings)
+        }),
+        Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
+            let state = state.filter(|_| config.remember);
+            let memory =
+                state.map(|state| Memory { path: Switched::path(state, file), config: file.to_owned() });
+            (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
+        }),
+    }
+}
+
+/// What everything runs on: one thread.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::failed(format!("cannot start: {error}"), "try again"))
+}
+
+/// Resolves when the system asks us to end.
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(async {
+            let _ = tokio::signal::ctrl_c().await;
+        })
+    }
+}

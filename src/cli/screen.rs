@@ -1,0 +1,329 @@
+//! The terminal: tables, a sign of life, a bar of progress.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{interval_at, sleep};
+
+use super::World;
+use super::failure::Manner;
+use crate::wire::json::Scanner;
+
+/// From when on a person wants to see that something happens.
+const PATIENCE: Duration = Duration::from_millis(500);
+const FRAME: Duration = Duration::from_millis(100);
+const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
+const PLAIN_FRAMES: [char; 4] = ['|', '/', '-', '\\'];
+const BAR: usize = 30;
+/// Columns that JSON is kept to where that is possible.
+const LINE: usize = 96;
+
+/// What may be shown where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Screen {
+    /// stderr is a terminal, and things that move may be shown there.
+    pub(super) moves: bool,
+    /// There is somebody to answer questions.
+    pub(super) asks: bool,
+    /// stdout is a terminal: what servers say must not command it.
+    pub(super) terminal: bool,
+    /// stdout may be coloured.
+    pub(super) colour: bool,
+    /// Terminals show more than ASCII.
+    pub(super) unicode: bool,
+    /// Columns of the terminal that stdout is.
+    pub(super) width: Option<usize>,
+}
+
+impl Screen {
+    /// What may be shown in these surroundings.
+    pub(super) fn new(manner: Manner, world: &World) -> Self {
+        let dumb = world.variable("TERM").as_deref() == Some("dumb");
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let terminal = out && !manner.json;
+        let width = terminal.then(|| terminal_size::terminal_size_of(io::stdout())).flatten();
+        Self {
+            moves: err && !manner.quiet && !dumb,
+            asks: io::stdin().is_terminal() && err,
+            terminal,
+            colour: terminal && world.colours(),
+            unicode: world.speaks_unicode(),
+            width: width.map(|(width, _)| width.0.into()),
+        }
+    }
+
+    /// Waits for the work, and shows that it goes on where that takes long.
+    pub(super) async fn while_waiting<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        self.while_silent(what, &AtomicBool::new(false), work).await
+    }
+
+    /// The same until something else is `shown`.
+    pub(super) async fn while_silent<T>(
+        &self,
+        what: &str,
+        shown: &AtomicBool,
+        work: impl Future<Output = T>,
+    ) -> T {
+        if !self.moves {
+            return work.await;
+        }
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = sleep(PATIENCE) => {}
+        }
+        let frames: &[char] = if self.unicode { &FRAMES } else { &PLAIN_FRAMES };
+        let mut frames = frames.iter().cycle();
+        let dots = self.dots(true);
+        let mut beat = interval_at(tokio::time::Instant::now(), FRAME);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => {
+                    self.clear();
+                    return done;
+                }
+                _ = beat.tick(), if !shown.load(Ordering::Relaxed) => {
+                    let frame = frames.next().expect("it goes round");
+                    let _ = write!(io::stderr(), "\r\x1b[K{frame} {what} {dots}");
+                }
+            }
+        }
+    }
+
+    /// Shows how far a call is.
+    pub(super) fn progress(&self, done: f64, total: Option<f64>, message: &str) {
+        if self.moves {
+            let message = safe(message.lines().next().unwrap_or_default(), false);
+            let _ = write!(io::stderr(), "\r\x1b[K{}", bar(done, total, &message, self.unicode));
+        }
+    }
+
+    /// Takes away what moved.
+    pub(super) fn clear(&self) {
+        if self.moves {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// The text as it can be shown: on a terminal, nothing of it is a command.
+    pub(super) fn text(&self, text: &str) -> String {
+        if self.terminal { safe(text, true) } else { text.to_owned() }
+    }
+
+    /// What stands for the rest: on stderr, or else on stdout.
+    pub(super) fn dots(&self, on_stderr: bool) -> &'static str {
+        if self.unicode && (on_stderr || self.terminal) { "…" } else { "..." }
+    }
+
+    /// Text on stdout in bold.
+    pub(super) fn bold(&self, text: &str) -> String {
+        self.painted("1", text)
+    }
+
+    /// Text on stdout in a colour of the terminal.
+    pub(super) fn painted(&self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Rows below a heading, in columns. The last column is not padded; on a terminal it ends where that does. Numbers
+    /// stand at the right.
+    pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
+        self.marked_table(heading, rows, &|_| Vec::new())
+    }
+
+    /// The same; where colours may be, the parts of each row that `marks` gives stand out.
+    pub(super) fn marked_table(
+        &self,
+        heading: &[&str],
+        rows: &[Vec<String>],
+        marks: &dyn Fn(&str) -> Vec<Range<usize>>,
+    ) -> String {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+        };
+        let numeric = |column: usize| {
+            !rows.is_empty()
+                && rows
+                    .iter()
+                    .all(|row| row[column].trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let line = |cells: &[&str]| {
+            let mut line = String::new();
+            for (column, cell) in cells.iter().enumerate() {
+                let pad = " ".repeat(width(column) - cell.chars().count());
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                match numeric(column) {
+                    true => line.push_str(&format!("{pad}{cell}")),
+                    false => line.push_str(&format!("{cell}{pad}")),
+                }
+            }
+            self.fitted(line.trim_end())
+        };
+        let mut text = format!("{}\n", self.bold(&line(heading)));
+        for row in &rows {
+            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            let line = line(&cells);
+            text.push_str(&if self.colour { emphasized(&line, &marks(&line)) } else { line });
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A line that does not go round the end of the terminal's.
+    fn fitted(&self, line: &str) -> String {
+        match self.width {
+            Some(width) if line.chars().count() > width => {
+                let dots = self.dots(false);
+                let kept = width.saturating_sub(dots.chars().count());
+                line.chars().take(kept).chain(dots.chars()).collect()
+            }
+            _ => line.to_owned(),
+        }
+    }
+}
+
+/// The text with parts of it, in ascending order, in bold and underlined.
+fn emphasized(text: &str, parts: &[Range<usize>]) -> String {
+    let mut emphasized = String::new();
+    let mut from = 0;
+    for part in parts {
+        emphasized.push_str(&text[from..part.start]);
+        emphasized.push_str(&format!("\x1b[1;4m{}\x1b[0m", &text[part.clone()]));
+        from = part.end;
+    }
+    emphasized.push_str(&text[from..]);
+    emphasized
+}
+
+fn bar(done: f64, total: Option<f64>, message: &str, unicode: bool) -> String {
+    let [full_part, empty_part, dots] = if unicode { ["█", "░", "…"] } else { ["#", "-", "..."] };
+    match total.filter(|total| *total > 0.0) {
+        Some(total) => {
+            let part = (done / total).clamp(0.0, 1.0);
+            let full = (part * BAR as f64).round() as usize;
+            let percent = (part * 100.0).round();
+            format!("[{}{}] {percent:3} % {message}", full_part.repeat(full), empty_part.repeat(BAR - full))
+        }
+        None => format!("{done} {dots} {message}"),
+    }
+}
+
+/// The first line of a text, without characters that move the cursor.
+fn one_line(text: &str) -> String {
+    safe(text.trim().lines().next().unwrap_or("").trim_end(), false)
+}
+
+/// JSON for a person: what fits on a line stays on one, keys keep their order.
+pub(super) fn laid_out(json: &str, indent: usize) -> String {
+    let mut scanner = Scanner::default();
+    let Ok(doc) = scanner.scan_str(json) else { return json.to_owned() };
+    let value = doc.root();
+    let parts: Vec<String> = if value.is_object() {
+        let members = value.members();
+        members.map(|(key, value)| format!("\"{key}\": {}", laid_out(value.raw(), indent + 2))).collect()
+    } else {
+        let items = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json).unwrap_or_default();
+        items.iter().map(|item| laid_out(item.get(), indent + 2)).collect()
+    };
+    let (open, close) = match value.raw().as_bytes() {
+        _ if parts.is_empty() => return value.raw().to_owned(),
+        [first, .., last] => (char::from(*first), char::from(*last)),
+        _ => return value.raw().to_owned(),
+    };
+    let line = format!("{open}{}{close}", parts.join(", "));
+    if !line.contains('\n') && indent + line.chars().count() <= LINE {
+        return line;
+    }
+    let (inner, outer) = (" ".repeat(indent + 2), " ".repeat(indent));
+    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
+}
+
+fn safe(text: &str, lines: bool) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' if lines => c,
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPE: Screen =
+        Screen { moves: false, asks: false, terminal: false, colour: false, unicode: true, width: None };
+
+    #[test]
+    fn tables_are_aligned_and_hold_no_commands() {
+        let rows = [
+            vec!["ä".to_owned(), "7".to_owned(), "one\ntwo".to_owned()],
+            vec!["long".to_owned(), "-12".to_owned(), "\x1b[2J".to_owned()],
+        ];
+        let expected = "NAME    N  TEXT\nä       7  one\nlong  -12  \u{fffd}[2J\n";
+        assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
+        let narrow = Screen { terminal: true, width: Some(13), ..PIPE };
+        assert_eq!(
+            narrow.table(&["NAME", "N", "TEXT"], &rows),
+            "NAME    N  T…\nä       7  o…\nlong  -12  …\n"
+        );
+        let plain = Screen { unicode: false, colour: true, ..narrow };
+        assert_eq!(
+            plain.table(&["NAME", "TEXT"], &[vec!["a".into(), "1234567".into()]]),
+            "\x1b[1mNAME     TEXT\x1b[0m\na     1234567\n"
+        );
+    }
+
+    #[test]
+    fn marks_stand_out_where_colours_may_be() {
+        let rows = [vec!["read_file".to_owned(), "Reads".to_owned()]];
+        let marks = |row: &str| if row.starts_with("read_file") { vec![0..4, 5..9] } else { Vec::new() };
+        let plain = "TOOL       TEXT\nread_file  Reads\n";
+        assert_eq!(PIPE.marked_table(&["TOOL", "TEXT"], &rows, &marks), plain);
+        let terminal = Screen { colour: true, ..PIPE };
+        let marked = "\x1b[1mTOOL       TEXT\x1b[0m\n\x1b[1;4mread\x1b[0m_\x1b[1;4mfile\x1b[0m  Reads\n";
+        assert_eq!(terminal.marked_table(&["TOOL", "TEXT"], &rows, &marks), marked);
+    }
+
+    #[test]
+    fn bars_fill() {
+        for (done, total, expected) in [
+            (0.0, Some(4.0), format!("[{}]   0 % m", "░".repeat(30))),
+            (2.0, Some(4.0), format!("[{}{}]  50 % m", "█".repeat(15), "░".repeat(15))),
+            (9.0, Some(4.0), format!("[{}] 100 % m", "█".repeat(30))),
+            (9.0, None, "9 … m".to_owned()),
+        ] {
+            assert_eq!(bar(done, total, "m", true), expected);
+        }
+        assert_eq!(
+            bar(1.0, Some(2.0), "m", false),
+            format!("[{}{}]  50 % m", "#".repeat(15), "-".repeat(15))
+        );
+    }
+
+    #[test]
+    fn json_is_laid_out_in_its_own_order() {
+        let long = "x".repeat(80);
+        for (json, expected) in [
+            ("{}", "{}".to_owned()),
+            ("[ ]", "[ ]".to_owned()),
+            (r#"{"b":1,"a":[true,null]}"#, r#"{"b": 1, "a": [true, null]}"#.to_owned()),
+            (
+                &format!(r#"{{"b":"{long}","a":[1,{{"c":2}}]}}"#),
+                format!("{{\n  \"b\": \"{long}\",\n  \"a\": [1, {{\"c\": 2}}]\n}}"),
+            ),
+        ] {
+            assert_eq!(laid_out(json, 0), expected);
+        }
+    }
+}

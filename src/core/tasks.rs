@@ -1,0 +1,263 @@
+//! Tasks: calls that upstreams finish later. A client sees those that it began, under names that are unique for it.
+
+use std::sync::{Arc, LazyLock, Weak};
+
+use memchr::memmem::Finder;
+use parking_lot::Mutex;
+
+use super::link::Link;
+use super::upstream::Upstream;
+use crate::config::Transport;
+use crate::wire::era::meta;
+use crate::wire::json::{Node, Scanner, quote};
+
+/// Tasks of one client that are remembered at most; the oldest are forgotten.
+const MOST_TASKS: usize = 1000;
+/// Tasks on a page of `tasks/list`.
+const PAGE: usize = 100;
+
+/// The tasks of one client.
+#[derive(Default)]
+pub struct Tasks(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// In the order of their beginning.
+    tasks: Vec<Task>,
+    begun: u64,
+}
+
+struct Task {
+    number: u64,
+    /// As the client knows it.
+    id: Arc<str>,
+    /// As its upstream knows it.
+    own: Box<str>,
+    upstream: Weak<Upstream>,
+    /// A process takes its tasks with it, and the next one may use their ids again.
+    link: Weak<Link>,
+    /// Our request that began it, which is its progress token, and the client's own token, raw.
+    progress: Option<(u64, Box<str>)>,
+}
+
+impl Task {
+    fn is_of(&self, link: &Arc<Link>) -> bool {
+        let lasts = matches!(link.upstream.spec().transport, Transport::Http(_));
+        std::ptr::eq(self.upstream.as_ptr(), &*link.upstream)
+            && (lasts || std::ptr::eq(self.link.as_ptr(), &**link))
+    }
+
+    /// The connection by which it can be asked for.
+    fn link(&self) -> Option<Arc<Link>> {
+        self.upstream.upgrade()?.link().filter(|link| self.is_of(link))
+    }
+}
+
+/// A task as it is asked for at its upstream.
+pub struct Place {
+    /// As the client knows it.
+    pub id: Arc<str>,
+    /// Where it is.
+    pub link: Arc<Link>,
+    /// As it is known there.
+    pub own: String,
+}
+
+impl Tasks {
+    /// Notes a task that the client has begun; returns the id that the client is told.
+    fn begin(&self, link: &Arc<Link>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
+        let mut table = self.0.lock();
+        if let Some(known) = table.tasks.iter().find(|task| *task.own == *own && task.is_of(link)) {
+            return known.id.clone();
+        }
+        let is_taken = |id: &str| table.tasks.iter().any(|task| *task.id == *id);
+        let mut id = own.to_owned();
+        let mut count = 1;
+        while is_taken(&id) {
+            count += 1;
+            id = format!("{own}~{count}");
+        }
+        let id: Arc<str> = id.into();
+        table.begun += 1;
+        let number = table.begun;
+        let (upstream, way) = (Arc::downgrade(&link.upstream), Arc::downgrade(link));
+        table.tasks.push(Task { number, id: id.clone(), own: own.into(), upstream, link: way, progress });
+        if table.tasks.len() > MOST_TASKS {
+            table.tasks.remove(0);
+        }
+        id
+    }
+
+    /// Where the task is that the client knows by this id.
+    pub fn find(&self, id: &str) -> Option<Place> {
+        let table = self.0.lock();
+        let task = table.tasks.iter().find(|task| *task.id == *id)?;
+        Some(Place { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
+    }
+
+    /// The next tasks after the one with this number, and the number to go on from, if there are more.
+    pub fn page(&self, after: u64) -> (Vec<Place>, Option<u64>) {
+        let table = self.0.lock();
+        let rest = table.tasks.iter().filter(|task| task.number > after);
+        let shown: Vec<&Task> = rest.take(PAGE).collect();
+        let last = shown.last().map(|task| task.number);
+        let more = last.filter(|last| table.tasks.iter().any(|task| task.number > *last));
+        let place =
+            |task: &&Task| Some(Place { id: task.id.clone(), link: task.link()?, own: task.own.to_string() });
+        (shown.iter().filter_map(place).collect(), more)
+    }
+
+    /// The client's id of a task of this upstream, if it is one of the client's.
+    pub(super) fn known(&self, link: &Arc<Link>, own: &str) -> Option<Arc<str>> {
+        let table = self.0.lock();
+        table.tasks.iter().find(|task| *task.own == *own && task.is_of(link)).map(|task| task.id.clone())
+    }
+
+    /// The client's own progress token of the task that began with this request of ours.
+    pub(super) fn progress_token(&self, link: &Arc<Link>, request: u64) -> Option<Box<str>> {
+        let table = self.0.lock();
+        let mut tokens =
+            table.tasks.iter().filter(|task| task.is_of(link)).filter_map(|task| task.progress.as_ref());
+        tokens.find(|(id, _)| *id == request).map(|(_, token)| token.clone())
+    }
+}
+
+/// Hands on a result with the ids of tasks that the client knows. `begun_by` is our request with the client's progress
+/// token, in case that the result is a task that begins.
+pub(super) fn results(
+    tasks: &Tasks,
+    link: &Arc<Link>,
+    method: &str,
+    begun_by: Option<(u64, Box<str>)>,
+    result: Node<'_>,
+    hand_on: impl FnOnce(Node<'_>),
+) {
+    static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskId"));
+    if MENTION.find(result.raw().as_bytes()).is_none() {
+        return hand_on(result);
+    }
+    let id_in = |node: Node<'_>| node.get("taskId").and_then(Node::as_str).map(|id| id.into_owned());
+    let legacy = result.get("task").filter(|task| method == "tools/call" && task.is_object());
+    let is_modern = result.get("resultType").is_some_and(|kind| kind.raw() == "\"task\"");
+    let (mut id, mut task) = (None, None);
+    if let Some(own) = legacy.and_then(id_in) {
+        let mut text = Vec::new();
+        let known = quote(&tasks.begin(link, &own, begun_by));
+        legacy.expect("it has an id").write_with(&mut text, &[("taskId", Some(&known))]);
+        task = Some(String::from_utf8(text).expect("written from UTF-8 texts"));
+    } else if method == "tools/call" && is_modern {
+        id = id_in(result).map(|own| tasks.begin(link, &own, begun_by));
+    } else if method.starts_with("tasks/") {
+        id = id_in(result).and_then(|own| tasks.known(link, &own));
+    }
+    let id = id.map(|id| quote(&id));
+    let related = related(tasks, link, result);
+    let changes: Vec<(&str, Option<&str>)> = [("taskId", &id), ("task", &task), ("_meta", &related)]
+        .into_iter()
+        .filter_map(|(key, value)| value.as_deref().map(|value| (key, Some(value))))
+        .collect();
+    if changes.is_empty() {
+        return hand_on(result);
+    }
+    let mut text = Vec::new();
+    result.write_with(&mut text, &changes);
+    hand_on(Scanner::default().scan(&text).expect("written as valid JSON").root());
+}
+
+/// The id of the task that a message says it belongs to.
+pub(super) fn related_id(message: Node<'_>) -> Option<String> {
+    let id = message.get("_meta")?.get(meta::RELATED_TASK)?.get("taskId")?;
+    id.as_str().map(|id| id.into_owned())
+}
+
+/// The `_meta` of a message that belongs to a task, with the client's id of it.
+fn related(tasks: &Tasks, link: &Arc<Link>, message: Node<'_>) -> Option<String> {
+    let known = tasks.known(link, &related_id(message)?)?;
+    Some(with_related(message, &known))
+}
+
+/// The `_meta` of a message that belongs to a task, with another id of it.
+pub(super) fn with_related(message: Node<'_>, id: &str) -> String {
+    let own = message.get("_meta").expect("it names a task");
+    let related = own.get(meta::RELATED_TASK).expect("it names a task");
+    let mut text = Vec::new();
+    related.write_with(&mut text, &[("taskId", Some(&quote(id)))]);
+    let related = String::from_utf8(text).expect("written from UTF-8 texts");
+    let mut text = Vec::new();
+    own.write_with(&mut text, &[(meta::RELATED_TASK, Some(&related))]);
+    String::from_utf8(text).expect("written from UTF-8 texts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A result as the client gets it.
+    fn shown(tasks: &Tasks, link: &Arc<Link>, method: &str, result: &str) -> String {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(result).unwrap().root();
+        let mut shown = String::new();
+        results(tasks, link, method, Some((7, "\"t\"".into())), node, |node| shown = node.raw().to_owned());
+        shown
+    }
+
+    #[test]
+    fn ids_are_kept_unless_another_upstream_has_them() {
+        let tasks = Tasks::default();
+        let [a, b] = ["a", "b"].map(|name| {
+            let upstream = Upstream::unreal(name, name);
+            upstream.pretend(Some(Default::default()));
+            upstream.link().unwrap()
+        });
+        let legacy = r#"{"task":{"taskId":"1","x":1.0}}"#;
+        assert_eq!(shown(&tasks, &a, "tools/call", legacy), legacy);
+        assert_eq!(shown(&tasks, &b, "tools/call", legacy), r#"{"task":{"taskId":"1~2","x":1.0}}"#);
+        assert_eq!(
+            shown(&tasks, &b, "tools/call", r#"{"resultType":"task","taskId":"2"}"#),
+            r#"{"resultType":"task","taskId":"2"}"#
+        );
+        let related = r#"{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"y":2}}"#;
+        assert_eq!(shown(&tasks, &a, "tasks/result", related), related);
+        assert_eq!(shown(&tasks, &b, "tasks/result", related), related.replace("\"1\"", "\"1~2\""));
+        assert_eq!(shown(&tasks, &b, "tasks/get", r#"{"taskId":"1"}"#), r#"{"taskId":"1~2"}"#);
+        // What is not about tasks is not touched, and what the client did not begin is not its own.
+        for (method, other) in
+            [("tools/call", r#"{"taskId":"1"}"#), ("tasks/get", r#"{"taskId":"9"}"#), ("prompts/get", legacy)]
+        {
+            assert_eq!(shown(&tasks, &b, method, other), other);
+        }
+        assert!(Arc::ptr_eq(&tasks.find("1~2").unwrap().link, &b));
+        assert_eq!(tasks.find("1~2").unwrap().own, "1");
+        assert_eq!(tasks.progress_token(&a, 7).as_deref(), Some("\"t\""));
+        assert_eq!(tasks.progress_token(&a, 8), None);
+        let (page, next) = tasks.page(0);
+        assert_eq!(page.iter().map(|place| &*place.id).collect::<Vec<_>>(), ["1", "1~2", "2"]);
+        assert_eq!(next, None);
+        // The next process may use the id again; that is another task.
+        a.upstream.pretend(None);
+        a.upstream.pretend(Some(Default::default()));
+        assert!(tasks.find("1").is_none());
+    }
+
+    #[test]
+    fn pages_end_and_the_oldest_are_forgotten() {
+        let tasks = Tasks::default();
+        let upstream = Upstream::unreal("a", "a");
+        upstream.pretend(Some(Default::default()));
+        let link = upstream.link().unwrap();
+        for n in 0..MOST_TASKS + 10 {
+            tasks.begin(&link, &n.to_string(), None);
+        }
+        assert!(tasks.find("9").is_none());
+        let (mut seen, mut after) = (Vec::new(), 0);
+        loop {
+            let (page, next) = tasks.page(after);
+            seen.extend(page.into_iter().map(|place| place.own));
+            match next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        assert_eq!(seen, (10..MOST_TASKS + 10).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,112 @@
+//! Why an upstream is not to be had.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::process::CommandError;
+use crate::wire::http_client::Failure;
+
+/// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Of which kind it is.
+    pub cause: Cause,
+    /// What is wrong.
+    pub problem: Arc<str>,
+    /// What to do about it, where it is known better than by the kind.
+    pub hint: Option<Arc<str>>,
+    /// The last lines that the server wrote to stderr, without secrets; often none.
+    pub stderr: Arc<str>,
+}
+
+/// Kinds of trouble, as far as different things are to be done about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Its program cannot be found, or not run where it should.
+    Command,
+    /// It was not ready in time.
+    Timeout,
+    /// It writes to stdout what is no MCP.
+    Noise,
+    /// No connection to it can be made.
+    Network,
+    /// It does not accept our credentials, or wants some.
+    Login,
+    /// There is no MCP server at its URL.
+    Address,
+    /// It speaks other versions of the protocol.
+    Version,
+    /// Anything else, most often that it ended.
+    Other,
+}
+
+impl Trouble {
+    /// One of a kind.
+    pub fn new(cause: Cause, problem: impl Into<Arc<str>>) -> Self {
+        Self { cause, problem: problem.into(), hint: None, stderr: "".into() }
+    }
+
+    /// It was not ready in time.
+    pub(super) fn timeout() -> Self {
+        Self::new(Cause::Timeout, "connection timeout")
+    }
+
+    /// The same with more to say about it.
+    pub(super) fn reworded(self, problem: impl Into<Arc<str>>) -> Self {
+        Self { problem: problem.into(), ..self }
+    }
+}
+
+impl Cause {
+    /// What an HTTP status stands for.
+    pub fn of_status(status: u64) -> Self {
+        match status {
+            401 | 403 => Self::Login,
+            404 | 405 => Self::Address,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// All of it, for a model or a log.
+impl fmt::Display for Trouble {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.problem)?;
+        if let Some(hint) = &self.hint {
+            write!(out, "; {hint}")?;
+        }
+        match &*self.stderr {
+            "" => Ok(()),
+            lines => write!(out, "\nlast lines of its stderr:\n{lines}"),
+        }
+    }
+}
+
+impl From<&str> for Trouble {
+    fn from(problem: &str) -> Self {
+        Self::new(Cause::Other, problem)
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(problem: String) -> Self {
+        Self::new(Cause::Other, problem)
+    }
+}
+
+impl From<CommandError> for Trouble {
+    fn from(error: CommandError) -> Self {
+        Self { hint: Some(error.hint().into()), ..Self::new(Cause::Command, error.to_string()) }
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        let cause = match failure.status {
+            Some(status) => Cause::of_status(status.into()),
+            None if failure.unreachable => Cause::Network,
+            None => Cause::Other,
+        };
+        Self::new(cause, failure.message)
+    }
+}

@@ -1,0 +1,111 @@
+//! What one document gives the index: its words counted by field, and what can be told of it beside.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::ToolDoc;
+use super::tokens::{fold, words};
+
+/// The risk of a tool that destroys.
+pub(super) const DESTROYS: u8 = 2;
+
+/// The words of one document, by term and field.
+pub(super) struct Counts<const N: usize> {
+    /// Term and field, once for each time.
+    pub(super) seen: Vec<(u32, u8)>,
+    pub(super) lengths: [u32; N],
+}
+
+impl<const N: usize> Counts<N> {
+    pub(super) fn new() -> Self {
+        Self { seen: Vec::new(), lengths: [0; N] }
+    }
+
+    pub(super) fn add(&mut self, term: u32, field: usize, length: u32) {
+        self.seen.push((term, u8::try_from(field).expect("fields are few")));
+        self.lengths[field] += length;
+    }
+
+    /// Calls `each` with every term, in order, and how often it stands in each field.
+    pub(super) fn each(&mut self, mut each: impl FnMut(u32, [u32; N])) {
+        self.seen.sort_unstable();
+        for run in self.seen.chunk_by(|a, b| a.0 == b.0) {
+            let mut counts = [0; N];
+            for (_, field) in run {
+                counts[usize::from(*field)] += 1;
+            }
+            each(run[0].0, counts);
+        }
+    }
+}
+
+/// Puts counts side by side, `bits` for each; more often counts as the most that fits.
+pub(super) fn packed<const N: usize>(counts: [u32; N], bits: u32) -> u32 {
+    let most = (1 << bits) - 1;
+    counts.iter().rev().fold(0, |packed, count| packed << bits | (*count).min(most))
+}
+
+/// The first sentence and the rest: authors say first what a tool does, and explain afterwards.
+pub(super) fn split_summary(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        let ends = match c {
+            '\n' => true,
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => text[at + 1..].starts_with([' ', '\n', '\t']) && !before.is_whitespace(),
+            _ => false,
+        };
+        if ends && at >= 12 {
+            return text.split_at(at + c.len_utf8());
+        }
+        before = c;
+    }
+    (text, "")
+}
+
+/// The same number for the same text.
+pub(super) fn text_hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a call can do: as the server says, else as the verb of the name says.
+pub(super) fn risk(tool: &ToolDoc) -> u8 {
+    if tool.read_only == Some(true) {
+        return 0;
+    }
+    if tool.destructive == Some(true) {
+        return DESTROYS;
+    }
+    let mut verb = String::new();
+    words(&tool.name, |word| {
+        if verb.is_empty() {
+            fold(word.raw, &mut verb);
+        }
+    });
+    match verb.as_str() {
+        "get" | "list" | "read" | "find" | "search" | "show" | "describe" | "fetch" | "view" | "query"
+        | "count" => 0,
+        "delete" | "remove" | "destroy" | "drop" | "purge" | "erase" | "kill" | "wipe" | "clear" => DESTROYS,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, summary: &str) {
+        assert_eq!(split_summary(text).0, summary);
+    }
+
+    #[test]
+    fn the_first_sentence_is_the_summary() {
+        check("Reads a file. It must exist.", "Reads a file.");
+        check("Reads a file\nand more", "Reads a file\n");
+        check("Use v1.2 of the interface", "Use v1.2 of the interface");
+        check("天気予報を取得する機能です。次に説明", "天気予報を取得する機能です。");
+        check("", "");
+    }
+}

@@ -1,0 +1,399 @@
+//! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
+
+use std::collections::HashMap;
+
+use super::document::{Counts, packed, risk, split_summary, text_hash};
+use super::tokens::{Stems, fold, grams, words};
+use super::{ServerDoc, ToolDoc};
+
+/// Fields of a tool, each with its own weight.
+pub(super) const TOOL_FIELDS: usize = 6;
+const NAME: usize = 0;
+const SUMMARY: usize = 1;
+const DETAILS: usize = 2;
+const PARAM_NAMES: usize = 3;
+const PARAM_TEXT: usize = 4;
+const SERVER: usize = 5;
+
+/// Fields of a server.
+pub(super) const SERVER_FIELDS: usize = 4;
+const TITLE: usize = 0;
+const ABOUT: usize = 1;
+const TOOL_NAMES: usize = 2;
+const TOOL_TEXT: usize = 3;
+
+/// That a term stands in a document, and how often in each of its fields.
+#[derive(Clone, Copy)]
+pub(super) struct Posting {
+    pub(super) doc: u32,
+    /// Four bits a field for tools, eight for servers; more often counts as the most.
+    pub(super) counts: u32,
+}
+
+/// A term and where it stands. Postings are in ascending order of documents.
+#[derive(Default)]
+pub(super) struct Term {
+    pub(super) text: Box<str>,
+    pub(super) tools: Vec<Posting>,
+    pub(super) servers: Vec<Posting>,
+    /// In how many tools' names it stands.
+    pub(super) names: u32,
+}
+
+/// A tool as the ranker needs it.
+pub(super) struct Tool {
+    pub(super) name: Box<str>,
+    pub(super) server: u32,
+    /// Its place among its server's tools.
+    pub(super) position: u32,
+    /// The terms of its name, in order.
+    pub(super) name_terms: Box<[u32]>,
+    /// 0 reads only, 1 unknown, 2 destroys.
+    pub(super) risk: u8,
+    /// The same for tools whose descriptions have the same letters.
+    pub(super) text_hash: u64,
+}
+
+/// What is needed of a tool for every posting, kept close together.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) lengths: [u16; TOOL_FIELDS],
+    pub(super) server: u32,
+}
+
+/// A server as the ranker needs it.
+pub(super) struct Server {
+    pub(super) key: Box<str>,
+    pub(super) order: u32,
+    /// Its tools' numbers: `first..first + count`.
+    pub(super) first: u32,
+    pub(super) count: u32,
+    pub(super) lengths: [u32; SERVER_FIELDS],
+    /// The terms that stand anywhere in it or its tools.
+    terms: Box<[u32]>,
+    /// The terms of its names.
+    pub(super) title_terms: Box<[u32]>,
+}
+
+/// All that is known of servers and their tools, kept so that one server can be replaced at the cost of
+/// that server alone.
+pub struct Index {
+    stems: Stems,
+    pub(super) terms: Vec<Term>,
+    ids: HashMap<Box<str>, u32>,
+    /// Words as they were written, to spare the stemming.
+    surface: HashMap<Box<str>, u32>,
+    grams: HashMap<u32, Vec<u32>>,
+    pub(super) tools: Vec<Option<Tool>>,
+    pub(super) shapes: Vec<Shape>,
+    pub(super) servers: Vec<Option<Server>>,
+    by_key: HashMap<Box<str>, u32>,
+    pub(super) live_tools: u32,
+    pub(super) live_servers: u32,
+    pub(super) tool_lengths: [u64; TOOL_FIELDS],
+    pub(super) server_lengths: [u64; SERVER_FIELDS],
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Index {
+    /// An index of nothing.
+    pub fn new() -> Self {
+        Self {
+            stems: Stems::new(),
+            terms: Vec::new(),
+            ids: HashMap::new(),
+            surface: HashMap::new(),
+            grams: HashMap::new(),
+            tools: Vec::new(),
+            shapes: Vec::new(),
+            servers: Vec::new(),
+            by_key: HashMap::new(),
+            live_tools: 0,
+            live_servers: 0,
+            tool_lengths: [0; TOOL_FIELDS],
+            server_lengths: [0; SERVER_FIELDS],
+        }
+    }
+
+    /// Adds a server, or replaces what was known of it. The key tells servers apart and is no text to be found.
+    pub fn set_server(&mut self, key: &str, doc: &ServerDoc) {
+        self.remove_server(key);
+        let server = count(self.servers.len());
+        let first = count(self.tools.len());
+        let mut about = Counts::new();
+        self.count(&doc.title, TITLE, &mut about);
+        let mut titles: Vec<u32> = about.seen.iter().map(|seen| seen.0).collect();
+        titles.sort_unstable();
+        titles.dedup();
+        self.count(&doc.description, ABOUT, &mut about);
+        let mut terms = Vec::new();
+        for (position, tool) in (0..).zip(&doc.tools) {
+            self.add_tool(tool, (server, position), &titles, &mut about, &mut terms);
+        }
+        about.each(|term, counts| {
+            self.terms[term as usize].servers.push(Posting { doc: server, counts: packed(counts, 8) });
+            terms.push(term);
+        });
+        terms.sort_unstable();
+        terms.dedup();
+        for (total, length) in self.server_lengths.iter_mut().zip(about.lengths) {
+            *total += u64::from(length);
+        }
+        self.live_tools += count(doc.tools.len());
+        self.live_servers += 1;
+        self.by_key.insert(key.into(), server);
+        self.servers.push(Some(Server {
+            key: key.into(),
+            order: doc.order,
+            first,
+            count: count(doc.tools.len()),
+            lengths: about.lengths,
+            terms: terms.into(),
+            title_terms: titles.into(),
+        }));
+    }
+
+    fn add_tool(
+        &mut self,
+        tool: &ToolDoc,
+        (server, position): (u32, u32),
+        titles: &[u32],
+        about: &mut Counts<SERVER_FIELDS>,
+        terms: &mut Vec<u32>,
+    ) {
+        let number = count(self.tools.len());
+        let mut counts = Counts::new();
+        let name_terms = self.read_tool(tool, titles, &mut counts);
+        counts.each(|term, found| {
+            let entry = &mut self.terms[term as usize];
+            entry.tools.push(Posting { doc: number, counts: packed(found, 4) });
+            terms.push(term);
+            if found[NAME] > 0 {
+                entry.names += 1;
+                about.add(term, TOOL_NAMES, 1);
+            }
+            if found[SUMMARY] > 0 {
+                about.add(term, TOOL_TEXT, 1);
+            }
+        });
+        let lengths = counts.lengths.map(|length| u16::try_from(length).unwrap_or(u16::MAX));
+        for (total, length) in self.tool_lengths.iter_mut().zip(lengths) {
+            *total += u64::from(length);
+        }
+        self.shapes.push(Shape { lengths, server });
+        self.tools.push(Some(Tool {
+            name: tool.name.as_str().into(),
+            server,
+            position,
+            name_terms,
+            risk: risk(tool),
+            text_hash: text_hash(&tool.description),
+        }));
+    }
+
+    /// Forgets a server; says whether it was known.
+    pub fn remove_server(&mut self, key: &str) -> bool {
+        let Some(number) = self.by_key.remove(key) else { return false };
+        let Some(server) = self.servers[number as usize].take() else { return false };
+        let gone = server.first..server.first + server.count;
+        for &term in &server.terms {
+            let term = &mut self.terms[term as usize];
+            let from = term.tools.partition_point(|posting| posting.doc < gone.start);
+            let to = term.tools.partition_point(|posting| posting.doc < gone.end);
+            term.names -=
+                u32::try_from(term.tools[from..to].iter().filter(|p| p.counts & 15 > 0).count()).unwrap_or(0);
+            term.tools.drain(from..to);
+            if let Ok(at) = term.servers.binary_search_by_key(&number, |posting| posting.doc) {
+                term.servers.remove(at);
+            }
+        }
+        for number in gone {
+            self.tools[number as usize] = None;
+            for (total, length) in self.tool_lengths.iter_mut().zip(self.shapes[number as usize].lengths) {
+                *total -= u64::from(length);
+            }
+        }
+        for (total, length) in self.server_lengths.iter_mut().zip(server.lengths) {
+            *total -= u64::from(length);
+        }
+        self.live_tools -= server.count;
+        self.live_servers -= 1;
+        if self.tools.len() > 1024 + 2 * self.live_tools as usize
+            || self.servers.len() > 1024 + 2 * self.live_servers as usize
+        {
+            self.compact();
+        }
+        true
+    }
+
+    /// Numbers tools and servers anew, without the holes that removed ones left.
+    fn compact(&mut self) {
+        let mut tools = vec![0; self.tools.len()];
+        let mut servers = vec![0; self.servers.len()];
+        number(&self.tools, &mut tools);
+        number(&self.servers, &mut servers);
+        let mut live = self.tools.iter().map(Option::is_some);
+        self.shapes.retain(|_| live.next() == Some(true));
+        self.tools.retain(Option::is_some);
+        self.servers.retain(Option::is_some);
+        for (tool, shape) in self.tools.iter_mut().flatten().zip(&mut self.shapes) {
+            tool.server = servers[tool.server as usize];
+            shape.server = tool.server;
+        }
+        for server in self.servers.iter_mut().flatten() {
+            server.first = tools.get(server.first as usize).copied().unwrap_or(0);
+        }
+        for at in self.by_key.values_mut() {
+            *at = servers[*at as usize];
+        }
+        for term in &mut self.terms {
+            for posting in &mut term.tools {
+                posting.doc = tools[posting.doc as usize];
+            }
+            for posting in &mut term.servers {
+                posting.doc = servers[posting.doc as usize];
+            }
+        }
+    }
+
+    /// Counts the words of one tool; gives the terms of its name in order.
+    fn read_tool(&mut self, tool: &ToolDoc, titles: &[u32], counts: &mut Counts<TOOL_FIELDS>) -> Box<[u32]> {
+        let mut sequence = Vec::new();
+        words(&tool.name, |word| {
+            let term = self.term(word.raw);
+            counts.add(term, NAME, u32::from(!word.whole));
+            if !word.whole {
+                sequence.push(term);
+            }
+        });
+        let (summary, details) = split_summary(&tool.description);
+        self.count(summary, SUMMARY, counts);
+        self.count(details, DETAILS, counts);
+        for param in &tool.params {
+            self.count(&param.name, PARAM_NAMES, counts);
+            self.count(&param.description, PARAM_TEXT, counts);
+            for value in &param.enum_values {
+                self.count(value, PARAM_TEXT, counts);
+            }
+        }
+        for term in titles {
+            counts.add(*term, SERVER, 1);
+        }
+        sequence.into()
+    }
+
+    fn count<const N: usize>(&mut self, text: &str, field: usize, counts: &mut Counts<N>) {
+        words(text, |word| {
+            let term = self.term(word.raw);
+            counts.add(term, field, u32::from(!word.whole));
+        });
+    }
+
+    /// The term of a word, made where it is new.
+    fn term(&mut self, raw: &str) -> u32 {
+        if let Some(&id) = self.surface.get(raw) {
+            return id;
+        }
+        let mut folded = String::new();
+        fold(raw, &mut folded);
+        let stem = self.stems.stem(&folded);
+        let id = match self.ids.get(stem.as_str()) {
+            Some(&id) => id,
+            None => {
+                let id = count(self.terms.len());
+                grams(&stem, |gram| {
+                    let list = self.grams.entry(gram).or_default();
+                    if list.last() != Some(&id) {
+                        list.push(id);
+                    }
+                });
+                self.terms.push(Term { text: stem.as_str().into(), ..Term::default() });
+                self.ids.insert(stem.into(), id);
+                id
+            }
+        };
+        self.surface.insert(raw.into(), id);
+        id
+    }
+
+    /// The stem of a word of a query, whether any text has it or not.
+    pub(super) fn stem(&self, raw: &str) -> String {
+        let mut folded = String::new();
+        fold(raw, &mut folded);
+        self.stems.stem(&folded)
+    }
+
+    /// The terms with a run of three characters.
+    pub(super) fn terms_with(&self, gram: u32) -> &[u32] {
+        self.grams.get(&gram).map_or(&[], Vec::as_slice)
+    }
+
+    /// A tool that a posting names.
+    pub(super) fn tool(&self, number: u32) -> &Tool {
+        self.tools[number as usize].as_ref().expect("postings name live tools only")
+    }
+
+    /// How many words the name of a tool has.
+    pub(super) fn name_length(&self, number: u32) -> usize {
+        usize::from(self.shapes[number as usize].lengths[NAME])
+    }
+
+    /// A server that a posting or a tool names.
+    pub(super) fn server(&self, number: u32) -> &Server {
+        self.servers[number as usize].as_ref().expect("postings name live servers only")
+    }
+
+    /// The number of a term that stands in some text.
+    pub(super) fn find(&self, stem: &str) -> Option<u32> {
+        let id = *self.ids.get(stem)?;
+        let term = &self.terms[id as usize];
+        (!term.tools.is_empty() || !term.servers.is_empty()).then_some(id)
+    }
+
+    /// What orders servers: their place in the file, and their key where that is the same.
+    pub(super) fn place(&self, server: u32) -> (u32, &str) {
+        let server = self.server(server);
+        (server.order, &server.key)
+    }
+
+    /// An estimate of the memory in use, in bytes.
+    pub fn size(&self) -> usize {
+        let mut bytes = 0;
+        for term in &self.terms {
+            bytes += size_of::<Term>() + 2 * term.text.len();
+            bytes += 8 * (term.tools.capacity() + term.servers.capacity());
+        }
+        bytes += self.ids.capacity() * 25 + self.surface.capacity() * 25;
+        bytes += self.surface.keys().map(|word| word.len()).sum::<usize>();
+        bytes +=
+            self.grams.capacity() * 33 + self.grams.values().map(|list| 4 * list.capacity()).sum::<usize>();
+        bytes += self.tools.capacity() * (size_of::<Option<Tool>>() + size_of::<Shape>());
+        bytes += self
+            .tools
+            .iter()
+            .flatten()
+            .map(|tool| tool.name.len() + 4 * tool.name_terms.len())
+            .sum::<usize>();
+        bytes += self.servers.capacity() * size_of::<Option<Server>>();
+        bytes += self.servers.iter().flatten().map(|s| 2 * s.key.len() + 4 * s.terms.len()).sum::<usize>();
+        bytes + self.by_key.capacity() * 25
+    }
+}
+
+/// A number of tools, servers or terms: there are thousands, never billions.
+fn count(length: usize) -> u32 {
+    u32::try_from(length).expect("fewer than 2^32 documents and terms")
+}
+
+fn number<T>(slots: &[Option<T>], numbers: &mut [u32]) {
+    let mut next = 0;
+    for (slot, number) in slots.iter().zip(numbers) {
+        *number = next;
+        next += u32::from(slot.is_some());
+    }
+}

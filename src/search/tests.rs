@@ -1,0 +1,359 @@
+//! The search as a whole, on small corpora of our own.
+
+use proptest::prelude::*;
+
+use super::{Index, ParamDoc, ServerDoc, ToolDoc};
+
+fn tool(name: &str, description: &str) -> ToolDoc {
+    ToolDoc { name: name.to_owned(), description: description.to_owned(), ..ToolDoc::default() }
+}
+
+fn server(order: u32, title: &str, description: &str, tools: &[(&str, &str)]) -> ServerDoc {
+    ServerDoc {
+        order,
+        title: title.to_owned(),
+        description: description.to_owned(),
+        tools: tools.iter().map(|(name, text)| tool(name, text)).collect(),
+    }
+}
+
+/// A handful of servers as people have them.
+fn office() -> Vec<(&'static str, ServerDoc)> {
+    let github = server(
+        0,
+        "GitHub",
+        "Repositories, issues and pull requests",
+        &[
+            ("create_issue", "Open a new issue in a repository."),
+            ("list_issues", "List the issues of a repository."),
+            ("merge_pull_request", "Merge a pull request."),
+            ("search_code", "Search for code across repositories."),
+        ],
+    );
+    let serena = server(
+        1,
+        "Serena",
+        "Semantic code editing",
+        &[
+            ("find_symbol", "Find a class, function or method by its name."),
+            ("replace_symbol_body", "Replace the body of a symbol."),
+            ("find_referencing_symbols", "Find where a symbol is used."),
+        ],
+    );
+    let files = server(
+        2,
+        "Filesystem",
+        "Access to local files",
+        &[
+            ("delete_file", "Delete a file."),
+            ("move_file", "Move or rename a file."),
+            ("read_file", "Read a file."),
+            ("list_directory", "List what is in a directory."),
+        ],
+    );
+    let weather = server(
+        3,
+        "天気",
+        "日本の天気予報",
+        &[
+            ("get_forecast", "指定した都市の天気予報を取得する。"),
+            ("поиск_города", "Найти город по названию."),
+        ],
+    );
+    let mut chat = server(
+        4,
+        "Slack",
+        "Channels and messages",
+        &[("post_message", "Post a message to a channel."), ("set_status", "Set the status of a user.")],
+    );
+    chat.tools[1].params = vec![ParamDoc {
+        name: "presence".to_owned(),
+        description: "How you appear to colleagues".to_owned(),
+        enum_values: vec!["away".to_owned(), "invisible".to_owned()],
+    }];
+    vec![("github", github), ("serena", serena), ("files", files), ("weather", weather), ("slack", chat)]
+}
+
+fn index(servers: &[(&str, ServerDoc)]) -> Index {
+    let mut index = Index::new();
+    for (key, doc) in servers {
+        index.set_server(key, doc);
+    }
+    index
+}
+
+fn names(index: &Index, query: &str) -> Vec<String> {
+    index.search(query, 5).hits.into_iter().map(|hit| hit.tool).collect()
+}
+
+fn check(query: &str, first: &str) {
+    let found = names(&index(&office()), query);
+    assert_eq!(found.first().map(String::as_str), Some(first), "{query}: {found:?}");
+}
+
+#[test]
+fn finds_what_is_meant() {
+    check("find symbol", "find_symbol");
+    check("findSymbol", "find_symbol");
+    check("Find-Symbol", "find_symbol");
+    check("serena find symbol", "find_symbol");
+    check("serena/find_symbol", "find_symbol");
+    check("referencing symbols", "find_referencing_symbols");
+    check("merge_pull", "merge_pull_request");
+    check("merge_pu", "merge_pull_request");
+    check("open a bug in the repo", "create_issue");
+    check("erase a file", "delete_file");
+    check("I would like to send a message to my colleagues in the channel, please", "post_message");
+    check("become invisible", "set_status");
+}
+
+#[test]
+fn forgives_slips_of_the_fingers() {
+    check("find smybol", "find_symbol");
+    check("creat isue", "create_issue");
+    check("raed file", "read_file");
+    check("raed", "read_file");
+    check("list direcotry", "list_directory");
+}
+
+#[test]
+fn understands_any_script() {
+    check("天気", "get_forecast");
+    check("東京の天気予報", "get_forecast");
+    check("поиск города", "поиск_города");
+    check("найти города", "поиск_города");
+}
+
+#[test]
+fn a_servers_name_does_not_swamp_the_rest() {
+    check("github list issues", "list_issues");
+    check("github issues", "list_issues");
+    check("GitHub: search for code", "search_code");
+    check("github pull request merge", "merge_pull_request");
+    check("read a file from github", "read_file");
+}
+
+#[test]
+fn a_servers_name_alone_gives_its_tools() {
+    let found = index(&office()).search("slack", 5);
+    assert!(found.hits.iter().all(|hit| hit.server == "slack"), "{found:?}");
+    assert_eq!(found.hits.len(), 2);
+    assert_eq!(found.servers[0].server, "slack");
+}
+
+#[test]
+fn servers_without_known_tools_are_found_by_what_they_say() {
+    let mut index = index(&office());
+    index.set_server("maps", &server(9, "Maps", "Routes and travel times between places", &[]));
+    let found = index.search("route between two places", 5);
+    assert_eq!(
+        found.servers.first().map(|hit| (hit.server.as_str(), hit.tools)),
+        Some(("maps", 0)),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn says_nothing_when_nothing_fits() {
+    let index = index(&office());
+    for query in ["", "   ", "?!", "qwrtz uiopü", "saxophone recital in Antarctica", "the of and", "🦀"] {
+        let found = index.search(query, 5);
+        assert!(found.hits.is_empty(), "{query}: {found:?}");
+    }
+    assert!(Index::new().search("anything", 5).hits.is_empty());
+}
+
+#[test]
+fn equals_are_ordered_by_risk_and_then_by_the_file() {
+    let check = |tools: Vec<ToolDoc>, expected: &[&str]| {
+        let mut index = Index::new();
+        index.set_server("one", &ServerDoc { tools, ..ServerDoc::default() });
+        assert_eq!(names(&index, "gizmo"), expected);
+    };
+    check(vec![tool("delete_gizmo", ""), tool("get_gizmo", "")], &["get_gizmo", "delete_gizmo"]);
+    check(vec![tool("purge_gizmo", ""), tool("paint_gizmo", "")], &["paint_gizmo", "purge_gizmo"]);
+    let destroying = ToolDoc { destructive: Some(true), ..tool("cast_gizmo", "") };
+    let reading = ToolDoc { read_only: Some(true), ..tool("zoom_gizmo", "") };
+    check(
+        vec![destroying, tool("bend_gizmo", ""), tool("fold_gizmo", ""), reading],
+        &["zoom_gizmo", "bend_gizmo", "fold_gizmo", "cast_gizmo"],
+    );
+}
+
+#[test]
+fn the_file_decides_between_servers() {
+    let mut index = Index::new();
+    let doc = |order| server(order, "", "", &[("spin_wheel", "Spin it.")]);
+    index.set_server("late", &doc(2));
+    index.set_server("early", &doc(1));
+    let servers: Vec<String> = index.search("spin wheel", 5).hits.into_iter().map(|hit| hit.server).collect();
+    assert_eq!(servers, ["early", "late"]);
+}
+
+#[test]
+fn says_which_words_matched() {
+    let found = index(&office()).search("Please READ my Files", 5);
+    assert_eq!(found.hits[0].tool, "read_file");
+    assert_eq!(found.hits[0].matched, ["READ", "Files"]);
+}
+
+#[test]
+fn grammar_alone_brings_no_junk() {
+    let found = index(&office()).search("merge a pull request", 10);
+    assert!(found.hits.iter().all(|hit| !hit.matched.contains(&"a".to_owned())), "{found:?}");
+    assert!(found.hits.iter().all(|hit| !hit.matched.is_empty()), "{found:?}");
+}
+
+#[test]
+fn marks_the_words_that_matched() {
+    let index = index(&office());
+    let check = |query: &str, text: &str, expected: &str| {
+        let mut marked = text.to_owned();
+        for range in index.marks(query, text).into_iter().rev() {
+            marked.insert(range.end, ']');
+            marked.insert(range.start, '[');
+        }
+        assert_eq!(marked, expected, "{query}");
+    };
+    check("read my files", "read_file", "[read]_[file]");
+    check("read my files", "readFile", "[read][File]");
+    check("raed the file", "Read a file.", "[Read] a [file].");
+    check("東京の天気予報", "指定した都市の天気予報", "指定した都市[の天気予報]");
+    check("erase", "Delete a file.", "[Delete] a file.");
+    check("nothing here", "Read a file.", "Read a file.");
+}
+
+#[test]
+fn scores_never_rise_along_the_list() {
+    let found = index(&office()).search("find symbol, then delete the file and list issues", 10);
+    assert!(found.hits.len() > 3);
+    assert!(found.hits.is_sorted_by(|a, b| a.score >= b.score), "{found:?}");
+}
+
+#[test]
+fn several_wishes_are_all_served() {
+    let query = "First find the symbol. Then merge the pull request, and post a message to the channel.";
+    let found = names(&index(&office()), query);
+    for expected in ["find_symbol", "merge_pull_request", "post_message"] {
+        assert!(found[..4].iter().any(|name| name == expected), "{expected}: {found:?}");
+    }
+}
+
+#[test]
+fn replacing_and_removing_leave_nothing_behind() {
+    let servers = office();
+    let mut changed = index(&servers);
+    for round in 0..300 {
+        changed.set_server(
+            "extra",
+            &server(9, "", "", &[("find_symbol", "Find."), (&format!("tool{round}"), "")]),
+        );
+    }
+    assert!(changed.remove_server("extra"));
+    assert!(!changed.remove_server("extra"));
+    let fresh = index(&servers);
+    for query in ["find symbol", "read a file", "github issues", "天気", "tool7"] {
+        assert_eq!(changed.search(query, 10), fresh.search(query, 10), "{query}");
+    }
+}
+
+#[test]
+fn numbering_anew_changes_nothing() {
+    let servers = office();
+    let mut changed = index(&servers);
+    for _ in 0..3 {
+        for (key, doc) in servers.iter().cycle().take(1200) {
+            changed.set_server(key, doc);
+        }
+    }
+    let fresh = index(&servers);
+    assert_eq!(changed.search("find symbol in a file", 10), fresh.search("find symbol in a file", 10));
+}
+
+/// Words that meet often, so that names collide, rank close together and contain one another.
+fn word() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "get",
+        "delete",
+        "list",
+        "find",
+        "user",
+        "file",
+        "symbol",
+        "issue",
+        "GitHub",
+        "weather",
+        "v2",
+        "the",
+        "天気",
+        "поиск",
+        "résumé",
+        "zebra",
+        "analyze",
+    ])
+}
+
+fn phrase(most: usize, between: &'static str) -> impl Strategy<Value = String> {
+    prop::collection::vec(word(), 1..=most).prop_map(move |words| words.join(between))
+}
+
+fn servers() -> impl Strategy<Value = Vec<ServerDoc>> {
+    let tool = (phrase(4, "_"), phrase(12, " ")).prop_map(|(name, text)| tool(&name, &text));
+    let server = (phrase(2, " "), phrase(6, " "), prop::collection::vec(tool, 0..5));
+    let docs =
+        server.prop_map(|(title, description, tools)| ServerDoc { order: 0, title, description, tools });
+    prop::collection::vec(docs, 1..6).prop_map(|mut docs| {
+        for (order, doc) in (0..).zip(&mut docs) {
+            doc.order = order;
+        }
+        docs
+    })
+}
+
+fn indexed(docs: &[ServerDoc], order: impl Iterator<Item = usize>) -> Index {
+    let mut index = Index::new();
+    for at in order {
+        index.set_server(&format!("server {at}"), &docs[at]);
+    }
+    index
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ranking_does_not_depend_on_the_order_of_adding(docs in servers(), query in phrase(9, " ")) {
+        let forward = indexed(&docs, 0..docs.len());
+        let backward = indexed(&docs, (0..docs.len()).rev());
+        let mut again = indexed(&docs, 0..docs.len());
+        again.set_server("server 0", &docs[0]);
+        let expected = forward.search(&query, 10);
+        prop_assert_eq!(&expected, &forward.search(&query, 10));
+        prop_assert_eq!(&expected, &backward.search(&query, 10));
+        prop_assert_eq!(&expected, &again.search(&query, 10));
+    }
+
+    #[test]
+    fn adding_a_tool_never_takes_an_exact_name_from_the_first_place(
+        docs in servers(),
+        name in phrase(10, "_"),
+        more in servers(),
+    ) {
+        let exact = ServerDoc { tools: vec![tool(&name, "")], ..ServerDoc::default() };
+        let mut index = indexed(&docs, 0..docs.len());
+        index.set_server("exact", &exact);
+        let first = |index: &Index| index.search(&name, 3).hits.first().map(|hit| hit.tool.clone());
+        prop_assert_eq!(first(&index), Some(name.clone()));
+        for (at, doc) in more.iter().enumerate() {
+            index.set_server(&format!("more {at}"), doc);
+            prop_assert_eq!(first(&index), Some(name.clone()));
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_query(docs in servers(), query in "\\PC{0,60}", limit in 0_usize..12) {
+        let found = indexed(&docs, 0..docs.len()).search(&query, limit);
+        prop_assert!(found.hits.len() <= limit);
+        prop_assert!(found.hits.iter().all(|hit| hit.score.is_finite()));
+    }
+}

@@ -1,0 +1,349 @@
+//! Searching for tools: an index for each face that is searched, brought up to date server by server when it is asked.
+//!
+//! All of it runs beside the messages, so that no call waits for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::toolman::Bench;
+use super::{Face, Gateway};
+use crate::config::ToolFilter;
+use crate::core::catalog::{Exposed, Item, Items, Kind};
+use crate::core::session::{Reply, Window};
+use crate::faces::find::{Query, document};
+use crate::faces::toolman::tool_result;
+use crate::faces::workbench::{FoundTool, Workbench, error_result};
+use crate::search::{Index, ServerDoc};
+use crate::store::definitions::{Place, Stamp};
+use crate::wire::json::Node;
+
+/// A server as the search sees it.
+pub struct Source {
+    /// Tells it apart from all others.
+    pub key: String,
+    /// All that people call it by.
+    pub title: String,
+    /// What is said of it, whatever it offers.
+    pub description: String,
+    /// What it offers.
+    pub offers: Offers,
+}
+
+/// What a server offers, as far as it is known.
+#[derive(Clone)]
+pub enum Offers {
+    /// Tools that it said it has.
+    Tools(Arc<Items>, ToolFilter),
+    /// Tools that it had when it was last asked, if there is something in this place.
+    Remembered(Place, ToolFilter),
+    /// Tools and resources, those of them that are exposed.
+    Exposed(Arc<Items>, Arc<Exposed>),
+    /// Not known.
+    Unknown,
+}
+
+/// A thing that fits.
+pub struct Found {
+    /// The place of its server among the sources.
+    pub source: usize,
+    /// What it is.
+    pub kind: Kind,
+    /// As its server defined it.
+    pub item: Item,
+    /// How well it fits, compared with the others.
+    pub score: f32,
+    /// The words of the query that it has.
+    pub matched: Vec<String>,
+}
+
+/// What a search gave, best first.
+#[derive(Default)]
+pub struct Findings {
+    /// The things that fit.
+    pub things: Vec<Found>,
+    /// The places of sources that fit and of which nothing is known.
+    pub unknown: Vec<usize>,
+}
+
+/// An index that follows what servers offer.
+#[derive(Default)]
+pub struct Finder {
+    index: Index,
+    known: HashMap<String, Known>,
+}
+
+/// What the index was told of a server.
+struct Known {
+    about: (u32, String, String),
+    version: Version,
+    items: Arc<Items>,
+    /// Kinds and places in `items`, in the order of the index; `None` where nothing is known.
+    things: Option<Vec<(Kind, usize)>>,
+}
+
+/// Differs when what a server offers may be another thing.
+enum Version {
+    Tools(Arc<Items>, ToolFilter),
+    Remembered(Place, Option<Stamp>, ToolFilter),
+    Exposed(Arc<Exposed>),
+    Unknown,
+}
+
+impl Finder {
+    /// The things of these servers that fit a query best.
+    pub fn search(&mut self, sources: &[Source], query: &str, limit: usize) -> Findings {
+        self.follow(sources);
+        let places: HashMap<&str, usize> =
+            sources.iter().enumerate().map(|(place, source)| (source.key.as_str(), place)).collect();
+        let outcome = self.index.search(query, limit);
+        let thing = |hit: crate::search::Hit| {
+            let known = &self.known[&hit.server];
+            let (kind, at) = known.things.as_ref()?[hit.position];
+            let item = known.items.of(kind)[at].clone();
+            Some(Found { source: places[&*hit.server], kind, item, score: hit.score, matched: hit.matched })
+        };
+        let fits = outcome.servers.iter().filter(|hit| self.known[&hit.server].things.is_none());
+        let unknown = fits.map(|hit| places[&*hit.server]).collect();
+        Findings { things: outcome.hits.into_iter().filter_map(thing).collect(), unknown }
+    }
+
+    /// Where words of a query stand in a text.
+    pub fn marks(&self, query: &str, text: &str) -> Vec<std::ops::Range<usize>> {
+        self.index.marks(query, text)
+    }
+
+    /// Takes over what has changed since it was last asked.
+    fn follow(&mut self, sources: &[Source]) {
+        let wanted: HashSet<&str> = sources.iter().map(|source| source.key.as_str()).collect();
+        let index = &mut self.index;
+        self.known.retain(|key, _| {
+            let stays = wanted.contains(&**key);
+            if !stays {
+                index.remove_server(key);
+            }
+            stays
+        });
+        for (order, source) in (0..).zip(sources) {
+            let about = (order, source.title.clone(), source.description.clone());
+            let version = source.offers.version();
+            let known = self.known.get(&source.key);
+            if known.is_some_and(|known| known.about == about && known.version.is(&version)) {
+                continue;
+            }
+            let (items, things) = source.offers.things();
+            let tools =
+                things.iter().flatten().map(|(kind, at)| document(*kind, &items.of(*kind)[*at])).collect();
+            let (title, description) = (source.title.clone(), source.description.clone());
+            index.set_server(&source.key, &ServerDoc { order, title, description, tools });
+            self.known.insert(source.key.clone(), Known { about, version, items, things });
+        }
+    }
+}
+
+impl Offers {
+    fn version(&self) -> Version {
+        match self {
+            Self::Tools(items, filter) => Version::Tools(items.clone(), filter.clone()),
+            Self::Remembered(place, filter) => {
+                Version::Remembered(place.clone(), place.stamp(), filter.clone())
+            }
+            Self::Exposed(_, exposed) => Version::Exposed(exposed.clone()),
+            Self::Unknown => Version::Unknown,
+        }
+    }
+
+    /// What there is of it, and which things of that can be found.
+    fn things(&self) -> (Arc<Items>, Option<Vec<(Kind, usize)>>) {
+        let (items, kinds): (Arc<Items>, &[Kind]) = match self {
+            Self::Tools(items, _) => (items.clone(), &[Kind::Tool]),
+            Self::Remembered(place, _) => match place.load() {
+                Some(items) => (Arc::new(items), &[Kind::Tool]),
+                None => return (Arc::default(), None),
+            },
+            Self::Exposed(items, _) => (items.clone(), &[Kind::Tool, Kind::Resource, Kind::Template]),
+            Self::Unknown => return (Arc::default(), None),
+        };
+        let mut things = Vec::new();
+        for &kind in kinds {
+            let mut seen = HashSet::new();
+            for (at, item) in items.of(kind).iter().enumerate() {
+                let there = match self {
+                    Self::Tools(_, filter) | Self::Remembered(_, filter) => filter.allows(&item.key),
+                    Self::Exposed(_, exposed) => exposed.of(kind).by_key(&item.key).is_some(),
+                    Self::Unknown => false,
+                };
+                if there && seen.insert(&*item.key) {
+                    things.push((kind, at));
+                }
+            }
+        }
+        (items, Some(things))
+    }
+}
+
+impl Version {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tools(items, filter), Self::Tools(others, other)) => {
+                Arc::ptr_eq(items, others) && filter == other
+            }
+            (Self::Remembered(place, stamp, filter), Self::Remembered(other_place, other_stamp, other)) => {
+                place == other_place && stamp == other_stamp && filter == other
+            }
+            (Self::Exposed(exposed), Self::Exposed(other)) => Arc::ptr_eq(exposed, other),
+            (Self::Unknown, Self::Unknown) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The finders of all faces that were searched, by their places.
+#[derive(Default)]
+pub(super) struct Finders(Mutex<HashMap<usize, Arc<Mutex<Finder>>>>);
+
+impl Finders {
+    fn of(&self, face: usize) -> Arc<Mutex<Finder>> {
+        self.0.lock().entry(face).or_default().clone()
+    }
+
+    /// Gives everything back that was held for searching.
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Gateway {
+    /// Answers `find_tools`: the best tools of all toolboxes, opened or not. Nothing is started.
+    pub(super) fn find_tools(
+        self: &Arc<Self>,
+        face: &Arc<Workbench>,
+        arguments: Option<Node<'_>>,
+        reply: Reply,
+    ) {
+        let query = match Query::read(arguments) {
+            Ok(query) => query,
+            Err(refused) => return reply.result(&error_result(&[&refused])),
+        };
+        let window = reply.session().window.clone();
+        let sources = self.workbench_sources(face, &window);
+        let face = face.clone();
+        self.search(&window, sources, query, reply, move |query, sources, findings| {
+            let place = |source: usize| sources[source].key.split_once('\n').expect("made of two names");
+            let tools = findings.things.iter().map(|found| {
+                let (toolbox, server) = place(found.source);
+                FoundTool { toolbox, server, item: &found.item }
+            });
+            let mut toolboxes: Vec<&str> = Vec::new();
+            for &source in &findings.unknown {
+                let (toolbox, _) = place(source);
+                if !toolboxes.contains(&toolbox) {
+                    toolboxes.push(toolbox);
+                }
+            }
+            face.found(&query.text, &tools.collect::<Vec<_>>(), &toolboxes)
+        });
+    }
+
+    /// Answers `toolman_find`: the best tools and resources of the catalog, active or not.
+    pub(super) fn toolman_find(
+        self: &Arc<Self>,
+        bench: &Arc<Bench>,
+        arguments: Option<Node<'_>>,
+        reply: Reply,
+    ) {
+        let query = match Query::read(arguments) {
+            Ok(query) => query,
+            Err(refused) => return reply.result(&tool_result(Err(&refused))),
+        };
+        let window = reply.session().window.clone();
+        let sources = bench_sources(&window);
+        let (bench, seen) = (bench.clone(), window.clone());
+        self.search(&window, sources, query, reply, move |query, sources, findings| {
+            let found = findings
+                .things
+                .iter()
+                .map(|found| (&*sources[found.source].key, found.kind, &*found.item.key));
+            let result = bench.face.found(&seen.view(), &query.text, &found.collect::<Vec<_>>());
+            tool_result(Ok(&result))
+        });
+    }
+
+    /// Searches beside everything else and answers with what `word` makes of it.
+    fn search(
+        self: &Arc<Self>,
+        window: &Window,
+        sources: Vec<Source>,
+        query: Query,
+        reply: Reply,
+        word: impl FnOnce(&Query, &[Source], &Findings) -> String + Send + 'static,
+    ) {
+        let finder = self.finders.of(window.face());
+        tokio::spawn(async move {
+            let searching = tokio::task::spawn_blocking(move || {
+                let findings = finder.lock().search(&sources, &query.text, query.limit);
+                word(&query, &sources, &findings)
+            });
+            if let Ok(answer) = searching.await {
+                reply.result(&answer);
+            }
+        });
+    }
+
+    /// Makes the index of a window's face before somebody waits for it, where search is on.
+    pub(super) fn prepare_search(&self, window: &Window) {
+        let face = self.faces.read()[window.face()].1.clone();
+        let sources = match &*face {
+            Face::Workbench(face) if face.config.search => self.workbench_sources(face, window),
+            Face::Toolman(bench) if bench.face.config.search => bench_sources(window),
+            _ => return,
+        };
+        let finder = self.finders.of(window.face());
+        tokio::task::spawn_blocking(move || finder.lock().follow(&sources));
+    }
+
+    /// Every server of every toolbox, in the order of the file.
+    fn workbench_sources(&self, face: &Workbench, window: &Window) -> Vec<Source> {
+        let mut sources = Vec::new();
+        for toolbox in &face.config.toolboxes {
+            let name = toolbox.name.as_str();
+            for server in &toolbox.servers {
+                let running = self.engine.known_upstream(window, name, server.name.as_str());
+                let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
+                let offers = match (items, self.engine.definitions()) {
+                    (Some((true, items)), _) => Offers::Tools(items, server.filter.clone()),
+                    (_, Some(definitions)) => {
+                        Offers::Remembered(definitions.place(&server.transport), server.filter.clone())
+                    }
+                    (Some((false, items)), None) if *items != Items::default() => {
+                        Offers::Tools(items, server.filter.clone())
+                    }
+                    _ => Offers::Unknown,
+                };
+                sources.push(Source {
+                    // Neither name can hold a line break.
+                    key: format!("{name}\n{}", server.name.as_str()),
+                    title: format!("{name} {}", server.name.as_str()),
+                    description: toolbox.description.clone(),
+                    offers,
+                });
+            }
+        }
+        sources
+    }
+}
+
+/// Every server that stands in the lists of a window, in their order.
+fn bench_sources(window: &Window) -> Vec<Source> {
+    let view = window.view();
+    let listed = view.entries().filter(|entry| entry.is_listed());
+    listed
+        .map(|entry| Source {
+            key: entry.upstream.server.to_string(),
+            title: entry.upstream.group.to_string(),
+            description: String::new(),
+            offers: Offers::Exposed(entry.upstream.items(), entry.exposed.clone()),
+        })
+        .collect()
+}

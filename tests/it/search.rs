@@ -1,0 +1,611 @@
+//! Finding tools: `search` in the shell, `find_tools` and `toolman_find` for models.
+
+#![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
+
+use rmcp::ServiceExt;
+use rmcp::model::CallToolRequestParams;
+use rmcp::transport::TokioChildProcess;
+use serde_json::{Value, json};
+
+use crate::client::{CAN_ALL, Client, Era, Host};
+use crate::harness::{DEADLINE, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_with, server};
+use crate::npm;
+use crate::shell::Place;
+
+/// A fake upstream with these tools, which counts its starts in a file.
+fn offering(count: &str, tools: &[(&str, &str)]) -> Value {
+    let definitions: Vec<String> = tools.iter().map(|(name, about)| definition(name, about)).collect();
+    let mut more = Vec::new();
+    for definition in &definitions {
+        more.extend(["--tool", definition.as_str()]);
+    }
+    fake_with(&format!("--count @dir/{count}"), &more)
+}
+
+fn definition(name: &str, description: &str) -> String {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}}})
+        .to_string()
+}
+
+/// Two toolboxes as people have them.
+fn office(mode: &str) -> Value {
+    let github = offering(
+        "github",
+        &[
+            ("create_issue", "Open a new issue in a repository."),
+            ("list_issues", "List the issues of a repository."),
+            ("merge_pull_request", "Merge a pull request."),
+        ],
+    );
+    let serena = offering(
+        "serena",
+        &[
+            ("replace_symbol_body", "Replace the body of a symbol."),
+            ("find_symbol", "Find a class, function or method by its name."),
+        ],
+    );
+    let files = offering(
+        "files",
+        &[("delete_entry", "An entry."), ("get_entry", "An entry."), ("read_file", "Read a file.")],
+    );
+    let weather = offering(
+        "weather",
+        &[
+            ("get_forecast", "指定した都市の天気予報を取得する。"),
+            ("поиск_города", "Найти город по названию."),
+        ],
+    );
+    json!({
+        "search": true,
+        "toolMode": mode,
+        "toolboxes": {
+            "code": {"description": "Repositories and symbols", "mcpServers": {"github": github, "serena": serena}},
+            "home": {"description": "Everyday things", "mcpServers": {"files": files, "weather": weather}},
+        }
+    })
+}
+
+const SERVERS: [&str; 4] = ["github", "serena", "files", "weather"];
+
+fn starts(lab: &Lab) -> [usize; 4] {
+    SERVERS.map(|server| lab.starts(server))
+}
+
+/// A place where everything is remembered of every server.
+fn known(config: Value) -> Place {
+    let place = Place::workbench(config);
+    assert_eq!(place.run(&["list", "tools"]).code, Some(0));
+    place
+}
+
+fn found(answer: &Message) -> Vec<String> {
+    let answer = answer.json();
+    let tools = answer["tools"].as_array().unwrap_or_else(|| panic!("no tools: {answer}"));
+    let name = |tool: &Value| {
+        ["toolbox_name", "source_server", "name"]
+            .map(|key| tool[key].as_str().unwrap_or("?").to_owned())
+            .join("/")
+    };
+    tools.iter().map(name).collect()
+}
+
+/// What users of other searches complain about, and names.
+const COMPLAINTS: [(&str, &str); 14] = [
+    ("find symbol", "code/serena/find_symbol"),
+    ("findSymbol", "code/serena/find_symbol"),
+    ("code__serena__find_symbol", "code/serena/find_symbol"),
+    ("serena/find_symbol", "code/serena/find_symbol"),
+    ("find smybol", "code/serena/find_symbol"),
+    ("github merge", "code/github/merge_pull_request"),
+    ("github list issues", "code/github/list_issues"),
+    ("read a file from github", "home/files/read_file"),
+    ("天気", "home/weather/get_forecast"),
+    ("東京の天気予報を教えて", "home/weather/get_forecast"),
+    ("найти города", "home/weather/поиск_города"),
+    ("entry", "home/files/get_entry"),
+    ("merge_pu", "code/github/merge_pull_request"),
+    ("please open a bug in our repo", "code/github/create_issue"),
+];
+
+#[test]
+fn the_shell_finds_what_is_meant() {
+    let place = known(office("dynamic"));
+    for (query, first) in COMPLAINTS {
+        let rows = place.json(&["search", query], 0);
+        let row = &rows[0];
+        let address = ["toolbox", "server", "tool"].map(|key| row[key].as_str().unwrap_or("?")).join("/");
+        assert_eq!(address, first, "{query}: {rows}");
+    }
+    assert_eq!(starts(&place.lab), [1; 4], "asked once, by `list`");
+}
+
+#[test]
+fn the_shell_shows_rows_and_why() {
+    let place = known(office("dynamic"));
+    place.check(
+        &["search", "merge", "a", "pull", "request"],
+        0,
+        "TOOL                            MATCHED             DESCRIPTION
+code/github/merge_pull_request  merge pull request  Merge a pull request.
+",
+        "",
+    );
+    let rows = place.json(&["search", "github issues", "--limit", "1"], 0);
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+    let score = rows[0]["score"].as_f64().expect("a number");
+    assert!(score > 0.0);
+    assert_eq!(
+        rows[0],
+        json!({"toolbox": "code", "server": "github", "tool": "list_issues", "registered": "code__github__list_issues",
+               "description": "List the issues of a repository.", "score": score, "matched": ["github", "issues"]})
+    );
+    let nothing = "nothing fits `saxophone recital`; there are the servers code/github, code/serena, home/files, home/weather\n";
+    place.check(&["search", "saxophone", "recital"], 0, "", nothing);
+    place.check(&["search", "saxophone", "recital", "-q"], 0, "", "");
+    place.check(&["search", "saxophone", "recital", "--json"], 0, "[]\n", "");
+    assert_eq!(place.json(&["search"], 2)["error"]["kind"], "usage");
+    assert_eq!(place.json(&["search", "x", "--limit", "0"], 2)["error"]["kind"], "usage");
+    assert_eq!(starts(&place.lab), [1; 4]);
+    place.run(&["search", "issues", "--fresh"]);
+    assert_eq!(starts(&place.lab), [2; 4], "--fresh asks again");
+}
+
+#[test]
+fn the_shell_names_servers_that_fail_and_heeds_filters() {
+    let mut filtered = offering("a", &[("read_file", "Read a file."), ("read_secret", "Read a secret.")]);
+    filtered["toolFilters"] = json!(["read_file"]);
+    let place = Place::workbench(dev(
+        "dynamic",
+        json!({"a": filtered, "wrong": {"command": "there-is-no-such-program-here"}}),
+    ));
+    let finished = place.run(&["search", "read"]);
+    assert_eq!(finished.code, Some(0));
+    assert!(finished.stderr.starts_with("warning: dev/wrong: "), "{}", finished.stderr);
+    assert!(finished.stdout.contains("dev/a/read_file"), "{}", finished.stdout);
+    assert!(!finished.stdout.contains("secret"), "{}", finished.stdout);
+}
+
+#[test]
+fn toolmans_shell_has_namespaces() {
+    let tool = definition("read_file", "Read a file.").replace('"', "\\\"");
+    let place = Place::toolman(&server("files", &format!("--with echo --tool \"{tool}\""), ""));
+    let rows = place.json(&["search", "read a file"], 0);
+    let score = rows[0]["score"].clone();
+    assert_eq!(
+        rows[0],
+        json!({"namespace": "files", "tool": "read_file", "registered": "files_read_file",
+               "description": "Read a file.", "score": score, "matched": ["read", "file"]})
+    );
+    assert!(place.run(&["search", "read"]).stdout.contains("\nfiles_read_file  read     Read a file.\n"));
+}
+
+/// A client of a gateway in this place.
+fn client(era: Era, over_http: bool, lab: Lab, config: &Value) -> (Client, Option<Host>) {
+    if over_http {
+        let host = Host::new(Gateway::spawn_with(lab, config, |command| {
+            command.args(["serve", "--http", "127.0.0.1:0"]);
+        }));
+        (host.client(era), Some(host))
+    } else {
+        (Client::pipe(era, Gateway::spawn_with(lab, config, |_| ()), CAN_ALL), None)
+    }
+}
+
+#[test]
+fn models_find_and_use_without_opening() {
+    let config = office("proxy");
+    for (era, over_http) in
+        [(Era::Legacy, false), (Era::Modern, false), (Era::Legacy, true), (Era::Modern, true)]
+    {
+        let place = known(config.clone());
+        let (mut client, host) = client(era, over_http, place.lab, &config);
+        let before = client.request("tools/list", "{}");
+        assert_eq!(before.names("tools"), ["open_toolbox", "use_tool", "find_tools"]);
+        for (query, first) in COMPLAINTS {
+            let answer = client.call("find_tools", json!({"query": query}));
+            let names = found(&answer);
+            assert_eq!(names.first().map(String::as_str), Some(first), "{query}: {names:?}");
+            assert!(names.len() <= 5, "{names:?}");
+        }
+        let answer = client.call("find_tools", json!({"query": "github merge pull request", "limit": 1}));
+        let value = answer.json();
+        assert_eq!(
+            value,
+            json!({"query": "github merge pull request", "toolboxes": [], "tools": [
+                {"name": "merge_pull_request", "toolbox_name": "code", "source_server": "github",
+                 "description": "Merge a pull request.",
+                 "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}}}]})
+        );
+        assert_eq!(answer.result()["structuredContent"], value);
+        let nothing = client.call("find_tools", json!({"query": "saxophone recital in Antarctica"})).json();
+        assert_eq!(
+            nothing,
+            json!({"query": "saxophone recital in Antarctica", "tools": [], "toolboxes": [], "servers": [
+                {"toolbox_name": "code", "servers": ["github", "serena"]},
+                {"toolbox_name": "home", "servers": ["files", "weather"]}]})
+        );
+        let lab = host.as_ref().map_or_else(|| starts_of(&mut client), |host| starts(&host.lab));
+        assert_eq!(lab, [1; 4], "nothing is started by searching");
+        let tool = json!({"toolbox": "code", "server": "github", "tool": "merge_pull_request"});
+        let used = client.call("use_tool", json!({"tool": tool, "arguments": {"q": "x"}}));
+        assert_eq!(used.json()["arguments"], json!({"q": "x"}));
+        let lab = host.as_ref().map_or_else(|| starts_of(&mut client), |host| starts(&host.lab));
+        assert_eq!(lab, [2, 2, 1, 1], "the toolbox is open, the other is not");
+        let after = client.request("tools/list", "{}");
+        assert_eq!(after.at(&["result", "tools"]), before.at(&["result", "tools"]));
+        assert_eq!(
+            found(&client.call("find_tools", json!({"query": "find symbol"})))[0],
+            "code/serena/find_symbol"
+        );
+    }
+}
+
+fn starts_of(client: &mut Client) -> [usize; 4] {
+    starts(&client.gateway().lab)
+}
+
+#[test]
+fn toolboxes_that_nothing_is_known_of_are_found_by_name_and_description() {
+    let config = office("proxy");
+    let mut gateway = Gateway::start(&config);
+    let find =
+        |gateway: &mut Gateway, query: &str| gateway.call("find_tools", json!({"query": query})).json();
+    for query in ["github create issue", "look up symbols", "code"] {
+        let answer = find(&mut gateway, query);
+        let code = json!([{"name": "code", "description": "Repositories and symbols"}]);
+        assert_eq!((&answer["tools"], &answer["toolboxes"]), (&json!([]), &code), "{query}");
+    }
+    assert_eq!(find(&mut gateway, "saxophone")["toolboxes"], json!([]));
+    assert_eq!(starts(&gateway.lab), [0; 4]);
+    gateway.open("code");
+    let answer = find(&mut gateway, "github create issue");
+    assert_eq!(answer["tools"][0]["name"], "create_issue", "{answer}");
+    assert_eq!(answer["toolboxes"], json!([]), "its tools are known now");
+    // What was read is remembered for the next time; what is broken is as good as unknown.
+    let lab = gateway.finish();
+    let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    assert_eq!(find(&mut gateway, "github create issue")["tools"][0]["name"], "create_issue");
+    assert_eq!(starts(&gateway.lab), [1, 1, 0, 0]);
+    let store = gateway.lab.dir.join("xdg-cache/mcp-workbench/definitions");
+    for file in std::fs::read_dir(store).expect("it was made").flatten() {
+        std::fs::write(file.path(), "{\"tools\": [").expect("it is ours");
+    }
+    let answer = find(&mut gateway, "github create issue");
+    assert_eq!(answer["toolboxes"][0]["name"], "code", "{answer}");
+}
+
+#[test]
+fn what_another_process_learns_is_found_at_once() {
+    let config = office("proxy");
+    let place = Place::workbench(config.clone());
+    let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    let answer = gateway.call("find_tools", json!({"query": "find symbol"}));
+    assert!(found(&answer).is_empty(), "{answer:?}");
+    let listed = gateway.lab.run(gateway.lab.command().args(["list", "tools"]));
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let answer = gateway.call("find_tools", json!({"query": "find symbol"}));
+    assert_eq!(found(&answer)[0], "code/serena/find_symbol");
+}
+
+#[test]
+fn registered_names_open_their_toolbox() {
+    let mut config = office("dynamic");
+    config["maxNameLength"] = json!(24);
+    let place = known(config.clone());
+    let registered = place.json(&["search", "merge_pull_request"], 0)[0]["registered"].clone();
+    let altered = registered.as_str().expect("a name").to_owned();
+    assert_eq!(altered.len(), 24, "{altered}");
+    let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    assert_eq!(gateway.tools(), ["open_toolbox", "find_tools"]);
+    assert_eq!(gateway.call(&altered, r#"{"q":"x"}"#).json()["arguments"], json!({"q": "x"}));
+    assert_eq!(gateway.count(TOOLS_CHANGED), 1);
+    assert!(gateway.tools().contains(&altered));
+    assert_eq!(starts(&gateway.lab), [2, 2, 1, 1]);
+    gateway.call("home__files__read_file", "{}").text();
+    assert_eq!(starts(&gateway.lab), [2; 4]);
+    let unknown = gateway.call("home__files__raed_file", "{}").failure();
+    assert!(unknown.starts_with("Tool 'home__files__raed_file' not found."), "{unknown}");
+    let unknown = gateway.call("elsewhere__files__read_file", "{}").failure();
+    assert!(unknown.starts_with("Tool 'elsewhere__files__read_file' not found."), "{unknown}");
+}
+
+#[test]
+fn many_calls_at_once_open_a_toolbox_once() {
+    let config = office("proxy");
+    let mut gateway = Gateway::start(&config);
+    let tool = json!({"tool": {"toolbox": "home", "server": "files", "tool": "read_file"}});
+    let ids: Vec<String> = (0..8).map(|_| gateway.post_call("use_tool", &tool)).collect();
+    for id in ids {
+        gateway.answer(&id).text();
+    }
+    assert_eq!(starts(&gateway.lab), [0, 0, 1, 1]);
+}
+
+#[test]
+fn the_classic_contract_has_it_too() {
+    let mut config = office("proxy");
+    config["metaTools"] = json!("classic");
+    let place = known(config.clone());
+    let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    assert_eq!(gateway.tools().last().map(String::as_str), Some("find_tools"));
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
+    let arguments =
+        json!({"toolbox_name": "code", "tool_name": "code__serena__find_symbol", "arguments": {"q": "x"}});
+    assert_eq!(gateway.call("workbench_use_tool", &arguments).json()["arguments"], json!({"q": "x"}));
+    gateway.call("workbench_close_toolbox", json!({"toolbox_name": "code"})).text();
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
+    gateway.call("workbench_use_tool", &arguments).text();
+}
+
+#[test]
+fn a_toolbox_that_does_not_open_says_why() {
+    let servers = json!({
+        "good": fake("--with echo"),
+        "wrong": fake_with("--exit 3", &["--stderr", "cannot read db.sqlite"]),
+    });
+    let mut config = dev("proxy", servers);
+    config["search"] = json!(true);
+    config["toolboxes"]["broken"] =
+        json!({"mcpServers": {"wrong": {"command": "there-is-no-such-program-here"}}});
+    let mut gateway = Gateway::start(config);
+    let failure = gateway.use_tool("wrong", "anything", "{}").failure();
+    let expected =
+        "dev/wrong/anything cannot be called: Failed to connect to server 'wrong' in toolbox 'dev': ";
+    assert!(failure.starts_with(expected), "{failure}");
+    assert!(failure.contains("cannot read db.sqlite"), "{failure}");
+    gateway.use_tool("good", "echo", "{}").text();
+    for (name, arguments) in [
+        ("use_tool", json!({"tool": {"toolbox": "broken", "server": "wrong", "tool": "x"}})),
+        ("broken__wrong__x", json!({})),
+    ] {
+        let failure = gateway.call(name, arguments).failure();
+        assert!(failure.contains("Failed to connect to server 'wrong' in toolbox 'broken': "), "{failure}");
+    }
+    let nowhere = json!({"tool": {"toolbox": "nowhere", "server": "a", "tool": "x"}});
+    assert!(
+        gateway
+            .call("use_tool", nowhere)
+            .failure()
+            .starts_with("Toolbox 'nowhere' not found in configuration")
+    );
+}
+
+#[test]
+fn it_is_off_unless_the_file_says_so() {
+    let mut config = office("proxy");
+    config["search"] = json!(false);
+    let place = known(config.clone());
+    let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
+    let greeted = gateway.initialize(VERSION);
+    assert!(!greeted.raw.contains("find_tools"), "{greeted:?}");
+    assert_eq!(gateway.tools(), ["open_toolbox", "use_tool"]);
+    assert!(
+        gateway
+            .call("find_tools", json!({"query": "x"}))
+            .failure()
+            .starts_with("Tool 'find_tools' not found.")
+    );
+    let tool = json!({"tool": {"toolbox": "code", "server": "github", "tool": "list_issues"}});
+    assert!(gateway.call("use_tool", tool).failure().starts_with("Toolbox 'code' is not open"));
+    assert!(gateway.call("code__github__list_issues", "{}").is_error());
+    assert_eq!(starts(&gateway.lab), [1; 4]);
+    // A file that switches it on is in force at once.
+    config["search"] = json!(true);
+    let beside = gateway.lab.write("beside", &gateway.lab.fill(&config.to_string()));
+    std::fs::rename(beside, gateway.lab.dir.join("workbench-config.json")).expect("the directory is ours");
+    gateway.until("it is listed", |gateway| gateway.tools().contains(&"find_tools".to_owned()));
+    assert_eq!(
+        found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
+        "code/serena/find_symbol"
+    );
+}
+
+#[test]
+fn its_description_tells_what_is_behind_it_and_fits() {
+    let mut gateway = Gateway::spawn(office("proxy"));
+    let greeted = gateway.initialize(VERSION);
+    assert!(greeted.result()["instructions"].as_str().is_some_and(|text| text.contains("find_tools")));
+    let described = |gateway: &mut Gateway| {
+        let tools = gateway.request("tools/list", "{}").result();
+        tools["tools"][2]["description"].as_str().expect("a text").to_owned()
+    };
+    let description = described(&mut gateway);
+    for part in ["platform + capability", "\n- code: github, serena (Repositories and symbols)\n", "use_tool"]
+    {
+        assert!(description.contains(part), "{part}: {description}");
+    }
+    let toolboxes: serde_json::Map<String, Value> = (0..40)
+        .map(|n| {
+            let servers: serde_json::Map<String, Value> =
+                (0..5).map(|m| (format!("server-{n}-{m}"), json!({"command": "none"}))).collect();
+            (
+                format!("toolbox-{n}"),
+                json!({"description": "Something quite long ".repeat(9), "mcpServers": servers}),
+            )
+        })
+        .collect();
+    let mut gateway = Gateway::start(json!({"search": true, "toolMode": "proxy", "toolboxes": toolboxes}));
+    let description = described(&mut gateway);
+    assert!(description.len() <= 2048, "{}", description.len());
+    assert!(description.contains("\n- toolbox-39: server-39-0"), "{description}");
+}
+
+#[test]
+fn arguments_are_checked() {
+    let mut gateway = Gateway::start(office("proxy"));
+    for (arguments, expected) in [
+        (r#"{"query":" "}"#, "Invalid parameters: query cannot be empty"),
+        (r#"{}"#, "Invalid parameters: query is required and must be a string"),
+        (r#"{"query":"a","limit":21}"#, "Invalid parameters: limit must be a whole number from 1 to 20"),
+        (r#"{"query":"a","extra_field":1}"#, "Invalid parameters: Unrecognized key: 'extra_field'"),
+    ] {
+        assert_eq!(gateway.call("find_tools", arguments).failure(), expected, "{arguments}");
+    }
+}
+
+#[test]
+fn a_token_finds_in_its_own_toolboxes_only() {
+    let mut config = office("proxy");
+    config["auth"] = json!({"tokens": [
+        {"name": "ci", "token": "token-of-ci", "toolboxes": ["home"]},
+        {"name": "all", "token": "token-of-all"},
+    ]});
+    let place = known(config.clone());
+    let host = Host::new(Gateway::spawn_with(place.lab, &config, |command| {
+        command.args(["serve", "--http", "127.0.0.1:0"]);
+    }));
+    for era in [Era::Legacy, Era::Modern] {
+        let mut ci = host.client_with(era, "token-of-ci");
+        let mut all = host.client_with(era, "token-of-all");
+        assert_eq!(
+            found(&all.call("find_tools", json!({"query": "find symbol"})))[0],
+            "code/serena/find_symbol"
+        );
+        for query in
+            ["find symbol", "github create issue", "code", "code__github__list_issues", "read a file"]
+        {
+            let answer = ci.call("find_tools", json!({"query": query, "limit": 20}));
+            assert!(!answer.raw.contains("github\\\"") && !answer.raw.contains("serena"), "{answer:?}");
+            assert!(found(&answer).iter().all(|name| name.starts_with("home/")), "{answer:?}");
+        }
+        assert_eq!(found(&ci.call("find_tools", json!({"query": "read a file"})))[0], "home/files/read_file");
+        let list = ci.request("tools/list", "{}");
+        assert!(!list.raw.contains("serena"), "{list:?}");
+        let tool = json!({"tool": {"toolbox": "code", "server": "serena", "tool": "find_symbol"}});
+        assert!(ci.call("use_tool", tool).failure().starts_with("Toolbox 'code' not found in configuration"));
+        assert!(ci.call("code__serena__find_symbol", "{}").is_error());
+    }
+    assert_eq!(starts(&host.lab)[..2], [1, 1], "nothing of it was opened");
+}
+
+fn toolman() -> String {
+    let entry = |tools: &[(&str, &str)]| {
+        let quoted = |text: String| text.replace('\\', "\\\\").replace('"', "\\\"");
+        let tools: Vec<_> = tools
+            .iter()
+            .map(|(name, about)| format!("--tool \"{}\"", quoted(definition(name, about))))
+            .collect();
+        tools.join(" ")
+    };
+    let github =
+        entry(&[("create_issue", "Open a new issue in a repository."), ("list_issues", "List the issues.")]);
+    let files = entry(&[("read_file", "Read a file.")]);
+    format!(
+        "search = true\nactive_toolsets = [\"github_list*\"]\n{}{}",
+        server("github", &github, ""),
+        server("files", &format!("{files} --resources 1 --templates 1"), ""),
+    )
+}
+
+#[test]
+fn toolman_finds_what_is_active_and_what_is_not() {
+    for era in [Era::Legacy, Era::Modern] {
+        let gateway = Gateway::spawn_toolman(Lab::new(), toolman(), |_| ());
+        let mut client = Client::pipe(era, gateway, CAN_ALL);
+        let list = client.request("tools/list", "{}");
+        assert_eq!(list.names("tools")[..3], ["toolman_activate", "toolman_find", "github_list_issues"]);
+        let description = list.result()["tools"][1]["description"].as_str().expect("a text").to_owned();
+        assert!(description.contains("platform + capability"), "{description}");
+        assert!(description.contains("\n- github\n- files\n"), "{description}");
+        let answer = client.call("toolman_find", json!({"query": "github create issue"}));
+        let value = answer.json();
+        assert_eq!((&value["success"], &value["error"]), (&json!(true), &Value::Null), "{value}");
+        assert_eq!(answer.result()["structuredContent"], value);
+        let result = &value["result"];
+        assert_eq!(
+            result["tools"][0],
+            json!({"name": "github_create_issue", "description": "Open a new issue in a repository.",
+                   "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}}})
+        );
+        assert!(result["message"].as_str().is_some_and(|text| text.contains("toolman_activate")), "{result}");
+        let active = client.call("toolman_find", json!({"query": "list issues", "limit": 1})).json();
+        assert_eq!(active["result"]["tools"][0]["name"], "github_list_issues");
+        assert_eq!(active["result"]["message"], "All of it is active.");
+        let resource = client.call("toolman_find", json!({"query": "Resource 1", "limit": 1})).json();
+        assert_eq!(resource["result"]["resources"][0]["uri"], "files_fake://resource/1", "{resource}");
+        let template = client.call("toolman_find", json!({"query": "files item", "limit": 1})).json();
+        assert_eq!(
+            template["result"]["resourceTemplates"][0]["uriTemplate"], "files_fake://item/1/{id}",
+            "{template}"
+        );
+        let nothing = client.call("toolman_find", json!({"query": "saxophone recital"})).json();
+        assert_eq!(
+            (&nothing["success"], &nothing["result"]["tools"]),
+            (&json!(true), &json!([])),
+            "{nothing}"
+        );
+        assert_eq!(nothing["result"]["servers"], json!(["github", "files"]));
+        let wrong = client.call("toolman_find", json!({"query": ""}));
+        assert!(wrong.is_error());
+        let wrong: Value = serde_json::from_str(&wrong.text_block(0)).expect("JSON");
+        assert_eq!(
+            wrong,
+            json!({"success": false, "result": null, "error": "Invalid parameters: query cannot be empty"})
+        );
+    }
+}
+
+#[test]
+fn toolman_finds_nothing_unless_it_is_told() {
+    let config = toolman().replace("search = true", "search = false");
+    let mut gateway = Gateway::toolman(config);
+    assert!(!gateway.tools().contains(&"toolman_find".to_owned()));
+    let failure = gateway.call("toolman_find", json!({"query": "x"})).failure();
+    assert!(failure.contains("There is no tool 'toolman_find'"), "{failure}");
+    let host = Host::toolman(toolman());
+    for era in [Era::Legacy, Era::Modern] {
+        let found = host.client(era).call("toolman_find", json!({"query": "create issue"})).json();
+        assert_eq!(found["result"]["tools"][0]["name"], "github_create_issue", "{found}");
+    }
+}
+
+/// The official Rust client and official servers: nothing is opened, a tool is found and used.
+#[tokio::test]
+async fn a_real_client_finds_and_uses_tools_of_real_servers() {
+    let mut config = dev(
+        "proxy",
+        json!({"filesystem": npm::entry("filesystem", &["@dir"]), "everything": npm::entry("everything", &["stdio", "@marker"])}),
+    );
+    config["search"] = json!(true);
+    let place = known(config);
+    let note = place.lab.write("note.txt", "a note\n");
+    let file = place.lab.dir.join("workbench-config.json");
+    let mut command = tokio::process::Command::from(place.lab.command());
+    command.arg("--config").arg(file);
+    let transport = TokioChildProcess::new(command).expect("the gateway starts");
+    let service = tokio::time::timeout(DEADLINE, ().serve(transport)).await;
+    let service = service.expect("no hang").expect("the handshake succeeds");
+    let call = async |tool: &'static str, arguments: Value| {
+        let arguments = arguments.as_object().cloned().expect("an object");
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let result = tokio::time::timeout(DEADLINE, service.call_tool(params)).await;
+        serde_json::to_value(result.expect("no hang").expect("an answer")).expect("it came as JSON")
+    };
+    for (query, tool) in [
+        ("filesystem read text file", "read_text_file"),
+        ("list what is in a directory", "list_directory"),
+        ("add two numbers", "get-sum"),
+    ] {
+        let found = call("find_tools", json!({"query": query})).await;
+        assert_eq!(found["structuredContent"]["tools"][0]["name"], tool, "{found}");
+    }
+    let found = call("find_tools", json!({"query": "filesystem read text file", "limit": 1})).await;
+    let first = &found["structuredContent"]["tools"][0];
+    assert!(first["inputSchema"]["properties"]["path"].is_object(), "{first}");
+    let tool =
+        json!({"toolbox": first["toolbox_name"], "server": first["source_server"], "tool": first["name"]});
+    let read = call("use_tool", json!({"tool": tool, "arguments": {"path": note}})).await;
+    assert_eq!(read["content"][0]["text"], "a note\n", "{read}");
+    service.cancel().await.expect("no panic");
+    place.lab.wait_until_gone(DEADLINE);
+}
