@@ -23,6 +23,11 @@ pub(crate) struct Client {
 pub(crate) struct Call(String);
 
 impl Call {
+    /// As raw JSON.
+    pub(crate) fn params(&self) -> &str {
+        &self.0
+    }
+
     /// A call whose arguments ask for a text of this size, or bring it along.
     pub(crate) fn new((head, tail): (String, &str), shape: Shape) -> Self {
         Self(match shape {

@@ -22,6 +22,8 @@ pub(crate) fn gateway(file: &str) {
         vars: std::env::vars_os().collect(),
         directory: std::env::temp_dir(),
         cache: None,
+        state: None,
+        attended: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -4,9 +4,11 @@
 //! The parts that the gateway is compared with are this very executable, started again in a [role](roles).
 #![allow(clippy::print_stdout, reason = "the tables are the output")]
 
+mod bridges;
 mod calls;
 mod client;
 mod footprint;
+mod http;
 mod inside;
 mod limits;
 mod opening;
@@ -14,6 +16,7 @@ mod roles;
 mod scene;
 mod system;
 mod table;
+mod web;
 
 use std::time::Instant;
 
@@ -45,11 +48,13 @@ fn main() {
         ("calls", calls::measure as fn(Effort)),
         ("flatness", calls::flatness),
         ("opening", opening::measure),
+        ("http", http::measure),
         ("footprint", footprint::measure),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| *chosen == name) {
             group(effort);
         }
     }
-    println!("Measured in {:.0} s on {}.", began.elapsed().as_secs_f64(), system::machine());
+    table::finish();
+    println!("\nMeasured in {:.0} s on {}.", began.elapsed().as_secs_f64(), system::machine());
 }

@@ -10,7 +10,6 @@ use crate::table::{self, Target, median, millis};
 /// With 100, 1,000 and 10,000 tools, and with ten toolboxes at once.
 pub(crate) fn measure(effort: Effort) {
     let mut rows = Vec::new();
-    let mut targets = Vec::new();
     for tools in [100, 1_000, 10_000] {
         let file = File::new(Size(1, 1, tools));
         let rounds: Vec<Round> = (0..effort.rounds).map(|_| Round::measure(&file, tools)).collect();
@@ -25,25 +24,22 @@ pub(crate) fn measure(effort: Effort) {
             format!("{:.3}", of(|round| millis(round.list))),
             format!("{:.2}", of(Round::list_ratio)),
         ]);
-        let opening = match tools {
-            100 => "100 tools: opening ≤ the server + 20 ms",
-            1_000 => "1,000 tools: the same",
-            _ => "10,000 tools: the same",
-        };
-        targets.push(Target::at_most(opening, of(Round::overhead), 20.0, " ms more"));
+        let text = format!("{tools} tools ≤ the server alone + 20 ms");
+        table::targets("opening", [Target::at_most(text, of(Round::overhead), 20.0, " ms more")]);
         if tools == 10_000 {
-            targets.push(Target::at_most(
-                "opening again < 1 ms",
-                of(|round| millis(round.again)),
-                1.0,
-                " ms",
-            ));
-            targets.push(Target::at_most(
-                "tools/list of 10,000 ≤ 2× writing those bytes to a pipe",
-                of(Round::list_ratio),
-                2.0,
-                "×",
-            ));
+            let again = of(|round| millis(round.again));
+            table::targets(
+                "opening",
+                [
+                    Target::at_most("again < 1 ms", again, 1.0, " ms"),
+                    Target::at_most(
+                        "tools/list of 10,000 ≤ 2× writing those bytes to a pipe",
+                        of(Round::list_ratio),
+                        2.0,
+                        "×",
+                    ),
+                ],
+            );
         }
     }
     let head = [
@@ -59,7 +55,6 @@ pub(crate) fn measure(effort: Effort) {
     let note = "Alone: started, greeted and listed by the client itself, which is what opening must wait for; its list is written from prepared bytes, as ours should be.";
     table::print("Opening and listing", note, &head, &rows);
     together(effort);
-    table::targets("Opening", targets);
 }
 
 struct Round {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use memchr::{memchr, memmem};
 
-use crate::{inside, limits};
+use crate::{bridges, inside, limits};
 
 /// First argument of an executable that plays a role.
 pub(crate) const ARGUMENT: &str = "role";
@@ -17,6 +17,8 @@ pub(crate) fn play(arguments: &[String]) {
         ["bytes"] => limits::bytes(),
         ["envelope"] => limits::envelope(),
         ["rmcp"] => limits::rmcp(),
+        ["constant", size] => bridges::constant(size.parse().expect("a size")),
+        ["bridge"] => bridges::bridge(),
         ["hello", file] => limits::hello(file),
         ["gateway", file] => inside::gateway(file),
         ["load", mode, size, in_flight, calls, with @ ..] => inside::load(mode, size, in_flight, calls, with),

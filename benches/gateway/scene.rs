@@ -19,6 +19,8 @@ pub(crate) struct Size(pub(crate) usize, pub(crate) usize, pub(crate) usize);
 /// How a tool is addressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
+    /// By the name that toolman gives it.
+    Catalogued,
     /// By the upstream's own name.
     Plain,
     /// By its registered name.
@@ -31,6 +33,7 @@ pub(crate) enum Way {
 pub(crate) fn call(way: Way, Size(toolboxes, servers, tools): Size) -> (String, &'static str) {
     let (toolbox, server, tool) = (toolboxes - 1, servers - 1, roles::tool(tools - 1));
     match way {
+        Way::Catalogued => (format!("{{\"name\":\"space{server}_{tool}\",\"arguments\":"), "}"),
         Way::Plain => (format!("{{\"name\":\"{tool}\",\"arguments\":"), "}"),
         Way::Registered => {
             (format!("{{\"name\":\"box{toolbox}__server{server}__{tool}\",\"arguments\":"), "}")
@@ -62,6 +65,23 @@ pub(crate) fn gateway(file: &File, mode: &str) -> Command {
     let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
     command.arg("--config").arg(&file.0).args(["--tool-mode", mode]);
     command
+}
+
+/// The gateway over HTTP, on a port of its own.
+pub(crate) fn http_gateway(file: &File, mode: &str) -> Command {
+    let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
+    command.args(["serve", "--http", "127.0.0.1:0"]).arg("--config").arg(&file.0).args(["--tool-mode", mode]);
+    command
+}
+
+/// Toolman in front of a configuration file, its handshake done and its servers up.
+pub(crate) fn toolman(file: &File) -> Client {
+    let mut command = program(Path::new(env!("CARGO_BIN_EXE_toolman")));
+    command.arg("--config").arg(&file.0);
+    let mut client = Client::start(command);
+    client.initialize();
+    client.request("tools/list", "{}");
+    client
 }
 
 /// The gateway inside this executable, started by the words of `with`.
@@ -98,7 +118,6 @@ pub(crate) struct File(pub(crate) PathBuf);
 impl File {
     /// One whose upstreams are this executable.
     pub(crate) fn new(Size(toolboxes, servers, tools): Size) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
         let program = std::env::current_exe().expect("it runs");
         let server = json!({"command": program, "args": [roles::ARGUMENT, "upstream", tools.to_string()]});
         let servers: serde_json::Map<_, _> =
@@ -106,9 +125,29 @@ impl File {
         let toolbox = json!({"description": "Bench", "mcpServers": servers});
         let toolboxes: serde_json::Map<_, _> =
             (0..toolboxes).map(|number| (format!("box{number}"), toolbox.clone())).collect();
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("workbench-bench-{}-{number}.json", std::process::id()));
         let text = serde_json::to_string_pretty(&json!({"toolboxes": toolboxes})).expect("it is JSON");
+        Self::write("json", &text)
+    }
+
+    /// One for toolman, with all tools active.
+    pub(crate) fn toolman(Size(_, servers, tools): Size) -> Self {
+        let program = std::env::current_exe().expect("it runs");
+        let mut text = "active_toolsets = [\"*\"]\n".to_owned();
+        for number in 0..servers {
+            text += &format!(
+                "[[servers]]\nnamespace = \"space{number}\"\ncommand = \"'{}' {} upstream {tools}\"\n",
+                program.display(),
+                roles::ARGUMENT,
+            );
+        }
+        Self::write("toml", &text)
+    }
+
+    fn write(kind: &str, text: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("workbench-bench-{}-{number}.{kind}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).expect("a temporary file");
         Self(path)
     }

@@ -1,5 +1,5 @@
 //! What the system knows of processes, and waiting for pipes.
-#![allow(unsafe_code, reason = "fcntl and poll")]
+#![allow(unsafe_code, reason = "fcntl, poll and limits")]
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -21,6 +21,28 @@ pub(crate) fn wait(read: BorrowedFd<'_>, write: Option<BorrowedFd<'_>>) {
     // SAFETY: the pointer and the length are those of one array, which lives through the call.
     let ready = unsafe { libc::poll(fds.as_mut_ptr(), 2, 60_000) };
     assert!(ready > 0, "an answer comes within a minute");
+}
+
+/// Waits until some can be read, and says which.
+pub(crate) fn wait_any<'a>(read: impl Iterator<Item = BorrowedFd<'a>>) -> Vec<usize> {
+    let mut fds: Vec<_> =
+        read.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    // SAFETY: the pointer and the length are those of one vector, which lives through the call.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 60_000) };
+    assert!(ready > 0, "an answer comes within a minute");
+    fds.iter().enumerate().filter(|(_, fd)| fd.revents != 0).map(|(at, _)| at).collect()
+}
+
+/// Lets this process and those that it starts have so many files open, or as many as they may.
+pub(crate) fn raise_file_limit(wanted: usize) -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a value that lives through both calls.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max.min(wanted as libc::rlim_t).max(limit.rlim_cur);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// Processor time of a process so far, all threads that live.

@@ -1,5 +1,6 @@
 //! Numbers as Markdown.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A table with a heading, printed at once.
@@ -18,33 +19,44 @@ pub(crate) fn print(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]
 
 /// A target with its number and whether it is met.
 pub(crate) struct Target {
-    /// What is asked.
-    pub(crate) text: &'static str,
-    /// What was measured, as it is shown.
-    pub(crate) shown: String,
-    /// Whether it is met.
-    pub(crate) met: bool,
+    text: String,
+    shown: String,
+    met: bool,
 }
 
 impl Target {
     /// Met if the number is at most the limit.
-    pub(crate) fn at_most(text: &'static str, measured: f64, limit: f64, unit: &str) -> Self {
-        Self { text, shown: format!("{measured:.2}{unit}"), met: measured <= limit }
+    pub(crate) fn at_most(text: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Self {
+        Self { text: text.into(), shown: format!("{measured:.2}{unit}"), met: measured <= limit }
     }
 
     /// Met if the number is at least the limit.
-    pub(crate) fn at_least(text: &'static str, measured: f64, limit: f64, unit: &str) -> Self {
-        Self { text, shown: format!("{measured:.2}{unit}"), met: measured >= limit }
+    pub(crate) fn at_least(text: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Self {
+        Self { text: text.into(), shown: format!("{measured:.2}{unit}"), met: measured >= limit }
     }
 }
 
-/// Targets as a table.
-pub(crate) fn targets(title: &str, targets: Vec<Target>) {
-    let row = |target: Target| {
-        vec![target.text.to_owned(), target.shown, if target.met { "pass" } else { "**FAIL**" }.to_owned()]
+/// Every target so far, by what it is about.
+static TARGETS: Mutex<Vec<(String, Target)>> = Mutex::new(Vec::new());
+
+/// Notes targets for the table at the end.
+pub(crate) fn targets(about: &str, targets: impl IntoIterator<Item = Target>) {
+    let named = targets.into_iter().map(|target| (about.to_owned(), target));
+    TARGETS.lock().expect("no panic").extend(named);
+}
+
+/// Prints every target as one table, as it stands in the README.
+pub(crate) fn finish() {
+    let targets = std::mem::take(&mut *TARGETS.lock().expect("no panic"));
+    let row = |(about, target): (String, Target)| {
+        vec![
+            format!("{about}: {}", target.text),
+            target.shown,
+            if target.met { "met" } else { "**missed**" }.to_owned(),
+        ]
     };
     let rows: Vec<_> = targets.into_iter().map(row).collect();
-    print(&format!("{title}: targets"), "", &["target", "measured", ""], &rows);
+    print("Targets", "", &["target", "measured", ""], &rows);
 }
 
 /// The one in the middle.

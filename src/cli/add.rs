@@ -143,7 +143,7 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
                 Ok((name.trim().to_owned(), Template::ours(value.trim())))
             };
             let headers = new.headers.iter().map(header).collect::<Result<_, Failure>>()?;
-            Launch::Url { url: Template::ours(url), headers, sse: new.sse }
+            Launch::Url { url: Template::ours(url), headers, sse: new.sse, oauth: Vec::new() }
         }
         (None, [program, args @ ..]) => Launch::Command {
             program: Template::ours(program),

@@ -17,6 +17,7 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
         }
         Cause::Network => "start the server, or correct its `url`",
         Cause::Login => "check its `headers`: the server does not accept the credentials",
+        Cause::Person => "run `doctor` in a terminal, where you can log in",
         Cause::Address => {
             "check the path of its `url`; for a server with the old HTTP+SSE transport write \"type\": \"sse\""
         }
@@ -32,7 +33,10 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
 
 /// The failure of a verb that needs this server.
 pub(super) fn lost(label: &str, trouble: &Trouble) -> Failure {
-    let kind = if trouble.cause == Cause::Login { Kind::Authorization } else { Kind::Unreachable };
+    let kind = match trouble.cause {
+        Cause::Login | Cause::Person => Kind::Authorization,
+        _ => Kind::Unreachable,
+    };
     let message = Trouble { hint: None, ..trouble.clone() };
     Failure::new(kind, format!("{label}: {message}"), advice(trouble))
 }
@@ -49,6 +53,7 @@ mod tests {
             (Cause::Noise, 4, "stdout is for MCP messages"),
             (Cause::Network, 4, "start the server"),
             (Cause::Login, 3, "headers"),
+            (Cause::Person, 3, "terminal"),
             (Cause::Address, 4, "sse"),
             (Cause::Version, 4, "update"),
             (Cause::Other, 4, "by hand"),

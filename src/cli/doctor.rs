@@ -1,6 +1,6 @@
 //! `doctor`: starts every server once and says, a line each, whether it is well, or what is wrong and what to do.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::World;
 use super::advice::advice;
 use super::failure::{Failure, Kind, Manner};
 use super::load::{load, runtime, signal};
+use super::login;
 use super::screen::Screen;
 use super::variables::borrow;
 use super::version::version;
@@ -46,12 +47,22 @@ pub(super) fn run(
     }
     let file = loaded.file;
     let runtime = runtime()?;
-    let around = world.engine_surroundings();
+    let around = world.engine_surroundings(err.is_terminal());
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
         let gateway = Gateway::new(loaded.face, around);
+        let examine = || screen.while_waiting("starting the servers", gateway.examine());
+        let examined = async {
+            let findings = examine().await;
+            // Where nobody is asked to log in, there are no logins.
+            match login::go_through(screen, findings.iter().filter_map(|finding| finding.login.clone())).await
+            {
+                true => examine().await,
+                false => findings,
+            }
+        };
         let findings = tokio::select! {
-            findings = screen.while_waiting("starting the servers", gateway.examine()) => Some(findings),
+            findings = examined => Some(findings),
             () = interrupted => None,
         };
         gateway.end().await;

@@ -434,15 +434,16 @@ fn variables(text: &str) -> Vec<String> {
     Template::ours(text).variables().map(str::to_owned).collect()
 }
 
-/// Values of `env` and `headers`, with their names.
+/// Values of `env`, `headers` and `oauth`, with their names.
 pub(super) fn literals(servers: &[ImportedServer]) -> Vec<(String, String)> {
     let mut values = Vec::new();
     for server in servers {
-        let headers = match &server.launch {
-            Launch::Url { headers, .. } => headers.as_slice(),
-            Launch::Command { .. } => &[],
+        let (headers, oauth) = match &server.launch {
+            Launch::Url { headers, oauth, .. } => (headers.as_slice(), oauth.as_slice()),
+            Launch::Command { .. } => (&[][..], &[][..]),
         };
-        for (name, template) in server.env.iter().chain(headers) {
+        let oauth = oauth.iter().filter(|(key, _)| key == "clientSecret");
+        for (name, template) in server.env.iter().chain(headers).chain(oauth) {
             values.extend(template.text().map(|text| (text.to_owned(), name.clone())));
         }
     }

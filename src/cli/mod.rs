@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod import;
 mod load;
+mod login;
 mod reload;
 mod schema;
 mod screen;
@@ -266,14 +267,16 @@ impl World {
         user_directory(Purpose::Cache, &self.surroundings(&environment))
     }
 
-    /// What the engine needs of it.
-    fn engine_surroundings(&self) -> engine::Surroundings {
-        let cache = self.cache_directory();
+    /// What the engine needs of it; `attended` where somebody can be asked to log in to a server.
+    fn engine_surroundings(&self, attended: bool) -> engine::Surroundings {
+        let (cache, state) = (self.cache_directory(), self.state_directory());
         engine::Surroundings {
             launcher: Launcher::new(),
             vars: self.vars.clone(),
             directory: self.directory.clone(),
             cache,
+            state,
+            attended,
         }
     }
 

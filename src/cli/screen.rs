@@ -178,9 +178,7 @@ impl Screen {
         }
         text
     }
-}
 
-impl Screen {
     /// A line that does not go round the end of the terminal's.
     fn fitted(&self, line: &str) -> String {
         match self.width {
@@ -277,7 +275,7 @@ mod tests {
         let narrow = Screen { terminal: true, width: Some(13), ..PIPE };
         assert_eq!(
             narrow.table(&["NAME", "N", "TEXT"], &rows),
-            "NAME    N  T…\nä       7  o…\nlong  -12  …\n"
+            "NAME    N  T…\nä       7  o…\nlong  -12  \u{fffd}…\n"
         );
         let plain = Screen { unicode: false, colour: true, ..narrow };
         assert_eq!(

@@ -41,7 +41,7 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let around = world.engine_surroundings();
+    let around = world.engine_surroundings(true);
     let served = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {

@@ -42,7 +42,7 @@ impl Reader<'_> {
                     return Err(("url", "is no http or https URL".to_owned()));
                 }
                 let sse = kind == "sse" || kind.is_empty() && self.client.bare_url_is_sse;
-                Launch::Url { url, headers: draft.headers, sse }
+                Launch::Url { url, headers: draft.headers, sse, oauth: draft.oauth }
             }
             (None, None) if entry.get("settings").is_some() => {
                 return Err(("settings", "belongs to an extension, which starts it by itself".to_owned()));
@@ -151,6 +151,7 @@ impl Reader<'_> {
                         });
                     }
                 }
+                ("oauth", Value::Object(entries)) => self.login(name, &place, entries, draft),
                 ("bearer_token_env_var", Value::String(variable)) => {
                     self.named_variable(name, &place, variable, |_| {
                         let mut template = Template::literal("Bearer ");
@@ -209,6 +210,33 @@ impl Reader<'_> {
             "sse" | "builtin" | "platform" | "frontend" | "inline_python" => kind.to_owned(),
             _ => return self.note(name, place, &format!("is `{kind}`, which is not known here")),
         });
+    }
+
+    /// What a client knows of logins; we find out the rest by ourselves.
+    fn login(&mut self, name: &str, place: &str, entries: &[(String, Value)], draft: &mut Draft) {
+        for (key, value) in entries {
+            let place = format!("{place}.{key}");
+            let ours = match key.as_str() {
+                "clientId" | "client_id" => "clientId",
+                "clientSecret" | "client_secret" => "clientSecret",
+                "clientMetadataUrl" | "client_metadata_url" => "clientMetadataUrl",
+                "scope" | "scopes" => "scope",
+                "callbackPort" | "callback_port" => "callbackPort",
+                _ => {
+                    self.note(name, &place, "has no counterpart here");
+                    continue;
+                }
+            };
+            let value = match value {
+                Value::List(scopes) if ours == "scope" => {
+                    let scopes: Vec<_> = scopes.iter().filter_map(Value::text).collect();
+                    Value::String(scopes.join(" "))
+                }
+                value => value.clone(),
+            };
+            let template = self.text(name, &place, &value, false);
+            draft.oauth.extend(template.map(|template| (ours.to_owned(), template)));
+        }
     }
 
     fn inherited(&mut self, name: &str, place: &str, names: &[Value], draft: &mut Draft) {
@@ -308,6 +336,7 @@ struct Draft {
     cwd: Option<Template>,
     url: Option<Template>,
     headers: Vec<(String, Template)>,
+    oauth: Vec<(String, Template)>,
     kind: Option<String>,
     connect_timeout: Option<String>,
     call_timeout: Option<String>,

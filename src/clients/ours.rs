@@ -76,7 +76,7 @@ pub fn held(server: &ImportedServer, groups: &[Group]) -> bool {
 /// An entry of `mcpServers`.
 pub fn workbench_value(server: &ImportedServer) -> Value {
     let mut entry = Vec::new();
-    launch(server, &mut entry, |program, args, entry| {
+    launch(server, &mut entry, str::to_owned, |program, args, entry| {
         entry.push(("command".to_owned(), text(program)));
         if !args.is_empty() {
             entry.push(("args".to_owned(), Value::List(args.iter().map(text).collect())));
@@ -93,7 +93,13 @@ pub fn workbench_value(server: &ImportedServer) -> Value {
 /// An item of `[[servers]]`.
 pub fn toolman_value(server: &ImportedServer) -> Value {
     let mut entry = vec![("namespace".to_owned(), Value::String(server.name.clone()))];
-    launch(server, &mut entry, |program, args, entry| {
+    let snake = |key: &str| {
+        key.chars().fold(String::new(), |snake, c| match c.is_ascii_uppercase() {
+            true => format!("{snake}_{}", c.to_ascii_lowercase()),
+            false => format!("{snake}{c}"),
+        })
+    };
+    launch(server, &mut entry, snake, |program, args, entry| {
         let mut words = vec![program.word()];
         words.extend(args.iter().map(Template::word));
         entry.push(("command".to_owned(), Value::String(words.join(" "))));
@@ -105,16 +111,28 @@ pub fn toolman_value(server: &ImportedServer) -> Value {
 
 type Entry = Vec<(String, Value)>;
 
-fn launch(server: &ImportedServer, entry: &mut Entry, command: impl Fn(&Template, &[Template], &mut Entry)) {
+fn launch(
+    server: &ImportedServer,
+    entry: &mut Entry,
+    spelled: impl Fn(&str) -> String,
+    command: impl Fn(&Template, &[Template], &mut Entry),
+) {
     match &server.launch {
         Launch::Command { program, args } => command(program, args, entry),
-        Launch::Url { url, headers, sse } => {
+        Launch::Url { url, headers, sse, oauth } => {
             if *sse {
                 entry.push(("type".to_owned(), Value::String("sse".to_owned())));
             }
             entry.push(("url".to_owned(), text(url)));
             if !headers.is_empty() {
                 entry.push(("headers".to_owned(), pairs(headers)));
+            }
+            if !oauth.is_empty() {
+                let member = |(key, template): &(String, Template)| match (key.as_str(), template.text()) {
+                    ("callbackPort", Some(port)) => (spelled(key), Value::Number(port.to_owned())),
+                    _ => (spelled(key), text(template)),
+                };
+                entry.push(("oauth".to_owned(), Value::Object(oauth.iter().map(member).collect())));
             }
         }
     }

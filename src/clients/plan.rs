@@ -199,9 +199,10 @@ impl Launch {
                     && args.len() == others.len()
                     && args.iter().zip(others).all(|(one, two)| one.matches(two))
             }
-            (Self::Url { url, headers, sse }, Self::Url { url: other, headers: others, sse: same }) => {
-                url.matches(other) && matching(headers, others) && sse == same
-            }
+            (
+                Self::Url { url, headers, sse, oauth },
+                Self::Url { url: other, headers: others, sse: same, oauth: login },
+            ) => url.matches(other) && matching(headers, others) && sse == same && matching(oauth, login),
             _ => false,
         }
     }

@@ -60,6 +60,8 @@ pub enum Launch {
         headers: Vec<(String, Template)>,
         /// Whether it speaks the deprecated transport.
         sse: bool,
+        /// How to log in to it, by the keys of `workbench-config.json`.
+        oauth: Vec<(String, Template)>,
     },
 }
 

@@ -73,7 +73,7 @@ impl<'a> Vault<'a> {
                     previous = Some(text);
                 }
             }
-            Launch::Url { url, headers, .. } => {
+            Launch::Url { url, headers, oauth, .. } => {
                 let text = url.text().unwrap_or_default().to_owned();
                 for (start, end, label) in secrets_of_url(&text).into_iter().rev() {
                     self.replace(url, start..end, &name, &label, "url".to_owned());
@@ -82,6 +82,12 @@ impl<'a> Vault<'a> {
                     let text = template.text().unwrap_or_default().to_owned();
                     if let Some(start) = secret_of_header(header, &text) {
                         self.replace(template, start..text.len(), &name, header, format!("headers.{header}"));
+                    }
+                }
+                for (key, template) in oauth.iter_mut().filter(|(key, _)| key == "clientSecret") {
+                    let length = template.text().unwrap_or_default().len();
+                    if length > 0 {
+                        self.replace(template, 0..length, &name, "CLIENT_SECRET", format!("oauth.{key}"));
                     }
                 }
             }

@@ -239,4 +239,27 @@ mod tests {
         }
         assert!(!Template::ours("${A}").matches(&Template::ours("${B}")));
     }
+
+    #[test]
+    fn values_are_read_back() {
+        for (ours, text, expected) in [
+            ("${A}", "x", Some(&[("A", "x")][..])),
+            ("Bearer ${A}", "Bearer x y", Some(&[("A", "x y")])),
+            ("p://u:${P}@h/${D}", "p://u:s@h/d", Some(&[("P", "s"), ("D", "d")])),
+            ("plain", "plain", Some(&[])),
+            ("plain", "other", None),
+            ("Bearer ${A}", "Basic x", None),
+            ("${A}${B}", "xy", None),
+            ("${A}!", "x", None),
+        ] {
+            let found = Template::ours(ours).values_in(text);
+            let found = found.map(|values| {
+                values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            });
+            let expected = expected.map(|values| {
+                values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            });
+            assert_eq!(found, expected, "{ours}: {text}");
+        }
+    }
 }

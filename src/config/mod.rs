@@ -16,6 +16,7 @@ pub(crate) mod json;
 pub mod locate;
 pub mod names;
 pub(crate) mod node;
+mod oauth;
 pub(crate) mod read;
 mod report;
 pub mod schema;
@@ -192,6 +193,32 @@ pub struct Http {
     pub headers: Vec<(String, Secret)>,
     /// Whether it speaks the deprecated HTTP+SSE transport.
     pub sse: bool,
+    /// How to log in where it wants that; `None`: not at all.
+    pub oauth: Option<OAuth>,
+}
+
+/// How to log in to a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// A client that is registered with the authorization server.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<Secret>,
+    /// The document that describes us to authorization servers which read such.
+    pub client_metadata_url: Option<String>,
+    /// The scopes to ask for, with spaces between them.
+    pub scope: Option<String>,
+    /// The port that the browser comes back to.
+    pub callback_port: Option<u16>,
+}
+
+impl Http {
+    /// Whether the file itself says who we are, so that no login is wanted.
+    pub fn has_credentials(&self) -> bool {
+        let authority = self.url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+            || authority.is_some_and(|authority| authority.contains('@'))
+    }
 }
 
 impl fmt::Debug for Http {

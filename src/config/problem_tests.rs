@@ -395,6 +395,34 @@ fn of_a_server() {
             ],
         ),
         (
+            r#"{"url": "http://h", "oauth": {"clientSecret": 5, "clientMetadataUrl": "https://h", "callbackPort": 65536, "scope": "a", "scopes": [], "clientid": ""}}"#,
+            &[
+                "1:75 @.oauth.clientSecret: `clientSecret` needs the `clientId` that it belongs to (add it, or remove the secret)",
+                "1:91 @.oauth.clientSecret: expected a string, found a number (put the value in double quotes)",
+                r#"1:115 @.oauth.clientMetadataUrl: expected a URL with `https://`, a host and a path, found the string "https://h" (such as `https://example.org/client.json`)"#,
+                "1:144 @.oauth.callbackPort: expected a port, found the number 65536 (the largest possible value is 65535)",
+                "1:165 @.oauth.scopes: `scope` and `scopes` mean the same (keep one of the two)",
+                "warning 1:179 @.oauth.clientid: unknown key `clientid` is ignored (did you mean `clientId`?)",
+            ],
+        ),
+        (
+            r#"{"url": "http://h", "oauth": "yes"}"#,
+            &[
+                r#"1:74 @.oauth: expected an object, found the string "yes" (put the entries in braces: `{ "key": … }`)"#,
+            ],
+        ),
+        (
+            r#"{"url": "http://h", "oauth": {"scope": "a"}, "headers": {"Authorization": "x"}}"#,
+            &["warning 1:65 @.oauth: `oauth` has no effect beside `Authorization` (remove it)"],
+        ),
+        (
+            r#"{"command": "x", "oauth": {"clientId": " "}}"#,
+            &[
+                "warning 1:62 @.oauth: `oauth` has no effect beside `command` (remove it)",
+                "1:84 @.oauth.clientId: the value is blank (fill it in, or remove the key)",
+            ],
+        ),
+        (
             r#"{"command": "x", "env": {"": "x", "A=B": "y", "C": {"k": "secret-value"}, "D": ["s"], "E": "a\u0000"}}"#,
             &[
                 r#"1:70 @.env[""]: this cannot be the name of a variable (use letters, digits and `_`)"#,
@@ -520,7 +548,8 @@ fn never_show_secrets() {
     let sound = r#"{
   "toolboxes": { "dev": { "mcpServers": {
     "a": { "command": "x", "env": { "A": "literal-env", "PIN": 99887766 }, "args": ["${TOKEN}", "--key=literal-arg"] },
-    "b": { "url": "http://user:literal-password@h/?key=literal-query", "headers": { "X": "literal-header" } }
+    "b": { "url": "http://user:literal-password@h/?key=literal-query", "headers": { "X": "literal-header" } },
+    "c": { "url": "http://h", "oauth": { "clientId": "id", "clientSecret": "literal-secret" } }
   } } },
   "stateKey": "literal-state-key-literal-state-key", // literal-comment
   "auth": { "tokens": [ { "name": "n", "token": "literal-token" } ] }
@@ -534,7 +563,8 @@ fn never_show_secrets() {
         }
     }
     broken.extend(
-        ["url", "command", "env", "headers", "token", "args"].map(|key| sound.replace(key, "unknown")),
+        ["url", "command", "env", "headers", "token", "args", "oauth", "clientSecret"]
+            .map(|key| sound.replace(key, "unknown")),
     );
     broken.push(sound.replace("http://", "ftp://"));
     broken.push(sound.replace("\"n\"", "[\"s3cr3t-token\"]"));

@@ -8,7 +8,7 @@ use super::source::presentable;
 use std::time::Duration;
 
 /// Keys whose values are never shown, whatever they hold.
-const SECRET_KEYS: [&str; 6] = ["env", "envs", "environment", "headers", "token", "stateKey"];
+const SECRET_KEYS: [&str; 7] = ["env", "envs", "environment", "headers", "token", "stateKey", "clientSecret"];
 
 /// A value and where it stands.
 #[derive(Clone)]

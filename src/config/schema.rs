@@ -12,7 +12,7 @@ mod tests {
     use super::super::report::{Report, Spelling};
     use super::super::source::Source;
     use super::super::{load, load_toolman};
-    use super::super::{server, settings, toolman, workbench};
+    use super::super::{oauth, server, settings, toolman, workbench};
     use super::*;
     use crate::edit::{self, Format, parse};
     use serde_json::Value;
@@ -41,10 +41,12 @@ mod tests {
             (WORKBENCH, "", workbench::KEYS.to_vec(), Camel),
             (WORKBENCH, toolbox, workbench::TOOLBOX_KEYS.to_vec(), Camel),
             (WORKBENCH, "/definitions/server", server::known(), Camel),
+            (WORKBENCH, "/definitions/server/properties/oauth", oauth::KEYS.to_vec(), Camel),
             (WORKBENCH, "/properties/auth", settings::AUTH_KEYS.to_vec(), Camel),
             (WORKBENCH, token, [&settings::TOKEN_KEYS[..], &["toolboxes"]].concat(), Camel),
             (TOOLMAN, "", toolman::KEYS.to_vec(), Snake),
             (TOOLMAN, "/properties/servers/items", toolman::SERVER_KEYS.to_vec(), Snake),
+            (TOOLMAN, "/properties/servers/items/properties/oauth", oauth::KEYS.to_vec(), Snake),
             (TOOLMAN, "/properties/auth", settings::AUTH_KEYS.to_vec(), Snake),
             (TOOLMAN, token, [&settings::TOKEN_KEYS[..], &["namespaces"]].concat(), Snake),
         ] {
@@ -198,6 +200,15 @@ mod tests {
             &server(r#"{"serverUrl": "http://h/", "transport": "streamableHttp", "headers": {"A": "b"}}"#),
             &[],
         );
+        check(
+            Face::Workbench,
+            &server(
+                r#"{"url": "http://h/", "oauth": {"clientId": "a", "clientSecret": "b", "scopes": ["c"], "callbackPort": 1,
+                "clientMetadataUrl": "https://h/c", "enabled": true}}"#,
+            ),
+            &[],
+        );
+        check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
             "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "$schema": "x",
@@ -225,6 +236,13 @@ mod tests {
             &[],
         );
         check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);
+        let remote = "[[servers]]\nnamespace = \"\"\nurl = \"http://h/\"\n";
+        check(Face::Toolman, &format!("{remote}oauth = {{ client_id = \"a\", scope = \"b c\" }}\n"), &[]);
+        check(
+            Face::Toolman,
+            &format!("{remote}oauth = {{ clientId = \"a\" }}\n"),
+            &[".servers[].oauth.clientId: unknown"],
+        );
         check(Face::Toolman, "max_name_length = 9\n", &[".max_name_length: minimum"]);
         check(Face::Toolman, "maxNameLength = 10\n", &[".maxNameLength: unknown"]);
     }

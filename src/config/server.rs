@@ -1,7 +1,8 @@
 //! One entry of `mcpServers`, as this or another client's file has it.
 
+use super::oauth::oauth;
 use super::read::{At, Table, nearest};
-use super::{Command, Http, Isolation, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
+use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
 use std::path::{Component, Path, PathBuf};
 
 const URL: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
@@ -9,7 +10,7 @@ const ENV: [&str; 3] = ["env", "envs", "environment"];
 const TRANSPORT: [&str; 2] = ["transport", "type"];
 
 /// Keys that we document; the first spelling of each.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "command",
     "args",
     "env",
@@ -19,6 +20,7 @@ const KEYS: [&str; 15] = [
     "type",
     "url",
     "headers",
+    "oauth",
     "disabled",
     "connectTimeout",
     "callTimeout",
@@ -118,6 +120,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
     let cwd = table.get("cwd").map(|at| working_directory(at, directory));
     let inherit_env = table.get("inheritEnv").map_or(Some(Vec::new()), inherited);
     let headers = table.get("headers").map_or(Some(Vec::new()), headers);
+    let oauth = table.get("oauth").map_or(Some(Some(OAuth::default())), oauth);
 
     match (table.get("command"), urls.first()) {
         (None, None) => {
@@ -134,7 +137,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (Some(_), None) => {
             fits(table, kind, "command")?;
-            warn_of_useless(table, &["headers"], "command");
+            warn_of_useless(table, &["headers", "oauth"], "command");
             Some(Transport::Stdio(Command {
                 program: program??,
                 args: args?,
@@ -149,9 +152,24 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         (None, Some((at, _))) => {
             fits(table, kind, at.key)?;
             warn_of_useless(table, &["args", "env", "envs", "environment", "cwd", "inheritEnv"], "url");
-            Some(Transport::Http(Http { url: url?, headers: headers?, sse: kind.is_some_and(is_sse) }))
+            Some(Transport::Http(http(table, url?, headers?, kind, oauth?)))
         }
     }
+}
+
+/// A server behind a URL.
+pub(super) fn http(
+    table: &Table<'_>,
+    url: String,
+    headers: Vec<(String, Secret)>,
+    kind: Option<Kind>,
+    oauth: Option<OAuth>,
+) -> Http {
+    let http = Http { url, headers, sse: kind == Some(Kind::Sse), oauth };
+    if http.has_credentials() && http.oauth.is_some() {
+        warn_of_useless(table, &["oauth"], "Authorization");
+    }
+    http
 }
 
 /// What `transport` and `type` say.
@@ -159,10 +177,6 @@ pub(super) fn declared_kind(table: &Table<'_>) -> Option<Kind> {
     let kinds: Vec<_> =
         table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
     agreed(&kinds, PartialEq::eq)
-}
-
-pub(super) fn is_sse(kind: Kind) -> bool {
-    kind == Kind::Sse
 }
 
 /// Whether what is declared goes with `command`, or with a URL under the given key.

@@ -4,11 +4,12 @@ use super::command_line::{Broken, CommandLine, Word, split};
 use super::diagnostic::Problem;
 use super::expand::Environment;
 use super::node::{Node, SyntaxError};
+use super::oauth::oauth;
 use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::server;
 use super::source::Source;
-use super::{Command, Http, Isolation, NamespacedServer, Secret, Toolman, Transport, settings, toml};
+use super::{Command, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) const KEYS: [&str; 14] = [
     "search",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 16] = [
+pub(super) const SERVER_KEYS: [&str; 17] = [
     "namespace",
     "command",
     "url",
@@ -39,6 +40,7 @@ pub(super) const SERVER_KEYS: [&str; 16] = [
     "restart",
     "shell",
     "headers",
+    "oauth",
     "transport",
     "type",
     "disabled",
@@ -161,6 +163,7 @@ impl Reader<'_> {
         let kind = server::declared_kind(table);
         let url = table.get("url").map(server::url);
         let headers = table.get("headers").map_or(Some(Vec::new()), server::headers);
+        let oauth = table.get("oauth").map_or(Some(Some(OAuth::default())), oauth);
         let command = table.get("command").map(|command| self.command(command, table));
         match (table.get("command"), table.get("url")) {
             (None, None) => {
@@ -177,17 +180,13 @@ impl Reader<'_> {
             }
             (Some(_), None) => {
                 server::fits(table, kind, "command")?;
-                server::warn_of_useless(table, &["headers"], "command");
+                server::warn_of_useless(table, &["headers", "oauth"], "command");
                 Some(Transport::Stdio(command??))
             }
             (None, Some(_)) => {
                 server::fits(table, kind, "url")?;
                 server::warn_of_useless(table, &["env", "cwd", "inheritEnv", "shell", "restart"], "url");
-                Some(Transport::Http(Http {
-                    url: url??,
-                    headers: headers?,
-                    sse: kind.is_some_and(server::is_sse),
-                }))
+                Some(Transport::Http(server::http(table, url??, headers?, kind, oauth?)))
             }
         }
     }

@@ -251,6 +251,40 @@ fn disabled_entries_are_checked_and_left_out() {
 }
 
 #[test]
+fn logins_are_as_the_file_says() {
+    let scope = |text: &str| OAuth { scope: Some(text.to_owned()), ..OAuth::default() };
+    for (text, expected) in [
+        (r#"{"url": "http://h"}"#, Some(OAuth::default())),
+        (r#"{"url": "http://h", "oauth": false}"#, None),
+        (r#"{"url": "http://h", "oauth": true}"#, Some(OAuth::default())),
+        (r#"{"url": "http://h", "oauth": {"scope": "a b"}}"#, Some(scope("a b"))),
+        (r#"{"url": "http://h", "oauth": {"scopes": ["a", "b"]}}"#, Some(scope("a b"))),
+        (
+            r#"{"url": "http://h", "oauth": {"clientId": "id", "clientSecret": "${TOKEN}", "callbackPort": 8123,
+                "clientMetadataUrl": "https://${HOST}/client.json"}}"#,
+            Some(OAuth {
+                client_id: Some("id".to_owned()),
+                client_secret: Some(Secret::new("s3cr3t-token")),
+                client_metadata_url: Some("https://example.org/client.json".to_owned()),
+                scope: None,
+                callback_port: Some(8123),
+            }),
+        ),
+    ] {
+        assert_eq!(http(text).oauth, expected, "{text}");
+    }
+    for (text, expected) in [
+        (r#"{"url": "http://h"}"#, false),
+        (r#"{"url": "http://h/a@b"}"#, false),
+        (r#"{"url": "http://h", "headers": {"X": "y"}}"#, false),
+        (r#"{"url": "http://u:p@h"}"#, true),
+        (r#"{"url": "http://h", "headers": {"authorization": "y"}}"#, true),
+    ] {
+        assert_eq!(http(text).has_credentials(), expected, "{text}");
+    }
+}
+
+#[test]
 fn every_secret_is_known_to_the_redactor() {
     let (workbench, _) = valid(&entry(
         r#"{"command": "npx", "args": ["--token=${TOKEN}"], "env": {"API_KEY": "literal-key", "PIN": 998877, "SHORT": "12345"}}"#,
@@ -275,6 +309,10 @@ fn every_secret_is_known_to_the_redactor() {
     ] {
         assert_eq!(secrets.redact(text), expected);
     }
+    let (workbench, _) =
+        valid(&entry(r#"{"url": "http://h", "oauth": {"clientId": "c", "clientSecret": "literal-secret"}}"#));
+    assert_eq!(workbench.common.secrets.redact("a literal-secret"), "a ${clientSecret}");
+    assert!(!format!("{workbench:?}").contains("literal-secret"));
     assert!(!format!("{workbench:?}").contains("p4ssw0rd"));
     let text =
         entry(r#"{"command": "x", "env": {"KEY": "-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----"}}"#);

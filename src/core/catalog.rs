@@ -1,10 +1,9 @@
 //! What upstreams offer, and the names under which clients see it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
-
-use serde_json::value::RawValue;
+use std::sync::{Arc, OnceLock};
 
 use crate::config::NameRule;
 use crate::wire::json::{Node, Scanner};
@@ -74,15 +73,44 @@ impl Kind {
     }
 }
 
-/// One thing as its upstream defined it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One thing as its upstream defined it: a part of the page that it came in, which is held once.
+#[derive(Clone)]
 pub struct Item {
+    page: Arc<str>,
+    raw: Span,
+    raw_key: Span,
     /// Its name or URI, decoded.
-    pub key: Box<str>,
-    /// The same as the upstream spelled it in JSON.
-    pub raw_key: Box<str>,
+    pub key: Arc<str>,
+}
+
+/// A part of a page; as messages, none is longer than 32 bits tell.
+type Span = Range<u32>;
+
+impl Item {
     /// The whole definition.
-    pub raw: Box<str>,
+    pub fn raw(&self) -> &str {
+        &self.page[self.raw.start as usize..self.raw.end as usize]
+    }
+
+    /// Its name or URI as the upstream spelled it in JSON.
+    pub fn raw_key(&self) -> &str {
+        &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+}
+
+/// What an item is follows from its definition.
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for Item {}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.raw())
+    }
 }
 
 /// All that one upstream offers, in its order.
@@ -98,12 +126,15 @@ impl Items {
     /// Things with these names or URIs and nothing else to them.
     #[cfg(test)]
     pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
-        let item = |name: &&str| {
-            let raw_key = crate::wire::json::quote(name);
-            let raw = format!("{{\"{}\":{raw_key}}}", kind.key());
-            Item { key: (*name).into(), raw_key: raw_key.into(), raw: raw.into() }
-        };
-        names.iter().map(item).collect()
+        let item = |name: &&str| format!("{{\"{}\":{}}}", kind.key(), crate::wire::json::quote(name));
+        Self::defined(kind, &names.iter().map(item).collect::<Vec<_>>().join(","))
+    }
+
+    /// Things with these definitions, which are separated by commas.
+    #[cfg(test)]
+    pub(crate) fn defined(kind: Kind, definitions: &str) -> Vec<Item> {
+        let text = format!("{{\"{}\":[{definitions}]}}", kind.list_key());
+        read_page(kind, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
     }
 
     /// The same with one kind replaced.
@@ -126,57 +157,71 @@ pub struct Page {
 }
 
 /// Reads the result of a list request.
-pub fn read_page(kind: Kind, result: &str) -> Result<Page, String> {
-    let mut scanner = Scanner::default();
-    let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
-    let list = root.get(kind.list_key()).map_or("null", Node::raw);
-    let raws: Vec<&RawValue> = serde_json::from_str(list)
-        .map_err(|_| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
-    let next = root.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
-    let mut items = Vec::with_capacity(raws.len());
-    let mut scanner = Scanner::default();
-    for raw in &raws {
-        let definition = scanner.scan_str(raw.get()).expect("a part of valid JSON is valid").root();
-        if let Some(key) = definition.get(kind.key())
-            && let Some(text) = key.as_str()
-            && !text.is_empty()
-        {
-            items.push(Item { key: text.into(), raw_key: key.raw().into(), raw: raw.get().into() });
+pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
+    let list = result.get(kind.list_key()).filter(|list| list.is_array());
+    let list = list
+        .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
+    let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
+    let page: Arc<str> = list.raw().into();
+    let (mut items, mut nameless) = (Vec::new(), 0);
+    let place = |part: &str| {
+        let start = part.as_ptr().addr() - list.raw().as_ptr().addr();
+        start as u32..(start + part.len()) as u32
+    };
+    Scanner::default().each_element(list, |definition| {
+        let key = definition.get(kind.key());
+        match key.and_then(|key| Some((key, key.as_str().filter(|text| !text.is_empty())?))) {
+            Some((key, text)) => items.push(Item {
+                page: page.clone(),
+                raw: place(definition.raw()),
+                raw_key: place(key.raw()),
+                key: text.into(),
+            }),
+            None => nameless += 1,
         }
-    }
-    Ok(Page { nameless: raws.len() - items.len(), items, next })
+    });
+    items.shrink_to_fit();
+    Ok(Page { nameless, items, next })
 }
 
 /// What one upstream offers, as clients see it.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Exposed([Shelf; 4]);
 
-/// The things of one kind, their definitions rendered.
-#[derive(Debug, Default, PartialEq)]
+/// The things of one kind under their names.
+#[derive(Debug, Default)]
 pub struct Shelf {
-    /// The definitions, separated by commas: ready to stand in a list.
-    text: String,
     items: Vec<ExposedItem>,
     /// Places in `items`, by the upstream's own name.
-    by_key: HashMap<Box<str>, usize>,
+    by_key: HashMap<Arc<str>, usize>,
     /// How many of them do not start active.
     inactive: usize,
+    /// Made when first asked for.
+    pub(super) rendered: OnceLock<Rendered>,
+}
+
+/// The definitions of a shelf as clients see them.
+#[derive(Debug, Default)]
+pub struct Rendered {
+    /// Separated by commas: ready to stand in a list.
+    text: String,
+    /// Where each ends.
+    ends: Vec<u32>,
 }
 
 /// One thing under its exposed name.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct ExposedItem {
     /// Unique in a view among its kind.
     pub name: Arc<str>,
     /// The name in full, where `name` had to be shortened or altered.
     pub full: Option<Arc<str>>,
-    /// The upstream's name, decoded.
-    pub key: Box<str>,
-    /// The upstream's name as JSON.
-    pub raw_key: Arc<str>,
+    /// As its upstream defined it.
+    pub own: Item,
     /// Whether it is active until it is switched by hand.
     pub starts_active: bool,
-    range: Range<usize>,
+    /// Its place on the shelf.
+    pub(super) at: u32,
 }
 
 impl Exposed {
@@ -185,33 +230,32 @@ impl Exposed {
         &self.0[kind as usize]
     }
 
-    /// Adds a thing with its rendered definition.
+    /// Whether there is nothing of any kind.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|shelf| shelf.items.is_empty())
+    }
+
+    /// Makes room for so many things more.
+    pub fn reserve(&mut self, kind: Kind, count: usize) {
+        let shelf = &mut self.0[kind as usize];
+        shelf.items.reserve_exact(count);
+        shelf.by_key.reserve(count);
+    }
+
+    /// Adds a thing.
     pub fn push(
         &mut self,
         kind: Kind,
-        item: &Item,
+        own: &Item,
         name: Arc<str>,
         full: Option<Arc<str>>,
         starts_active: bool,
-        definition: &str,
     ) {
         let shelf = &mut self.0[kind as usize];
         shelf.inactive += usize::from(!starts_active);
-        if !shelf.text.is_empty() {
-            shelf.text.push(',');
-        }
-        let start = shelf.text.len();
-        shelf.text.push_str(definition);
-        let (key, raw_key) = (item.key.clone(), (&*item.raw_key).into());
-        shelf.by_key.insert(key.clone(), shelf.items.len());
-        shelf.items.push(ExposedItem {
-            name,
-            full,
-            key,
-            raw_key,
-            starts_active,
-            range: start..shelf.text.len(),
-        });
+        let at = shelf.items.len();
+        shelf.by_key.insert(own.key.clone(), at);
+        shelf.items.push(ExposedItem { name, full, own: own.clone(), starts_active, at: at as u32 });
     }
 }
 
@@ -223,11 +267,6 @@ impl ExposedItem {
 }
 
 impl Shelf {
-    /// All definitions, separated by commas.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Whether everything on it starts active.
     pub fn all_active(&self) -> bool {
         self.inactive == 0
@@ -242,10 +281,35 @@ impl Shelf {
     pub fn by_key(&self, key: &str) -> Option<&ExposedItem> {
         self.by_key.get(key).map(|at| &self.items[*at])
     }
+}
 
-    /// The definition of one of the items.
+impl Rendered {
+    /// Renders every thing of a shelf in its order.
+    pub(super) fn new(shelf: &Shelf, mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>)) -> Self {
+        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
+        let mut scanner = Scanner::default();
+        for item in &shelf.items {
+            if item.at > 0 {
+                text.push(b',');
+            }
+            let definition = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
+            render(item, definition, &mut text);
+            ends.push(text.len() as u32);
+        }
+        text.shrink_to_fit();
+        Self { text: String::from_utf8(text).expect("written from UTF-8 texts"), ends }
+    }
+
+    /// All definitions, separated by commas.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The definition of one of the shelf's items.
     pub fn definition(&self, item: &ExposedItem) -> &str {
-        &self.text[item.range.clone()]
+        let at = item.at as usize;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before] as usize + 1);
+        &self.text[start..self.ends[at] as usize]
     }
 }
 
@@ -264,7 +328,8 @@ const MARK: usize = 9;
 impl NameLimits {
     /// Whether clients take the name as it is.
     pub fn fits(self, name: &str) -> bool {
-        name.chars().count() <= self.length && (self.rule == NameRule::Exact || name.chars().all(accepted))
+        (name.len() <= self.length || name.chars().count() <= self.length)
+            && (self.rule == NameRule::Exact || name.bytes().map(char::from).all(accepted))
     }
 
     /// The name cut and marked with a hash of its origin.
@@ -321,17 +386,20 @@ mod tests {
 
     #[test]
     fn pages_keep_definitions_as_they_came() {
-        let page = read_page(
+        let read = |kind, text| read_page(kind, Scanner::default().scan_str(text).unwrap().root());
+        let page = read(
             Kind::Tool,
-            r#"{"tools":[{"x":12345678901234567890.10,"name":"a\u0062"},{"description":"no name"},{"name":7}],"nextCursor":"c\"1"}"#,
+            r#"{"tools":[ {"x":12345678901234567890.10,"name":"a\u0062"} , {"description":"no name"},{"name":7},8 ],"nextCursor":"c\"1"}"#,
         )
         .unwrap();
         assert_eq!(page.items.len(), 1);
         assert_eq!(&*page.items[0].key, "ab");
-        assert_eq!(&*page.items[0].raw, r#"{"x":12345678901234567890.10,"name":"a\u0062"}"#);
-        assert_eq!((page.nameless, page.next.as_deref()), (2, Some(r#""c\"1""#)));
+        assert_eq!(page.items[0].raw(), r#"{"x":12345678901234567890.10,"name":"a\u0062"}"#);
+        assert_eq!((page.nameless, page.next.as_deref()), (3, Some(r#""c\"1""#)));
+        assert_eq!(page.items[0].raw_key(), r#""a\u0062""#);
+        assert_eq!(read(Kind::Tool, r#"{"tools":[ ]}"#).unwrap().items, []);
         assert_eq!(
-            read_page(Kind::Prompt, "{}").unwrap_err(),
+            read(Kind::Prompt, "{}").unwrap_err(),
             "answered `prompts/list` without a list of prompts"
         );
     }

@@ -15,7 +15,7 @@ use super::trouble::{Cause, Trouble};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
-use crate::wire::json::{Scanner, quote};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::peer::CallError;
 
 /// How long an upstream may be silent before it is asked in the other era as well.
@@ -249,10 +249,9 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
     let mut params = "{}".to_owned();
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
-        let result = link.ask(kind.list_method(), &params).await?;
-        let page = read_page(kind, &result)?;
+        let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
+        let (page, of_page) = link.ask_for(kind.list_method(), &params, read).await??;
         if link.version().is_modern() {
-            let of_page = Cache::read(Scanner::default().scan_str(&result).expect("it was read").root());
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));
             link.set_hint(kind, whole);
             hint = Some(whole);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
@@ -22,11 +22,13 @@ use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
 use super::upstream::{Era, Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Isolation, Transport};
+use crate::config::{Common, Http, Isolation, Transport};
+use crate::store::credentials::Credentials;
 use crate::store::definitions::{Definitions, Manner};
 use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_number;
+use crate::wire::oauth::{self, Authorizer};
 use crate::wire::peer::{Answer, Lost};
 
 /// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
@@ -43,6 +45,14 @@ pub struct Engine {
     pub(super) parked: Parked,
     /// Where what upstreams offer is remembered, if it is.
     definitions: Option<Definitions>,
+    /// One upstream at a time: a thread for each would need more memory than the upstreams themselves.
+    remembering: Arc<Semaphore>,
+    /// Where logins are remembered, if they are.
+    state: Option<PathBuf>,
+    /// Whether somebody could be asked to log in.
+    attended: bool,
+    /// By URL and what the file says of logins; servers that agree in both share one.
+    authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
@@ -72,6 +82,10 @@ pub struct Surroundings {
     pub directory: PathBuf,
     /// Where programs keep what they can do without.
     pub cache: Option<PathBuf>,
+    /// Where programs keep what they remember of a user.
+    pub state: Option<PathBuf>,
+    /// Whether somebody can be asked to log in to a server, and we last long enough for it.
+    pub attended: bool,
 }
 
 /// What calls in flight on an upstream that a new file has no place for may take.
@@ -94,6 +108,10 @@ impl Engine {
             used: Mutex::default(),
             parked: Parked::default(),
             definitions,
+            remembering: Arc::new(Semaphore::new(1)),
+            state: around.state,
+            attended: around.attended,
+            authorizers: Mutex::default(),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
@@ -350,9 +368,7 @@ impl Engine {
     fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
         self.stdio().is_none()
             && link.asks_at_large()
-            && reply.session().hello().is_some_and(|hello| {
-                ["elicitation", "sampling", "roots"].iter().any(|capability| hello.can(capability))
-            })
+            && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
     /// A call without state beyond its answer: between equals of the legacy era.
@@ -569,8 +585,9 @@ impl Engine {
     /// Remembers what an upstream offers and how it speaks, beside everything else.
     pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
         let Some(definitions) = self.definitions.clone() else { return };
-        let (upstream, manner) = (link.upstream.clone(), manner(link));
+        let (upstream, manner, turn) = (link.upstream.clone(), manner(link), self.remembering.clone());
         self.spawn(async move {
+            let _turn = turn.acquire().await;
             let save = move || {
                 let transport = &upstream.spec().transport;
                 let saved = definitions.save(transport, &items);
@@ -613,6 +630,55 @@ impl Engine {
     /// What an upstream offered when last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
         self.definitions.as_ref()?.load(&upstream.spec().transport)
+    }
+
+    /// Who has tokens for a server behind a URL; `None` where the file says who we are, or that we do not log in.
+    pub fn authorizer(self: &Arc<Self>, http: &Http) -> Option<Arc<Authorizer>> {
+        let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
+        let settings = oauth::Settings {
+            client_id: wanted.client_id.clone(),
+            client_secret: wanted.client_secret.as_ref().map(|secret| secret.expose().to_owned()),
+            client_metadata_url: wanted.client_metadata_url.clone(),
+            scope: wanted.scope.clone(),
+            callback_port: wanted.callback_port,
+        };
+        let key = (http.url.clone(), settings);
+        let mut authorizers = self.authorizers.lock();
+        if let Some(authorizer) = authorizers.get(&key) {
+            return Some(authorizer.clone());
+        }
+        let memory = self.state.as_ref().map(|state| {
+            Box::new(Credentials::new(state, &http.url, key.1.client_id.as_deref())) as Box<dyn oauth::Memory>
+        });
+        let (engine, url) = (Arc::downgrade(self), http.url.clone());
+        let on_login = move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.logged_in(&url);
+            }
+        };
+        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, self.attended, on_login)?;
+        authorizers.insert(key, authorizer.clone());
+        Some(authorizer)
+    }
+
+    /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where
+    /// it is wanted without being asked for.
+    fn logged_in(&self, url: &str) {
+        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
+        let windows = self.windows();
+        for upstream in upstreams.into_iter().filter(|upstream| upstream.has_failed()) {
+            let spec = upstream.spec();
+            if !matches!(&spec.transport, Transport::Http(http) if http.url == url) {
+                continue;
+            }
+            upstream.forgive();
+            let is_seen = |window: &Arc<Window>| {
+                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
+            };
+            if spec.restart || windows.iter().any(is_seen) {
+                let _ = upstream.start();
+            }
+        }
     }
 
     /// What is remembered of upstreams, if anything is.

@@ -63,6 +63,31 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
+/// Takes schemas of results from a modern upstream's tools that no legacy client can take, as their results are: the
+/// definitions stand in `list` from `start` on, after a comma where something stands before them.
+pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
+    let start = start + usize::from(list.get(start) == Some(&b','));
+    let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
+    if !text.contains("outputSchema") {
+        return;
+    }
+    let whole = format!("[{text}]");
+    let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
+    let mut scanner = Scanner::default();
+    list.truncate(start);
+    for (index, tool) in tools.iter().enumerate() {
+        if index > 0 {
+            list.push(b',');
+        }
+        let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
+        let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+        match tool.get("outputSchema") {
+            Some(schema) if !is_object(schema) => tool.write_with(list, &[("outputSchema", None)]),
+            _ => tool.write(list),
+        }
+    }
+}
+
 /// The blocks with those of an unknown type as text; `None` if there are none.
 fn levelled(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks).ok()?;

@@ -121,6 +121,7 @@ impl Remote {
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
         let client =
             HttpClient::new(endpoint, engine.settings().max_message_bytes)?.limited_by(engine.limit());
+        let client = client.authorized_by(engine.authorizer(http));
         link.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = link.out.clone();

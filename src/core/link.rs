@@ -19,9 +19,9 @@ use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
-use crate::wire::json::{Scanner, quote};
+use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::Line;
-use crate::wire::message::Message;
+use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
 use crate::wire::tool_headers::{self, ToolHeaders};
@@ -124,7 +124,7 @@ impl Link {
         let mut scanner = Scanner::default();
         let mut kept = Vec::with_capacity(tools.len());
         for tool in tools {
-            let root = scanner.scan_str(&tool.raw).expect("definitions are valid JSON").root();
+            let root = scanner.scan_str(tool.raw()).expect("definitions are valid JSON").root();
             match tool_headers::read_schema(root.get("inputSchema").map_or("{}", |schema| schema.raw())) {
                 Ok(headers) => {
                     known.insert(tool.key.to_string(), headers);
@@ -286,23 +286,26 @@ impl Link {
 
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
+        self.ask_for(method, params, |result| result.raw().to_owned()).await
+    }
+
+    /// A request of our own, and what `read` makes of its result.
+    pub(super) async fn ask_for<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, Trouble> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES)),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
         };
-        self.peer.call(method, &params, Caller::default(), None).await.map_err(|error| match error {
+        let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
+        answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
-            CallError::Refused(error) => {
-                let mut scanner = Scanner::default();
-                let root = scanner.scan_str(&error).expect("an answer was validated when it was read").root();
-                let message = root.get("message").and_then(|message| Some(message.as_str()?.into_owned()));
-                let status = root.get("data").and_then(|data| data.get("httpStatus")?.raw().parse().ok());
-                let cause = status.map_or(Cause::Other, Cause::of_status);
-                let message = message.unwrap_or(error.clone());
-                Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
-            }
+            CallError::Refused(error) => refusal(method, &error),
         })
     }
 
@@ -388,4 +391,20 @@ impl Link {
             }
         }
     }
+}
+
+/// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
+/// of it.
+fn refusal(method: &str, error: &str) -> Trouble {
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
+    let data = |key| root.get("data").and_then(|data| data.get(key));
+    let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
+    if ours && data("login").is_some() {
+        return Trouble::new(Cause::Person, &*message);
+    }
+    let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
+    let cause = status.map_or(Cause::Other, Cause::of_status);
+    Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
 }

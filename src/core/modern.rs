@@ -6,7 +6,7 @@ use super::catalog::Kind;
 use super::seal::params_digest;
 use super::session::{Reply, Session};
 use super::upstream::Upstream;
-use crate::wire::era::{LOG_LEVELS, TASKS, Version, declares, declares_at, meta, our_info};
+use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code};
 
@@ -137,7 +137,7 @@ impl ModernCall {
 
     /// Whether it can be asked anything.
     pub fn can_be_asked(&self) -> bool {
-        ["elicitation", "sampling", "roots"].iter().any(|capability| self.can(capability))
+        can_be_asked(&self.capabilities)
     }
 
     /// Whether its user can be led to a page.

@@ -83,7 +83,7 @@ mod tests {
                 "transport",
                 |spec| {
                     let (url, headers) = ("http://127.0.0.1/mcp".to_owned(), Vec::new());
-                    spec.transport = Transport::Http(Http { url, headers, sse: false });
+                    spec.transport = Transport::Http(Http { url, headers, sse: false, oauth: None });
                 },
                 Fate::Restarts,
             ),

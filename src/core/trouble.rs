@@ -32,6 +32,8 @@ pub enum Cause {
     Network,
     /// It does not accept our credentials, or wants some.
     Login,
+    /// Somebody has to log in to it first.
+    Person,
     /// There is no MCP server at its URL.
     Address,
     /// It speaks other versions of the protocol.
@@ -103,6 +105,7 @@ impl From<CommandError> for Trouble {
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         let cause = match failure.status {
+            _ if failure.unauthorized => Cause::Person,
             Some(status) => Cause::of_status(status.into()),
             None if failure.unreachable => Cause::Network,
             None => Cause::Other,

@@ -16,6 +16,7 @@ use super::link::Link;
 use super::modern::Watched;
 use super::trouble::Trouble;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
+use crate::wire::oauth::Login;
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -267,6 +268,19 @@ impl Upstream {
     /// How long it may not be started again.
     pub fn wait(&self) -> Duration {
         self.state.lock().backoff.wait(Instant::now())
+    }
+
+    /// Lets it be started at once, whatever came before.
+    pub(super) fn forgive(&self) {
+        self.state.lock().backoff.reset();
+    }
+
+    /// The login that it waits for, if there is one.
+    pub fn login(&self) -> Option<Login> {
+        match &self.spec().transport {
+            Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
+            Transport::Stdio(_) => None,
+        }
     }
 
     /// Ends it: calls in flight fail at once, the process ends in the background.

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits};
+use super::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
+use super::level;
 use super::upstream::Upstream;
 use crate::wire::era::ClientHello;
+use crate::wire::json::Node;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
@@ -15,8 +17,8 @@ pub trait Exposure {
     fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
-    /// The definition as clients see it.
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String;
+    /// Appends the definition as clients see it.
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>);
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool;
     /// Whether it is active until it is switched by hand.
@@ -85,6 +87,16 @@ impl Entry {
         }
     }
 
+    /// The definitions of a kind as clients see them.
+    pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
+        let shelf = self.exposed.of(kind);
+        shelf.rendered.get_or_init(|| {
+            Rendered::new(shelf, |item, definition, out| {
+                face.render(&self.upstream, kind, &item.name, definition, out);
+            })
+        })
+    }
+
     /// Whether its things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
@@ -112,12 +124,38 @@ struct Slot {
 pub struct Target {
     /// To whom.
     pub upstream: Arc<Upstream>,
-    /// The upstream's own name for it, as JSON.
-    pub raw_key: Arc<str>,
     /// Whether it is switched on.
     pub active: bool,
+    exposed: Arc<Exposed>,
+    kind: Kind,
+    item: usize,
+}
+
+impl Entry {
+    fn target(&self, kind: Kind, item: usize, active: bool) -> Target {
+        Target { upstream: self.upstream.clone(), active, exposed: self.exposed.clone(), kind, item }
+    }
+}
+
+impl Target {
+    /// The upstream's own name for it, as JSON.
+    pub fn raw_key(&self) -> &str {
+        self.item().own.raw_key()
+    }
+
+    /// The same as text.
+    pub fn own_name(&self) -> &str {
+        &self.item().own.key
+    }
+
     /// The name that stands in lists.
-    pub name: Arc<str>,
+    pub fn name(&self) -> &Arc<str> {
+        &self.item().name
+    }
+
+    fn item(&self) -> &ExposedItem {
+        &self.exposed.of(self.kind).items()[self.item]
+    }
 }
 
 impl View {
@@ -230,14 +268,20 @@ impl View {
         }
         let unsettled = |other: &Entry| !other.settled && other.upstream.group == upstream.group;
         let gives_way = |at: &u64| *at > seq && unsettled(&self.entries[at]);
+        let has_names = |other: &Entry| other.up || !other.exposed.is_empty();
+        let may_give_way =
+            || self.entries.range(seq + 1..).any(|(_, other)| unsettled(other) && has_names(other));
         let renewed: BTreeSet<u64> = match (face.clash(), entry.settled) {
             // Within a group that has not settled no name is fixed yet, and the first in the file keeps the plain one.
-            (Clash::Rename, false) if self.rivals(face, seq, &items).iter().any(gives_way) => self
-                .entries
-                .iter()
-                .filter(|(at, other)| **at == seq || (unsettled(other) && other.up))
-                .map(|(at, _)| *at)
-                .collect(),
+            (Clash::Rename, false)
+                if may_give_way() && self.rivals(face, seq, &items).iter().any(gives_way) =>
+            {
+                self.entries
+                    .iter()
+                    .filter(|(at, other)| **at == seq || (unsettled(other) && other.up))
+                    .map(|(at, _)| *at)
+                    .collect()
+            }
             (Clash::Rename, _) => [seq].into(),
             // Whatever this one takes or leaves, those that wanted it get another chance.
             (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
@@ -342,13 +386,15 @@ impl View {
     pub fn find(&self, kind: Kind, name: &str) -> Option<Target> {
         let slot = self.names[kind as usize].get(name)?;
         let entry = &self.entries[&slot.entry];
-        let item = &entry.exposed.of(kind).items()[slot.item];
-        Some(Target {
-            upstream: entry.upstream.clone(),
-            raw_key: item.raw_key.clone(),
-            active: self.is_active(kind, item),
-            name: item.name.clone(),
-        })
+        let active = self.is_active(kind, &entry.exposed.of(kind).items()[slot.item]);
+        Some(entry.target(kind, slot.item, active))
+    }
+
+    /// Where the upstream's own name for a tool leads, listed or not.
+    pub fn find_own(&self, group: &str, server: &str, tool: &str) -> Option<Target> {
+        let entry = self.server(group, server).filter(|entry| entry.up || self.is_open(group))?;
+        let item = entry.exposed.of(Kind::Tool).by_key(tool)?;
+        Some(entry.target(Kind::Tool, item.at as usize, true))
     }
 
     /// Whether a thing is switched on.
@@ -371,13 +417,34 @@ impl View {
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
     /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
-    pub fn write_list(&self, kind: Kind, out: &mut Vec<u8>, mut first: bool, from_start: bool) {
+    pub fn write_list(
+        &self,
+        face: &dyn Exposure,
+        kind: Kind,
+        out: &mut Vec<u8>,
+        mut first: bool,
+        from_start: bool,
+    ) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            self.write_entry(entry, kind, out, &mut first, from_start);
+            let start = out.len();
+            self.write_entry(face, entry, kind, out, &mut first, from_start);
+            // Only legacy clients see what was switched since the start.
+            let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
+            if kind == Kind::Tool && !from_start && is_newer() {
+                level::tools(out, start);
+            }
         }
     }
 
-    fn write_entry(&self, entry: &Entry, kind: Kind, out: &mut Vec<u8>, first: &mut bool, from_start: bool) {
+    fn write_entry(
+        &self,
+        face: &dyn Exposure,
+        entry: &Entry,
+        kind: Kind,
+        out: &mut Vec<u8>,
+        first: &mut bool,
+        from_start: bool,
+    ) {
         let mut write = |text: &str| {
             if !text.is_empty() {
                 if !std::mem::take(first) {
@@ -386,14 +453,14 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let shelf = entry.exposed.of(kind);
+        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered(face, kind));
         if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
-            return write(shelf.text());
+            return write(rendered.text());
         }
         let active =
             |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
         for item in shelf.items().iter().filter(|item| active(item)) {
-            write(shelf.definition(item));
+            write(rendered.definition(item));
         }
     }
 
@@ -403,10 +470,10 @@ impl View {
         for entry in entries {
             for kind in Kind::ALL {
                 let list = &mut lists[kind as usize];
-                self.write_entry(entry, kind, list, &mut list.is_empty(), false);
-                let shelf = entry.exposed.of(kind);
-                told.extend(shelf.items().iter().filter_map(|item| {
-                    let text = face.tells(kind, shelf.definition(item))?;
+                self.write_entry(face, entry, kind, list, &mut list.is_empty(), false);
+                let rendered = entry.rendered(face, kind);
+                told.extend(entry.exposed.of(kind).items().iter().filter_map(|item| {
+                    let text = face.tells(kind, rendered.definition(item))?;
                     Some((kind, entry.upstream.group.clone(), item.name.clone(), text))
                 }));
             }
@@ -464,7 +531,7 @@ impl View {
                         .of(kind)
                         .items()
                         .iter()
-                        .map(move |item| ((kind, &*item.key), item.name.clone()))
+                        .map(move |item| ((kind, &*item.own.key), item.name.clone()))
                 };
                 Kind::ALL.into_iter().flat_map(named).collect()
             }
@@ -473,7 +540,9 @@ impl View {
         let mut exposed = Exposed::default();
         let mut lost = false;
         for kind in Kind::ALL {
-            let mut seen = HashSet::new();
+            let mut seen = HashSet::with_capacity(items.of(kind).len());
+            exposed.reserve(kind, items.of(kind).len());
+            self.names[kind as usize].reserve(items.of(kind).len());
             for item in items.of(kind).iter().filter(|item| face.allows(&upstream, kind, &item.key)) {
                 if !seen.insert(&*item.key) {
                     log::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
@@ -495,8 +564,7 @@ impl View {
                 if let Some(full) = &full {
                     names.entry(full.clone()).or_insert(Slot { entry: seq, item: index, alias: true });
                 }
-                let definition = face.render(&upstream, kind, &name, item);
-                exposed.push(kind, item, name, full, active, &definition);
+                exposed.push(kind, item, name, full, active);
             }
         }
         let entry = self.entries.get_mut(&seq).expect("as above");

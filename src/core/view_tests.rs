@@ -14,8 +14,8 @@ impl Exposure for Plain {
         if upstream.group.is_empty() { key.to_owned() } else { format!("{}_{key}", upstream.group) }
     }
 
-    fn render(&self, _upstream: &Upstream, _kind: Kind, name: &str, _item: &Item) -> String {
-        crate::wire::json::quote(name)
+    fn render(&self, _: &Upstream, _: Kind, name: &str, _: Node<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(crate::wire::json::quote(name).as_bytes());
     }
 
     fn allows(&self, _upstream: &Upstream, _kind: Kind, _key: &str) -> bool {
@@ -49,7 +49,7 @@ fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)
     let mut origins = BTreeSet::new();
     for (entry, item) in view.items(kind) {
         assert!(names.insert(item.name.clone()), "{} stands for two things", item.name);
-        let full = face.full_name(&entry.upstream, kind, &item.key);
+        let full = face.full_name(&entry.upstream, kind, &item.own.key);
         let mut spellings = vec![&*item.name];
         // In full it can be called unless that is another's listed name, which only `Rename` allows.
         if face.0 == Clash::FirstInFile {
@@ -58,12 +58,12 @@ fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)
         for name in spellings {
             let target = view.find(kind, name).unwrap_or_else(|| panic!("{name} leads nowhere"));
             assert!(
-                Arc::ptr_eq(&target.upstream, &entry.upstream) && target.raw_key == item.raw_key,
+                Arc::ptr_eq(&target.upstream, &entry.upstream) && target.raw_key() == item.own.raw_key(),
                 "{name}"
             );
         }
         assert!(kind != Kind::Tool || face.limits().fits(&item.name), "{}", item.name);
-        origins.insert((entry.upstream.server.clone(), item.key.to_string()));
+        origins.insert((entry.upstream.server.clone(), item.own.key.to_string()));
     }
     origins
 }
@@ -98,18 +98,19 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
             Items::default().with(kind, Items::named(kind, &names))
         });
         servers[*server].pretend(items);
-        let before: Vec<_> = Kind::ALL.map(|kind| listed(&view, kind)).into();
+        let before: Vec<_> = Kind::ALL.map(|kind| listed(&view, &face, kind)).into();
         let changed = view.refresh(&face, &servers[*server]);
-        let really = Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != listed(&view, *kind));
+        let really =
+            Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != listed(&view, &face, *kind));
         assert_eq!(changed, really.collect::<Vec<_>>(), "told of the lists that changed, and no others");
         offers[*server] = names.clone();
         look(&view, &face, &offers);
     }
 }
 
-fn listed(view: &View, kind: Kind) -> Vec<u8> {
+fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
     let mut out = Vec::new();
-    view.write_list(kind, &mut out, true, false);
+    view.write_list(face, kind, &mut out, true, false);
     out
 }
 
@@ -152,7 +153,7 @@ fn an_altered_name_does_not_depend_on_the_place_in_the_file() {
         upstream.pretend(Some(Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["odd.name"]))));
         view.add(&face, &[upstream]);
         view.open("a");
-        view.find(Kind::Tool, "a_odd.name").expect("it is exposed").name
+        view.find(Kind::Tool, "a_odd.name").expect("it is exposed").name().clone()
     };
     assert_eq!(name("0"), name("1"));
 }

@@ -75,7 +75,7 @@ const MOST: usize = 64;
 /// What can be found of a thing.
 pub fn document(kind: Kind, item: &Item) -> ToolDoc {
     let mut scanner = Scanner::default();
-    let Ok(doc) = scanner.scan_str(&item.raw) else {
+    let Ok(doc) = scanner.scan_str(item.raw()) else {
         return ToolDoc { name: item.key.to_string(), ..ToolDoc::default() };
     };
     let node = doc.root();
@@ -140,10 +140,10 @@ fn text(node: Node<'_>, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::catalog::Items;
 
     fn read(kind: Kind, raw: &str) -> ToolDoc {
-        let key = "k".into();
-        document(kind, &Item { key, raw_key: "\"k\"".into(), raw: raw.into() })
+        document(kind, &Items::defined(kind, raw)[0])
     }
 
     #[test]

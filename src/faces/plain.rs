@@ -1,12 +1,12 @@
 //! One toolbox as a plain server: everything under its own name, and nothing of ours.
 
 use crate::config::{Common, NameRule, Toolbox};
-use crate::core::catalog::{Item, Kind, NameLimits};
+use crate::core::catalog::{Kind, NameLimits};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Exposure, View};
 use crate::faces::workbench::schema_change;
 use crate::wire::era::ClientHello;
-use crate::wire::json::{Scanner, quote};
+use crate::wire::json::{Node, quote};
 
 /// The face of one toolbox.
 pub struct Plain {
@@ -32,17 +32,14 @@ impl Exposure for Plain {
         Some(format!("{}__{key}", upstream.server))
     }
 
-    fn render(&self, _upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String {
-        let mut scanner = Scanner::default();
-        let node = scanner.scan_str(&item.raw).expect("definitions are valid JSON").root();
-        let name = if *name == *item.key { item.raw_key.to_string() } else { quote(name) };
+    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let own = definition.get(kind.key()).filter(|own| own.as_str().is_some_and(|own| own == name));
+        let name = own.map_or_else(|| quote(name), |own| own.raw().to_owned());
         let mut changes = vec![(kind.key(), Some(&*name))];
         if kind == Kind::Tool {
-            changes.extend(schema_change(node));
+            changes.extend(schema_change(definition));
         }
-        let mut text = Vec::new();
-        node.write_with(&mut text, &changes);
-        String::from_utf8(text).expect("written from UTF-8 texts")
+        definition.write_with(out, &changes);
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {

@@ -9,7 +9,7 @@ use super::fit::{Listing, one_line};
 use super::glob::Glob;
 use super::workbench::schema_change;
 use crate::config;
-use crate::core::catalog::{ExposedItem, Item, Kind, NameLimits, nearest};
+use crate::core::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
@@ -114,11 +114,9 @@ impl Toolman {
         let mut inactive: [Vec<&str>; 2] = Default::default();
         for (server, kind, key) in things {
             let entry = view.entries().find(|entry| *entry.upstream.server == **server && entry.is_listed());
-            let shelf = entry.map(|entry| entry.exposed.of(*kind));
-            let Some((shelf, item)) = shelf.and_then(|shelf| Some((shelf, shelf.by_key(key)?))) else {
-                continue;
-            };
-            lists[*kind as usize].push(shelf.definition(item));
+            let found = entry.and_then(|entry| Some((entry, entry.exposed.of(*kind).by_key(key)?)));
+            let Some((entry, item)) = found else { continue };
+            lists[*kind as usize].push(entry.rendered(self, *kind).definition(item));
             if !view.is_active(*kind, item) {
                 inactive[usize::from(*kind != Kind::Tool)].push(&item.name);
             }
@@ -200,7 +198,8 @@ impl Toolman {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
-            let texts: Vec<_> = items.map(|(entry, item)| entry.exposed.of(kind).definition(item)).collect();
+            let texts: Vec<_> =
+                items.map(|(entry, item)| entry.rendered(self, kind).definition(item)).collect();
             texts.join(",")
         };
         format!(
@@ -268,7 +267,7 @@ impl Toolman {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(view, *kind, entry, item, from_start));
+                    text.push_str(&row(self, view, *kind, entry, item, from_start));
                     text.push('\n');
                 }
             }
@@ -341,7 +340,7 @@ impl Toolman {
         let listed = |class: usize, full: &Arc<str>| {
             let kinds = if class == 0 { &[Kind::Tool][..] } else { &[Kind::Resource, Kind::Template] };
             let found = kinds.iter().find_map(|kind| view.find(*kind, full));
-            found.map_or_else(|| full.clone(), |target| target.name)
+            found.map_or_else(|| full.clone(), |target| target.name().clone())
         };
         let named = |what: &str, names: &[Vec<Arc<str>>; 2]| {
             let names = names.iter().enumerate();
@@ -414,11 +413,18 @@ fn counted(count: usize, what: &str) -> Option<String> {
 }
 
 /// One line of the catalog. No description can forge another.
-fn row(view: &View, kind: Kind, entry: &Entry, item: &ExposedItem, from_start: bool) -> String {
+fn row(
+    face: &Toolman,
+    view: &View,
+    kind: Kind,
+    entry: &Entry,
+    item: &ExposedItem,
+    from_start: bool,
+) -> String {
     let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
     let marker = if active { "* " } else { "" };
     let name = one_line(&item.name);
-    match &*about(kind, entry.exposed.of(kind).definition(item)) {
+    match &*about(kind, entry.rendered(face, kind).definition(item)) {
         "" => format!("{marker}{name}"),
         about => format!("{marker}{name}: {about}"),
     }
@@ -513,27 +519,23 @@ impl Exposure for Toolman {
             Kind::Tool | Kind::Prompt => "_",
             Kind::Resource | Kind::Template => &self.config.resource_separator,
         };
-        if upstream.group.is_empty() { key.to_owned() } else { format!("{}{separator}{key}", upstream.group) }
+        if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
 
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String {
-        let mut scanner = Scanner::default();
-        let node = scanner.scan_str(&item.raw).expect("definitions are valid JSON").root();
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
         let name = quote(name);
         let mut changes = vec![(kind.key(), Some(&*name))];
         if kind == Kind::Tool {
-            let schema = schema_change(node);
+            let schema = schema_change(definition);
             if !schema.is_empty() {
                 log::warn!(
                     "[{upstream}] tool {} has no usable inputSchema; any object is accepted",
-                    item.key
+                    definition.get(kind.key()).map_or("", Node::raw)
                 );
             }
             changes.extend(schema);
         }
-        let mut text = Vec::new();
-        node.write_with(&mut text, &changes);
-        String::from_utf8(text).expect("written from UTF-8 texts")
+        definition.write_with(out, &changes);
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
@@ -572,6 +574,16 @@ impl Exposure for Toolman {
 
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
         (kind != Kind::Prompt).then(|| about(kind, definition))
+    }
+}
+
+/// What stands behind the catalog, and behind an error that asks for what is not in it, while these servers wait for
+/// somebody to log in, each at its URL.
+pub fn waiting(logins: &[(String, String)]) -> String {
+    let lines: String = logins.iter().map(|(server, url)| format!("\n{server}: {url}")).collect();
+    match logins {
+        [] => String::new(),
+        _ => format!("\n\nMore is there once the user has logged in with a browser to:{lines}"),
     }
 }
 

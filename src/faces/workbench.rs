@@ -1,7 +1,6 @@
 //! The workbench: toolboxes that a model opens.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::find;
@@ -71,6 +70,9 @@ pub struct FoundTool<'a> {
 /// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
 const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
 const DYNAMIC_PREFIX: &str = "goose";
+
+/// Where the definition of a tool says whose it is.
+const ORIGIN: &str = "mcp-workbench/origin";
 
 impl Meta {
     /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
@@ -302,8 +304,8 @@ impl Workbench {
         let entries: Vec<_> = tools
             .iter()
             .map(|found| {
-                let name = ("name", found.item.raw_key.to_string());
-                proxied(&found.item.raw, vec![name], found.toolbox, found.server)
+                let name = ("name", found.item.raw_key().to_owned());
+                proxied(found.item.raw(), vec![name], found.toolbox, found.server)
             })
             .collect();
         let fitting: Vec<_> = toolboxes
@@ -427,7 +429,7 @@ impl Workbench {
         let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| modern) {
             let texts: Vec<_> = entries()
-                .map(|entry| entry.exposed.of(kind).text().to_owned())
+                .map(|entry| entry.rendered(self, kind).text())
                 .filter(|text| !text.is_empty())
                 .collect();
             if !texts.is_empty() {
@@ -452,20 +454,17 @@ impl Workbench {
     /// An entry's tools as proxy mode shows them.
     fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
         let upstream = &entry.upstream;
-        let items = upstream.items();
-        let by_key: HashMap<&str, &Item> =
-            items.of(Kind::Tool).iter().rev().map(|item| (&*item.key, item)).collect();
-        let shelf = entry.exposed.of(Kind::Tool);
-        let exposed = shelf.items().iter();
+        let exposed = entry.exposed.of(Kind::Tool).items().iter();
         exposed
-            .filter_map(|exposed| {
+            .map(|exposed| {
+                let own_name = exposed.own.raw_key().to_owned();
                 let (raw, names) = if meta.is_classic() {
-                    let original = ("original_name", exposed.raw_key.to_string());
-                    (shelf.definition(exposed), vec![("name", quote(&exposed.name)), original])
+                    let raw = entry.rendered(self, Kind::Tool).definition(exposed);
+                    (raw, vec![("name", quote(&exposed.name)), ("original_name", own_name)])
                 } else {
-                    (&*by_key.get(&*exposed.key)?.raw, vec![("name", exposed.raw_key.to_string())])
+                    (exposed.own.raw(), vec![("name", own_name)])
                 };
-                Some(proxied(raw, names, &upstream.group, &upstream.server))
+                proxied(raw, names, &upstream.group, &upstream.server)
             })
             .collect()
     }
@@ -537,7 +536,7 @@ impl Workbench {
         }
         let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
         let tools: Vec<&str> = entries
-            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.key))
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.own.key))
             .collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
@@ -582,7 +581,7 @@ impl std::fmt::Display for Address<'_> {
 impl Exposure for Workbench {
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
         match kind {
-            Kind::Tool | Kind::Prompt => format!("{}__{}__{key}", upstream.group, upstream.server),
+            Kind::Tool | Kind::Prompt => [&*upstream.group, "__", &upstream.server, "__", key].concat(),
             Kind::Resource | Kind::Template => {
                 format!(
                     "workbench://{}/{}/{key}",
@@ -593,47 +592,41 @@ impl Exposure for Workbench {
         }
     }
 
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, item: &Item) -> String {
-        let mut scanner = Scanner::default();
-        let node = scanner.scan_str(&item.raw).expect("definitions are valid JSON").root();
-        let name = quote(name);
-        let mut text = Vec::new();
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let (name, own_name) = (quote(name), definition.get(kind.key()).map_or("null", Node::raw));
         match kind {
             Kind::Tool => {
-                let prefix = quote(&format!("[{}/{}]", upstream.group, upstream.server));
-                let description = match node.get("description").filter(|node| node.is_string()) {
-                    Some(own) => format!("{} {}", &prefix[..prefix.len() - 1], &own.raw()[1..]),
+                let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
+                let prefix = quote(&["[", &upstream.group, "/", &upstream.server, "]"].concat());
+                let description = match definition.get("description").filter(|node| node.is_string()) {
+                    Some(own) => [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat(),
                     None => prefix,
                 };
-                let origin = format!(
-                    "{{\"toolbox\":{},\"server\":{},\"tool\":{}}}",
-                    quote(&upstream.group),
-                    quote(&upstream.server),
-                    item.raw_key,
-                );
-                let mut meta = Vec::new();
-                let origin = [("mcp-workbench/origin", Some(&*origin))];
-                match node.get("_meta") {
-                    Some(own) => own.write_with(&mut meta, &origin),
-                    None => scanner_free_object(&mut meta, &origin),
-                }
-                let meta = String::from_utf8(meta).expect("written from UTF-8 texts");
-                let schema = schema_change(node);
+                let origin =
+                    ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"]
+                        .concat();
+                let meta = match definition.get("_meta") {
+                    Some(own) => {
+                        let mut meta = Vec::new();
+                        own.write_with(&mut meta, &[(ORIGIN, Some(&*origin))]);
+                        String::from_utf8(meta).expect("written from UTF-8 texts")
+                    }
+                    None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
+                };
+                let schema = schema_change(definition);
                 if !schema.is_empty() {
                     log::warn!(
-                        "[{upstream}] tool {} has no usable inputSchema; any object is accepted",
-                        item.key
+                        "[{upstream}] tool {own_name} has no usable inputSchema; any object is accepted",
                     );
                 }
                 let own =
                     [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
-                node.write_with(&mut text, &[&own[..], &schema[..]].concat());
+                definition.write_with(out, &[&own[..], &schema[..]].concat());
             }
             Kind::Prompt | Kind::Resource | Kind::Template => {
-                node.write_with(&mut text, &[(kind.key(), Some(&*name))])
+                definition.write_with(out, &[(kind.key(), Some(&*name))])
             }
         }
-        String::from_utf8(text).expect("written from UTF-8 texts")
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
@@ -691,26 +684,19 @@ fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
 
 /// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.
 pub fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
-    let arguments = object_argument(arguments, "toolbox_name")?;
-    only_keys(arguments, &["toolbox_name"])?;
-    text_argument(arguments, "toolbox_name")
+    Arguments::read(arguments, ["toolbox_name"])?.text(0)
 }
 
 /// The address and the arguments for the tool, from the arguments of `use_tool`.
 pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
-    let outer = object_argument(arguments, "tool")?;
-    only_keys(outer, &["tool", "arguments"])?;
-    let tool = match argument(outer, "tool")? {
+    let outer = Arguments::read(arguments, ["tool", "arguments"])?;
+    let tool = match outer.value(0)? {
         Some(tool) if tool.is_object() => tool,
         _ => return Err(invalid("tool must be an object with toolbox, server and tool")),
     };
-    only_keys(tool, &["toolbox", "server", "tool"])?;
-    let address = Address {
-        toolbox: text_argument(tool, "toolbox")?,
-        server: text_argument(tool, "server")?,
-        tool: text_argument(tool, "tool")?,
-    };
-    Ok((address, inner_arguments(outer)?))
+    let parts = Arguments::read(Some(tool), ["toolbox", "server", "tool"])?;
+    let address = Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? };
+    Ok((address, outer.object(1)?))
 }
 
 /// Toolbox, concatenated name and arguments of a call.
@@ -718,54 +704,69 @@ pub type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
 
 /// The parts of a call, from the arguments of `workbench_use_tool`.
 pub fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
-    let outer = object_argument(arguments, "toolbox_name")?;
-    only_keys(outer, &["toolbox_name", "tool_name", "arguments"])?;
-    Ok((text_argument(outer, "toolbox_name")?, text_argument(outer, "tool_name")?, inner_arguments(outer)?))
+    let outer = Arguments::read(arguments, ["toolbox_name", "tool_name", "arguments"])?;
+    Ok((outer.text(0)?, outer.text(1)?, outer.object(2)?))
 }
 
 /// Checks that a meta-tool that takes nothing was given nothing.
 pub fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
-    arguments.map_or(Ok(()), |arguments| only_keys(object_argument(Some(arguments), "")?, &[]))
+    arguments.map_or(Ok(()), |arguments| Arguments::read(Some(arguments), []).map(drop))
 }
 
-fn object_argument<'a>(arguments: Option<Node<'a>>, missing: &str) -> Result<Node<'a>, String> {
-    match arguments {
-        Some(arguments) if arguments.is_object() => Ok(arguments),
-        Some(_) => Err(invalid("arguments must be an object")),
-        None => Err(invalid(&format!("{missing} is required"))),
+/// The arguments of a meta-tool, by their place among the keys that it knows.
+struct Arguments<'a, const N: usize> {
+    keys: [&'static str; N],
+    found: [Option<Node<'a>>; N],
+    twice: [bool; N],
+}
+
+impl<'a, const N: usize> Arguments<'a, N> {
+    /// Looks at every member once; keys that are not known are an error.
+    fn read(arguments: Option<Node<'a>>, keys: [&'static str; N]) -> Result<Self, String> {
+        let object = match arguments {
+            Some(arguments) if arguments.is_object() => arguments,
+            Some(_) => return Err(invalid("arguments must be an object")),
+            None => return Err(invalid(&format!("{} is required", keys.first().unwrap_or(&"")))),
+        };
+        let mut read = Self { keys, found: [None; N], twice: [false; N] };
+        let mut unknown = Vec::new();
+        for (key, node) in object.members() {
+            match keys.iter().position(|known| *known == key) {
+                Some(at) => read.twice[at] |= read.found[at].replace(node).is_some(),
+                None => unknown.push(format!("'{key}'")),
+            }
+        }
+        match &*unknown {
+            [] => Ok(read),
+            [one] => Err(invalid(&format!("Unrecognized key: {one}"))),
+            several => Err(invalid(&format!("Unrecognized keys: {}", several.join(", ")))),
+        }
     }
-}
 
-fn inner_arguments(outer: Node<'_>) -> Result<Option<Node<'_>>, String> {
-    match argument(outer, "arguments")? {
-        Some(inner) if !inner.is_object() => Err(invalid("arguments must be an object")),
-        inner => Ok(inner),
+    fn value(&self, at: usize) -> Result<Option<Node<'a>>, String> {
+        match self.twice[at] {
+            true => Err(invalid(&format!("{} stands twice", self.keys[at]))),
+            false => Ok(self.found[at]),
+        }
     }
-}
 
-fn only_keys(object: Node<'_>, known: &[&str]) -> Result<(), String> {
-    let unknown: Vec<String> = object
-        .members()
-        .filter(|(key, _)| !known.contains(&&**key))
-        .map(|(key, _)| format!("'{key}'"))
-        .collect();
-    match unknown.len() {
-        0 => Ok(()),
-        1 => Err(invalid(&format!("Unrecognized key: {}", unknown[0]))),
-        _ => Err(invalid(&format!("Unrecognized keys: {}", unknown.join(", ")))),
+    fn text(&self, at: usize) -> Result<Cow<'a, str>, String> {
+        let key = self.keys[at];
+        match self.value(at)?.map(Node::as_str) {
+            None => Err(invalid(&format!("{key} is required and must be a string"))),
+            Some(None) => Err(invalid(&format!("{key} must be a string"))),
+            Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
+            Some(Some(text)) => Ok(text),
+        }
     }
-}
 
-fn argument<'a>(object: Node<'a>, key: &str) -> Result<Option<Node<'a>>, String> {
-    object.unique(key).map_err(|_| invalid(&format!("{key} stands twice")))
-}
-
-fn text_argument<'a>(object: Node<'a>, key: &str) -> Result<Cow<'a, str>, String> {
-    match argument(object, key)?.map(|node| node.as_str()) {
-        None => Err(invalid(&format!("{key} is required and must be a string"))),
-        Some(None) => Err(invalid(&format!("{key} must be a string"))),
-        Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
-        Some(Some(text)) => Ok(text),
+    fn object(&self, at: usize) -> Result<Option<Node<'a>>, String> {
+        match self.value(at)? {
+            Some(value) if !value.is_object() => {
+                Err(invalid(&format!("{} must be an object", self.keys[at])))
+            }
+            value => Ok(value),
+        }
     }
 }
 
@@ -778,11 +779,6 @@ pub(super) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'stati
     let usable =
         tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
     if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
-}
-
-fn scanner_free_object(out: &mut Vec<u8>, members: &[(&str, Option<&str>)]) {
-    let mut scanner = Scanner::default();
-    scanner.scan_str("{}").expect("an empty object is JSON").root().write_with(out, members);
 }
 
 fn object(properties: &[(&str, &str)], required: &[&str]) -> String {

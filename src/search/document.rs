@@ -20,6 +20,12 @@ impl<const N: usize> Counts<N> {
         Self { seen: Vec::new(), lengths: [0; N] }
     }
 
+    /// Begins another document.
+    pub(super) fn clear(&mut self) {
+        self.seen.clear();
+        self.lengths = [0; N];
+    }
+
     pub(super) fn add(&mut self, term: u32, field: usize, length: u32) {
         self.seen.push((term, u8::try_from(field).expect("fields are few")));
         self.lengths[field] += length;

@@ -1,8 +1,7 @@
 //! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
 
-use std::collections::HashMap;
-
 use super::document::{Counts, packed, risk, split_summary, text_hash};
+use super::hash::HashMap;
 use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 
@@ -28,6 +27,13 @@ pub(super) struct Posting {
     pub(super) doc: u32,
     /// Four bits a field for tools, eight for servers; more often counts as the most.
     pub(super) counts: u32,
+}
+
+impl Posting {
+    /// Whether a term stands in the name of a tool.
+    pub(super) fn is_in_name(&self) -> bool {
+        self.counts & 15 > 0
+    }
 }
 
 /// A term and where it stands. Postings are in ascending order of documents.
@@ -106,13 +112,13 @@ impl Index {
         Self {
             stems: Stems::new(),
             terms: Vec::new(),
-            ids: HashMap::new(),
-            surface: HashMap::new(),
-            grams: HashMap::new(),
+            ids: HashMap::default(),
+            surface: HashMap::default(),
+            grams: HashMap::default(),
             tools: Vec::new(),
             shapes: Vec::new(),
             servers: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: HashMap::default(),
             live_tools: 0,
             live_servers: 0,
             tool_lengths: [0; TOOL_FIELDS],
@@ -132,8 +138,10 @@ impl Index {
         titles.dedup();
         self.count(&doc.description, ABOUT, &mut about);
         let mut terms = Vec::new();
+        let mut counts = Counts::new();
         for (position, tool) in (0..).zip(&doc.tools) {
-            self.add_tool(tool, (server, position), &titles, &mut about, &mut terms);
+            counts.clear();
+            self.add_tool(tool, (server, position), &titles, &mut counts, &mut about, &mut terms);
         }
         about.each(|term, counts| {
             self.terms[term as usize].servers.push(Posting { doc: server, counts: packed(counts, 8) });
@@ -163,12 +171,12 @@ impl Index {
         tool: &ToolDoc,
         (server, position): (u32, u32),
         titles: &[u32],
+        counts: &mut Counts<TOOL_FIELDS>,
         about: &mut Counts<SERVER_FIELDS>,
         terms: &mut Vec<u32>,
     ) {
         let number = count(self.tools.len());
-        let mut counts = Counts::new();
-        let name_terms = self.read_tool(tool, titles, &mut counts);
+        let name_terms = self.read_tool(tool, titles, counts);
         counts.each(|term, found| {
             let entry = &mut self.terms[term as usize];
             entry.tools.push(Posting { doc: number, counts: packed(found, 4) });
@@ -205,8 +213,7 @@ impl Index {
             let term = &mut self.terms[term as usize];
             let from = term.tools.partition_point(|posting| posting.doc < gone.start);
             let to = term.tools.partition_point(|posting| posting.doc < gone.end);
-            term.names -=
-                u32::try_from(term.tools[from..to].iter().filter(|p| p.counts & 15 > 0).count()).unwrap_or(0);
+            term.names -= count(term.tools[from..to].iter().filter(|posting| posting.is_in_name()).count());
             term.tools.drain(from..to);
             if let Ok(at) = term.servers.binary_search_by_key(&number, |posting| posting.doc) {
                 term.servers.remove(at);

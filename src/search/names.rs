@@ -1,5 +1,6 @@
 //! Queries that are names: typed in full, from their end, or in part.
 
+use super::hash::HashMap;
 use super::index::{Index, Tool};
 use super::query::{Query, QueryTerm};
 use super::score::rarity;
@@ -85,35 +86,28 @@ impl QueryTerm {
 /// How much of a tool's name is words of a query.
 pub(super) struct NameCover<'a> {
     index: &'a Index,
-    /// For each term of the index how well some word of the query stands for it.
-    found: Vec<f32>,
-    /// The rarity of terms, as far as it was needed.
-    rarity: Vec<f32>,
+    /// How well some word of the query stands for a term.
+    found: HashMap<u32, f32>,
 }
 
 impl<'a> NameCover<'a> {
     pub(super) fn new(index: &'a Index, query: &Query) -> Self {
-        let mut found = vec![0.0; index.terms.len()];
+        let mut found = HashMap::default();
         for &(id, factor) in query.terms.iter().flat_map(|term| &term.variants) {
-            found[id as usize] = factor.max(found[id as usize]);
+            let best: &mut f32 = found.entry(id).or_default();
+            *best = factor.max(*best);
         }
-        Self { index, found, rarity: vec![0.0; index.terms.len()] }
+        Self { index, found }
     }
 
     /// The share of a name that is words of the query, the rare ones counting more.
-    pub(super) fn share(&mut self, tool: &Tool) -> f32 {
-        if tool.name_terms.iter().all(|term| self.found[*term as usize] == 0.0) {
-            return 0.0;
-        }
+    pub(super) fn share(&self, tool: &Tool) -> f32 {
         let (mut covered, mut all) = (0.0, 0.0);
-        for &term in &tool.name_terms {
-            let weight = &mut self.rarity[term as usize];
-            if *weight == 0.0 {
-                *weight = rarity(self.index.terms[term as usize].tools.len(), self.index.live_tools);
-            }
-            all += *weight;
-            covered += *weight * self.found[term as usize];
+        for term in &tool.name_terms {
+            let weight = rarity(self.index.terms[*term as usize].tools.len(), self.index.live_tools);
+            all += weight;
+            covered += weight * self.found.get(term).copied().unwrap_or(0.0);
         }
-        covered / all
+        if covered > 0.0 { covered / all } else { 0.0 }
     }
 }

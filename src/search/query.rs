@@ -6,9 +6,7 @@ use super::index::Index;
 use super::meaning;
 use super::tokens::{Word, fold, grams, words};
 
-/// A query of at most this many words that carry something is short: every word of it may matter.
-const SHORT: usize = 5;
-/// What a word of grammar counts in a short query; nothing in a long one.
+/// What a word of grammar counts where there is nothing else, as in `who am i`; else nothing.
 const STOP: f32 = 0.25;
 /// What a word of talk counts.
 const TALK: f32 = 0.3;
@@ -20,7 +18,7 @@ const REPEATED: f32 = 0.35;
 const SAME: f32 = 0.3;
 const NEAR: f32 = 0.3;
 /// The same where no tool has the word.
-const INSTEAD: f32 = 0.7;
+const INSTEAD: f32 = 0.9;
 /// How well a longer word stands for one that it begins or ends with.
 const LONGER: f32 = 0.3;
 /// From how much likeness on (Dice, of three-letter runs) a word is taken for a mistyped one.
@@ -84,7 +82,7 @@ impl Query {
                 query.terms.len() - 1
             });
             let weight = match (stop, talk) {
-                (true, _) if content > SHORT => 0.0,
+                (true, _) if content > 0 => 0.0,
                 (true, _) => STOP,
                 (_, true) => TALK,
                 _ => 1.0,

@@ -133,7 +133,7 @@ impl Ranking<'_> {
     fn tools(&self, limit: usize) -> (Vec<Hit>, f32) {
         let scores = self.scores();
         let top = scores.iter().copied().fold(0.0, f32::max);
-        let mut names = NameCover::new(self.index, self.query);
+        let names = NameCover::new(self.index, self.query);
         let mut candidates: Vec<Candidate> = Vec::new();
         let depth = DEPTH.max(2 * limit);
         let least = self.least(&scores, depth, top);
@@ -141,9 +141,13 @@ impl Ranking<'_> {
             if *score < least && !self.may_be_name(number) {
                 continue;
             }
-            let tool = self.index.tool(number);
-            let score = score + NAME_COVERED * top * names.share(tool);
-            candidates.push(Candidate { number, named: self.query.names(self.index, tool), score, step: 0 });
+            let mut candidate = Candidate { number, named: Named::No, score: *score, step: 0 };
+            if self.evidence.in_name[number as usize] {
+                let tool = self.index.tool(number);
+                candidate.score += NAME_COVERED * top * names.share(tool);
+                candidate.named = self.query.names(self.index, tool);
+            }
+            candidates.push(candidate);
         }
         let best = candidates.iter().map(|candidate| candidate.score).fold(f32::MIN_POSITIVE, f32::max);
         for candidate in &mut candidates {
@@ -174,7 +178,7 @@ impl Ranking<'_> {
     /// Whether the query is short enough to be part of a name, or as long as the name of this tool.
     fn may_be_name(&self, tool: u32) -> bool {
         let words = self.query.sequence.len();
-        words <= NAME_WORDS || words == self.index.name_length(tool)
+        self.evidence.in_name[tool as usize] && (words <= NAME_WORDS || words == self.index.name_length(tool))
     }
 
     /// The score of each tool by its number; nothing where it has no word of the query.

@@ -33,6 +33,8 @@ pub(super) struct Evidence {
     /// Ascending by tool.
     pub(super) tools: Vec<Vec<Share>>,
     pub(super) servers: Vec<Vec<(u32, f32)>>,
+    /// By tool, whether its name has a term of the query, or one that stands for it.
+    pub(super) in_name: Vec<bool>,
 }
 
 impl Evidence {
@@ -46,7 +48,8 @@ impl Evidence {
         let server_norms = SERVER.norms(&index.server_lengths, index.live_servers);
         let mut tools = Lanes::new(index.tools.len());
         let mut servers = Lanes::new(index.servers.len());
-        let mut evidence = Self { tools: Vec::new(), servers: Vec::new() };
+        let in_name = vec![false; index.tools.len()];
+        let mut evidence = Self { tools: Vec::new(), servers: Vec::new(), in_name };
         for term in &query.terms {
             if term.weight > 0.0 {
                 for &(id, factor) in &term.variants {
@@ -56,6 +59,7 @@ impl Evidence {
                         let lengths = &index.shapes[posting.doc as usize].lengths;
                         let value = TOOL.value(posting, &tool_norms, |field| f32::from(lengths[field]));
                         tools.raise(posting.doc, scale * value);
+                        evidence.in_name[posting.doc as usize] |= posting.is_in_name();
                     }
                     let scale = factor * term.weight * rarity(found.servers.len(), index.live_servers);
                     for posting in &found.servers {
@@ -142,7 +146,8 @@ impl Lanes {
 
     /// What was raised, ascending; all is nothing again.
     fn take(&mut self) -> Vec<(u32, f32)> {
-        self.touched.sort_unstable();
+        // Runs in ascending order, one for each term: the stable sort takes them as they are.
+        self.touched.sort();
         let taken =
             self.touched.iter().map(|&doc| (doc, std::mem::take(&mut self.values[doc as usize]))).collect();
         self.touched.clear();

@@ -150,12 +150,11 @@ impl Backend for Arc<Gateway> {
     fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders {
         let Some(window) = self.shared_window(scope) else { return ParamHeaders::default() };
         let view = window.view();
-        let Some((entry, item)) = view.items(Kind::Tool).find(|(_, item)| *item.name == *tool) else {
+        let Some(item) = view.items(Kind::Tool).map(|(_, item)| item).find(|item| *item.name == *tool) else {
             return ParamHeaders::default();
         };
         let mut scanner = Scanner::default();
-        let definition = entry.exposed.of(Kind::Tool).definition(item);
-        let root = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+        let root = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
         let schema = root.get("inputSchema").map_or("{}", |schema| schema.raw());
         let headers = tool_headers::read_schema(schema).unwrap_or_default();
         headers.into_iter().map(|header| (header.suffix, header.path)).collect()

@@ -11,6 +11,7 @@ use crate::core::catalog::Kind;
 use crate::core::session::Window;
 use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
+use crate::wire::oauth::Login;
 
 /// Names in full, and what they became.
 pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
@@ -33,6 +34,8 @@ pub struct Finding {
     pub by_login_shell: bool,
     /// The file that its command means.
     pub program: Option<PathBuf>,
+    /// What it waits for, if somebody has to log in first.
+    pub login: Option<(String, Login)>,
 }
 
 impl Gateway {
@@ -71,6 +74,7 @@ impl Gateway {
                 renamed,
                 by_login_shell,
                 program: self.engine.program(&upstream).await,
+                login: upstream.login().map(|login| (upstream.to_string(), login)),
             });
         }
         findings

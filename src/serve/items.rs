@@ -110,7 +110,7 @@ impl Gateway {
     fn resource_owner(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
         let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
-            return Some((target.upstream, target.raw_key.to_string()));
+            return Some((target.upstream.clone(), target.raw_key().to_owned()));
         }
         let fits = |strict| {
             view.items(Kind::Template).find(move |(_, item)| uri_template::fits(&item.name, uri, strict))
@@ -183,7 +183,7 @@ impl Gateway {
     /// Whose template or resource is to be completed, and its own URI there.
     fn completed(&self, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
         if let Some(target) = session.view().find(Kind::Template, uri) {
-            return Ok((target.upstream, target.raw_key.to_string()));
+            return Ok((target.upstream.clone(), target.raw_key().to_owned()));
         }
         self.resource_of(session, uri).ok_or_else(|| format!("There is no resource or template '{uri}'."))
     }
@@ -210,10 +210,10 @@ impl Gateway {
     }
 }
 
-fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, Arc<str>), String> {
+fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
     let view = session.view();
     match view.find(Kind::Prompt, name) {
-        Some(target) => Ok((target.upstream, target.raw_key)),
+        Some(target) => Ok((target.upstream.clone(), target.raw_key().to_owned())),
         None => {
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {

@@ -368,7 +368,7 @@ impl Gateway {
         let exposure = window.exposure();
         let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(client, kind) };
         if listed {
-            view.write_list(kind, out, own.is_empty(), modern);
+            view.write_list(&*exposure, kind, out, own.is_empty(), modern);
         }
         if let (Kind::Tool, Face::Toolman(bench), true) = (kind, &*face, modern) {
             out.extend_from_slice(format!(",{}", bench.face.call_tool()).as_bytes());

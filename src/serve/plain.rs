@@ -65,8 +65,7 @@ impl Gateway {
                 if near.is_empty() { String::new() } else { format!(" Nearest names: {}", near.join(", ")) };
             return reply.error(code::INVALID_PARAMS, &format!("Unknown tool: {name}.{near}"), None);
         };
-        let raw_key = target.raw_key.clone();
-        let changes = [("name", Some(&*raw_key))];
+        let changes = [("name", Some(target.raw_key()))];
         self.engine.forward(&target.upstream, "tools/call", params, &changes, reply, |answer, reply| {
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),

@@ -58,6 +58,7 @@ impl Shell {
             version: Version::LATEST_LEGACY,
             name: "mcp-workbench".to_owned(),
             capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
+            can_be_asked: true,
         });
         gateway.engine.attach_stdio(&session);
         let upstreams = match &*face {
@@ -111,7 +112,7 @@ impl Shell {
             }
             Face::Toolman(bench) => {
                 let mut tools = bench.face.own_tools(view, false).into_bytes();
-                view.write_list(Kind::Tool, &mut tools, false, false);
+                view.write_list(&*bench.face, Kind::Tool, &mut tools, false, false);
                 format!("{}\n{}", String::from_utf8_lossy(&tools), bench.face.instructions())
             }
             Face::Plain(_) => String::new(),

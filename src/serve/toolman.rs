@@ -14,7 +14,7 @@ use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
 use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
-use crate::core::view::{Exposure, Target};
+use crate::core::view::{Exposure, Target, View};
 use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, FIND, Switches, Toolman};
 use crate::faces::uri_template;
 use crate::store::Switched;
@@ -279,11 +279,13 @@ impl Gateway {
         match found {
             Some(target) if target.active => self.forward_exposed(target, params, changes, reply),
             Some(target) => {
-                reply.result(&face::tool_result(Err(&bench.face.inactive(Kind::Tool, &target.name))))
+                reply.result(&face::tool_result(Err(&bench.face.inactive(Kind::Tool, target.name()))))
             }
             None if !bench.is_ready() => self.later(bench, "tools/call", params, reply),
             None => {
-                let error = bench.face.unknown_tool(&session.view(), name);
+                let view = session.view();
+                let error = bench.face.unknown_tool(&view, name) + &waiting(&view);
+                drop(view);
                 reply.result(&face::tool_result(Err(&error)));
             }
         }
@@ -297,15 +299,15 @@ impl Gateway {
         changes: &[(&str, Option<&str>)],
         reply: Reply,
     ) {
-        let raw_key = target.raw_key.clone();
-        let mut all = vec![("name", Some(&*raw_key))];
+        let asked = target.clone();
+        let mut all = vec![("name", Some(target.raw_key()))];
         all.extend_from_slice(changes);
         self.engine.forward(&target.upstream, "tools/call", params, &all, reply, move |answer, reply| {
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
                 Answer::Error(error) => reply.raw_error(error),
                 Answer::Lost(lost) => {
-                    reply.result(&face::tool_result(Err(&format!("{}: {lost}", target.name))))
+                    reply.result(&face::tool_result(Err(&format!("{}: {lost}", asked.name()))))
                 }
             }
         });
@@ -316,7 +318,7 @@ impl Gateway {
         let session = reply.session();
         let (result, changed) = {
             let mut view = session.view();
-            let change = bench.face.resolve(&view, switches)?;
+            let change = bench.face.resolve(&view, switches).map_err(|error| error + &waiting(&view))?;
             let mut changed = view.switch(&change.on, &change.off);
             // The catalog stands in the list of tools, so that list changes with every switch.
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {
@@ -353,8 +355,8 @@ impl Gateway {
         let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return match target.active || left {
-                true => Some(Found::Resource(target.upstream, target.raw_key.to_string())),
-                false => linked().or_else(|| Some(Found::Inactive(target.name.to_string()))),
+                true => Some(Found::Resource(target.upstream.clone(), target.raw_key().to_owned())),
+                false => linked().or_else(|| Some(Found::Inactive(target.name().to_string()))),
             };
         }
         let mut inactive = None;
@@ -375,12 +377,21 @@ impl Gateway {
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {
-        let catalog = bench.face.catalog(&reply.session().view(), reply.modern().is_some());
+        let view = reply.session().view();
+        let catalog = bench.face.catalog(&view, reply.modern().is_some()) + &waiting(&view);
+        drop(view);
         reply.result(&format!(
             "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
             quote(&catalog)
         ));
     }
+}
+
+/// What is said of servers whose things are not there because somebody has to log in first.
+fn waiting(view: &View) -> String {
+    let upstreams = view.entries().map(|entry| &entry.upstream);
+    let logins = upstreams.filter_map(|upstream| Some((upstream.to_string(), upstream.login()?.url)));
+    face::waiting(&logins.collect::<Vec<_>>())
 }
 
 /// What the engine needs to know of a server.

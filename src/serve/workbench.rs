@@ -208,16 +208,8 @@ impl Gateway {
     /// Where `use_tool` leads; the error is a result for the model.
     fn find(&self, face: &Workbench, address: &Address<'_>, reply: &Reply) -> Result<Target, String> {
         let view = reply.session().view();
-        if let Some(entry) = view.server(&address.toolbox, &address.server)
-            && (view.is_open(&address.toolbox) || entry.up)
-            && let Some(item) = entry.exposed.of(Kind::Tool).by_key(&address.tool)
-        {
-            return Ok(Target {
-                upstream: entry.upstream.clone(),
-                raw_key: item.raw_key.clone(),
-                active: true,
-                name: item.name.clone(),
-            });
+        if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
+            return Ok(target);
         }
         Err(match face.toolbox(&address.toolbox) {
             None => face.not_configured(&address.toolbox, Some(address)),
@@ -257,16 +249,11 @@ impl Gateway {
         arguments: Option<Option<&str>>,
         reply: Reply,
     ) {
-        let raw_key = target.raw_key.clone();
-        let both = [("name", Some(&*raw_key)), ("arguments", arguments.flatten())];
+        let asked = target.clone();
+        let both = [("name", Some(target.raw_key())), ("arguments", arguments.flatten())];
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
-        let upstream = target.upstream.clone();
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
-            let address = || {
-                let tool = serde_json::from_str::<String>(&target.raw_key)
-                    .unwrap_or_else(|_| target.raw_key.to_string());
-                format!("{upstream}/{tool}")
-            };
+            let address = || format!("{}/{}", asked.upstream, asked.own_name());
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
                 Answer::Error(error) => {

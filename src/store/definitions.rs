@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::replace;
 use crate::config::Transport;
-use crate::core::catalog::{Items, Kind, read_page};
+use crate::core::catalog::{Item, Items, Kind, read_page};
 use crate::core::upstream::Era;
 use crate::wire::era::TaskSupport;
 use crate::wire::json::Scanner;
@@ -56,7 +56,7 @@ impl Definitions {
     /// Remembers what the upstream offers.
     pub fn save(&self, transport: &Transport, items: &Items) -> io::Result<()> {
         let lists = Kind::ALL.map(|kind| {
-            let raws: Vec<&str> = items.of(kind).iter().map(|item| &*item.raw).collect();
+            let raws: Vec<&str> = items.of(kind).iter().map(Item::raw).collect();
             format!("\"{}\":[{}]", kind.list_key(), raws.join(","))
         });
         let text = format!("{{{}}}", lists.join(","));
@@ -154,10 +154,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn parse(text: &str) -> Option<Items> {
-    Scanner::default().scan_str(text).ok()?;
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(text).ok()?.root();
     let mut items = Items::default();
     for kind in Kind::ALL {
-        items = items.with(kind, read_page(kind, text).ok()?.items);
+        items = items.with(kind, read_page(kind, root).ok()?.items);
     }
     Some(items)
 }

@@ -80,6 +80,8 @@ pub struct ClientHello {
     pub name: String,
     /// Raw object.
     pub capabilities: String,
+    /// Whether it can be asked anything.
+    pub can_be_asked: bool,
 }
 
 impl ClientHello {
@@ -91,10 +93,12 @@ impl ClientHello {
             .ok_or("initialize needs a \"protocolVersion\"")?;
         let capabilities = params.get("capabilities").filter(|node| node.is_object());
         let name = params.get("clientInfo").and_then(|info| info.get("name"));
+        let capabilities = capabilities.map_or("{}", Node::raw).to_owned();
         Ok(Self {
             version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
             name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
-            capabilities: capabilities.map_or("{}", Node::raw).to_owned(),
+            can_be_asked: can_be_asked(&capabilities),
+            capabilities,
         })
     }
 
@@ -169,6 +173,11 @@ pub enum TaskSupport {
 
 fn capabilities(root: Node<'_>) -> String {
     root.get("capabilities").filter(|node| node.is_object()).map_or("{}", Node::raw).to_owned()
+}
+
+/// Whether a client with these capabilities, a raw object, can be asked anything.
+pub fn can_be_asked(capabilities: &str) -> bool {
+    ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
 }
 
 /// Whether a raw capabilities object has this member.

@@ -15,9 +15,7 @@ const INDEXED: usize = 4;
 #[derive(Clone, Copy)]
 pub struct Doc<'a> {
     text: &'a str,
-    members: &'a [Member],
-    broken_lines: bool,
-    depth: usize,
+    found: &'a Scanner,
 }
 
 /// Where one member of an indexed object stands.
@@ -25,14 +23,16 @@ pub struct Doc<'a> {
 struct Member {
     depth: u8,
     /// Whether the key is spelled with escapes.
-    escaped: bool,
+    escaped_key: bool,
+    /// Whether the value is a string that is spelled without.
+    plain_value: bool,
     key: Span,
     value: Span,
     /// Index of the first member behind the value.
     next: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Span {
     start: u32,
     end: u32,
@@ -42,10 +42,12 @@ struct Span {
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     doc: Doc<'a>,
-    depth: u8,
-    /// Index of the first member inside this value.
-    inside: usize,
     span: Span,
+    /// Index of the first member inside this value.
+    inside: u32,
+    depth: u8,
+    /// Whether it is known to be a string without escapes.
+    plain: bool,
 }
 
 /// A key that we route by stands twice in one object, perhaps in another case: two parsers could disagree
@@ -63,19 +65,17 @@ pub struct Invalid {
 impl<'a> Doc<'a> {
     /// The outermost value.
     pub fn root(self) -> Node<'a> {
-        let start = self.text.len() - self.text.trim_ascii_start().len();
-        let end = self.text.trim_ascii_end().len();
-        Node { doc: self, depth: 0, inside: 0, span: Span::new(start, end) }
+        Node { doc: self, span: self.found.root, inside: 0, depth: 0, plain: false }
     }
 
     /// How many arrays and objects stand inside each other at the deepest place.
     pub fn depth(self) -> usize {
-        self.depth
+        self.found.deepest
     }
 
     /// Whether line breaks stand between tokens, which would break framing by lines.
     pub fn has_line_breaks(self) -> bool {
-        self.broken_lines
+        self.found.broken_lines
     }
 }
 
@@ -100,6 +100,11 @@ impl<'a> Node<'a> {
         self.raw().starts_with('{')
     }
 
+    /// Whether the value is an array.
+    pub fn is_array(self) -> bool {
+        self.raw().starts_with('[')
+    }
+
     /// Whether the value is a string.
     pub fn is_string(self) -> bool {
         self.raw().starts_with('"')
@@ -121,8 +126,7 @@ impl<'a> Node<'a> {
         let mut seen = [false; N];
         for (name, node) in self.spans() {
             let decoded = name.decoded();
-            let same = |key: &&str| key.len() == decoded.len() && key.eq_ignore_ascii_case(&decoded);
-            let Some(at) = keys.iter().position(same) else { continue };
+            let Some(at) = keys.iter().position(|key| alike(key, &decoded)) else { continue };
             if std::mem::replace(&mut seen[at], true) {
                 return Err(Duplicate);
             }
@@ -141,7 +145,8 @@ impl<'a> Node<'a> {
     /// The decoded text of a string; `None` for other values and for strings that no Unicode text equals
     /// (lone surrogates).
     pub fn as_str(self) -> Option<Cow<'a, str>> {
-        decode(self.raw())
+        let raw = self.raw();
+        if self.plain { Some(Cow::Borrowed(&raw[1..raw.len() - 1])) } else { decode(raw) }
     }
 
     /// Writes the object with some members set, replaced or taken away, every other one as it was.
@@ -161,22 +166,28 @@ impl<'a> Node<'a> {
             out.push(b':');
             out.extend_from_slice(value.as_bytes());
         };
+        debug_assert!(changes.len() <= 64, "a bit for each");
+        let mut done = 0_u64;
         for (key, node) in self.spans() {
-            match changes.iter().find(|(name, _)| key.is(name)) {
+            match changes.iter().position(|(name, _)| key.is(name)) {
                 None => member(key.raw, node.raw()),
-                Some((_, Some(value))) => member(key.raw, value),
-                Some((_, None)) => {}
+                Some(at) => {
+                    done |= 1 << at;
+                    if let Some(value) = changes[at].1 {
+                        member(key.raw, value);
+                    }
+                }
             }
         }
-        for (name, value) in changes {
+        for (at, (name, value)) in changes.iter().enumerate() {
             if let Some(value) = value
-                && self.get(name).is_none()
+                && done >> at & 1 == 0
             {
                 member(&quote(name), value);
             }
         }
         out.push(b'}');
-        if self.doc.broken_lines {
+        if self.doc.found.broken_lines {
             unbreak(&mut out[start..]);
         }
     }
@@ -185,26 +196,36 @@ impl<'a> Node<'a> {
     pub fn write(self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.raw().as_bytes());
-        if self.doc.broken_lines {
+        if self.doc.found.broken_lines {
             unbreak(&mut out[start..]);
         }
     }
 
     fn spans(self) -> impl Iterator<Item = (Key<'a>, Node<'a>)> {
-        let Doc { text, members, .. } = self.doc;
+        let Doc { text, found } = self.doc;
         let depth = self.depth + 1;
-        let mut next = if self.is_object() { self.inside } else { members.len() };
+        let mut next = if self.is_object() { self.inside } else { u32::MAX };
         std::iter::from_fn(move || {
-            let member = members.get(next)?;
+            let member = found.members.get(next as usize)?;
             if member.depth != depth || member.value.start > self.span.end {
                 return None;
             }
             let inside = next + 1;
-            next = member.next as usize;
-            let key = Key { raw: &text[member.key.range()], escaped: member.escaped };
-            Some((key, Node { doc: self.doc, depth, inside, span: member.value }))
+            next = member.next;
+            let key = Key { raw: &text[member.key.range()], escaped: member.escaped_key };
+            let plain = member.plain_value;
+            Some((key, Node { doc: self.doc, span: member.value, inside, depth, plain }))
         })
     }
+}
+
+/// Whether two keys are equal but for case.
+#[inline]
+fn alike(one: &str, other: &str) -> bool {
+    // Most are told apart by their length or their first letter.
+    one.len() == other.len()
+        && one.bytes().next().map(|first| first | 0x20) == other.bytes().next().map(|first| first | 0x20)
+        && (one == other || one.eq_ignore_ascii_case(other))
 }
 
 /// The key of a member.
@@ -242,7 +263,10 @@ impl Span {
 
 /// The text as a JSON string literal.
 pub fn quote(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is always JSON")
+    if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        return serde_json::to_string(text).expect("a string is always JSON");
+    }
+    ["\"", text, "\""].concat()
 }
 
 /// Line breaks stand only between tokens of valid JSON: a string has them escaped.
@@ -280,6 +304,7 @@ pub struct Scanner {
     /// The level of the outermost open array; members inside arrays are not indexed.
     array_at: Option<usize>,
     open: [usize; INDEXED],
+    root: Span,
     broken_lines: bool,
 }
 
@@ -298,6 +323,32 @@ impl Scanner {
         if u32::try_from(text.len()).is_err() {
             return Err(Invalid { offset: u32::MAX as usize });
         }
+        let start = self.begin(text.as_bytes());
+        let end = self.value(text.as_bytes(), start)?;
+        let at = self.space(text.as_bytes(), end);
+        if at < text.len() {
+            return Err(Invalid { offset: at });
+        }
+        Ok(self.doc(text, Span::new(start, end)))
+    }
+
+    /// Hands on the elements of an array, a value of a text that was validated, one after the other.
+    pub fn each_element(&mut self, array: Node<'_>, mut take: impl FnMut(Node<'_>)) {
+        let text = array.raw();
+        let mut at = self.space(text.as_bytes(), 1);
+        while at < text.len() - 1 {
+            let rest = &text[at..];
+            let start = self.begin(rest.as_bytes());
+            let end = self.value(rest.as_bytes(), start).expect("a part of valid JSON is valid");
+            take(self.doc(&rest[..end], Span::new(start, end)).root());
+            at += end;
+            at = self.space(text.as_bytes(), at);
+            at = self.space(text.as_bytes(), at + 1);
+        }
+    }
+
+    /// Forgets the last text and finds where the value of the next begins.
+    fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
         self.members.shrink_to(KEPT_MEMBERS);
         self.levels.clear();
@@ -305,8 +356,12 @@ impl Scanner {
         self.deepest = 0;
         self.array_at = None;
         self.broken_lines = false;
-        self.walk(text.as_bytes())?;
-        Ok(Doc { text, members: &self.members, broken_lines: self.broken_lines, depth: self.deepest })
+        self.space(text, 0)
+    }
+
+    fn doc<'a>(&'a mut self, text: &'a str, root: Span) -> Doc<'a> {
+        self.root = root;
+        Doc { text, found: self }
     }
 
     /// The number under `id` in a message that was cut off.
@@ -316,9 +371,12 @@ impl Scanner {
             Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
         };
         let _ = self.scan_str(text);
-        let doc = Doc { text, members: &self.members, broken_lines: false, depth: 0 };
-        let outer =
-            doc.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        let doc = self.doc(text, Span::new(0, 0));
+        let outer = doc
+            .found
+            .members
+            .iter()
+            .filter(|member| member.depth == 1 && member.value.end > member.value.start);
         // What ends with the text may have been longer.
         let outer = outer.filter(|member| (member.value.end as usize) < doc.text.len());
         let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
@@ -326,33 +384,41 @@ impl Scanner {
         doc.text[id.value.range()].parse().ok()
     }
 
-    fn walk(&mut self, text: &[u8]) -> Result<(), Invalid> {
-        let mut at = self.space(text, 0);
+    /// The end of the value that begins at `at`.
+    fn value(&mut self, text: &[u8], mut at: usize) -> Result<usize, Invalid> {
+        // Of the innermost value that is open: whether it is an object, and whether its members are indexed.
+        let (mut object, mut indexed) = (false, false);
         loop {
             // A value is expected here.
             match text.get(at) {
+                Some(b'"') => {
+                    let (end, escaped) = string(text, at)?;
+                    if indexed {
+                        self.members[self.open[self.depth - 1]].plain_value = !escaped;
+                    }
+                    at = end;
+                }
                 Some(b'{') => {
                     self.push(true);
                     at = self.space(text, at + 1);
-                    if text.get(at) == Some(&b'}') {
-                        self.depth -= 1;
-                        at += 1;
-                    } else {
-                        at = self.key(text, at)?;
+                    if text.get(at) != Some(&b'}') {
+                        (object, indexed) = (true, self.is_indexed());
+                        at = self.key(text, at, indexed)?;
                         continue;
                     }
+                    self.depth -= 1;
+                    at += 1;
                 }
                 Some(b'[') => {
                     self.push(false);
                     at = self.space(text, at + 1);
-                    if text.get(at) == Some(&b']') {
-                        self.pop_array();
-                        at += 1;
-                    } else {
+                    if text.get(at) != Some(&b']') {
+                        (object, indexed) = (false, false);
                         continue;
                     }
+                    self.pop_array();
+                    at += 1;
                 }
-                Some(b'"') => at = string(text, at)?,
                 Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
                 Some(b't') => at = literal(text, at, b"true")?,
                 Some(b'f') => at = literal(text, at, b"false")?,
@@ -362,20 +428,18 @@ impl Scanner {
             // A value has ended here.
             loop {
                 if self.depth == 0 {
-                    at = self.space(text, at);
-                    return if at == text.len() { Ok(()) } else { Err(Invalid { offset: at }) };
+                    return Ok(at);
                 }
-                let object = self.in_object();
-                if object && let Some(member) = self.indexed() {
+                if indexed {
                     let behind = self.members.len() as u32;
-                    let member = &mut self.members[member];
+                    let member = &mut self.members[self.open[self.depth - 1]];
                     (member.value.end, member.next) = (at as u32, behind);
                 }
                 at = self.space(text, at);
                 match (text.get(at), object) {
                     (Some(b','), true) => {
                         at = self.space(text, at + 1);
-                        at = self.key(text, at)?;
+                        at = self.key(text, at, indexed)?;
                         break;
                     }
                     (Some(b','), false) => {
@@ -387,26 +451,29 @@ impl Scanner {
                     _ => return Err(Invalid { offset: at }),
                 }
                 at += 1;
+                object = self.depth > 0 && self.in_object();
+                indexed = object && self.is_indexed();
             }
         }
     }
 
     /// Reads `"key":` and the space behind it.
-    fn key(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
+    fn key(&mut self, text: &[u8], at: usize, indexed: bool) -> Result<usize, Invalid> {
         if text.get(at) != Some(&b'"') {
             return Err(Invalid { offset: at });
         }
-        let end = string(text, at)?;
+        let (end, escaped) = string(text, at)?;
         let colon = self.space(text, end);
         if text.get(colon) != Some(&b':') {
             return Err(Invalid { offset: colon });
         }
         let value = self.space(text, colon + 1);
-        if self.array_at.is_none() && self.depth <= INDEXED {
+        if indexed {
             self.open[self.depth - 1] = self.members.len();
             self.members.push(Member {
                 depth: self.depth as u8,
-                escaped: text[at..end].contains(&b'\\'),
+                escaped_key: escaped,
+                plain_value: false,
                 key: Span::new(at, end),
                 value: Span::new(value, value),
                 next: u32::MAX,
@@ -415,9 +482,9 @@ impl Scanner {
         Ok(value)
     }
 
-    /// The member whose value has just ended, if it is indexed.
-    fn indexed(&self) -> Option<usize> {
-        (self.array_at.is_none() && self.depth <= INDEXED).then(|| self.open[self.depth - 1])
+    /// Whether the members of the innermost open object are indexed.
+    fn is_indexed(&self) -> bool {
+        self.array_at.is_none() && self.depth <= INDEXED
     }
 
     fn push(&mut self, object: bool) {
@@ -460,8 +527,57 @@ impl Scanner {
     }
 }
 
+/// The end of the string that begins at `at`, and whether it has escapes.
+#[inline(always)]
+fn string(text: &[u8], at: usize) -> Result<(usize, bool), Invalid> {
+    let stop = plain(text, at + 1);
+    match text.get(stop) {
+        Some(b'"') => Ok((stop + 1, false)),
+        _ => escaped(text, stop),
+    }
+}
+
+/// As [`string`], from where its first escape stands.
+#[cold]
+fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
+    loop {
+        stop = match text.get(stop) {
+            Some(b'"') => return Ok((stop + 1, true)),
+            Some(b'\\') => plain(text, escape(text, stop)?),
+            _ => return Err(Invalid { offset: stop }),
+        };
+    }
+}
+
 /// Bytes of a string looked at by words before a vectorised search pays.
 const SHORT: usize = 32;
+
+/// Where the plain part of a string that begins at `at` ends: before a quote, a backslash or a control character.
+#[inline(always)]
+fn plain(text: &[u8], mut at: usize) -> usize {
+    let near = at + SHORT;
+    while at < near
+        && let Some(word) = text.get(at..at + 8).and_then(<[u8]>::first_chunk)
+    {
+        match special(*word) {
+            Some(found) => return at + found,
+            None => at += word.len(),
+        }
+    }
+    far(text, at)
+}
+
+/// As [`plain`], for what is longer.
+#[inline(never)]
+fn far(text: &[u8], at: usize) -> usize {
+    let rest = &text[at..];
+    let rest = &rest[..memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len())];
+    let end = match rest.iter().fold(false, |bad, byte| bad | (*byte < 0x20)) {
+        true => rest.iter().position(|byte| *byte < 0x20).unwrap_or(rest.len()),
+        false => rest.len(),
+    };
+    at + end
+}
 
 /// The first byte of a word that a string cannot just pass over: a quote, a backslash or a control character.
 fn special(word: [u8; 8]) -> Option<usize> {
@@ -472,40 +588,6 @@ fn special(word: [u8; 8]) -> Option<usize> {
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     let found = equal(b'"') | equal(b'\\') | below(word, 0x20);
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
-}
-
-/// The end of the string that begins at `at`.
-fn string(text: &[u8], at: usize) -> Result<usize, Invalid> {
-    let mut at = at + 1;
-    loop {
-        let near = at + SHORT;
-        let mut stop = None;
-        while at < near
-            && let Some(word) = text[at..].first_chunk()
-        {
-            if let Some(found) = special(*word) {
-                stop = Some(at + found);
-                break;
-            }
-            at += word.len();
-        }
-        let stop = match stop {
-            Some(stop) => stop,
-            None => {
-                let far =
-                    memchr::memchr2(b'"', b'\\', &text[at..]).ok_or(Invalid { offset: text.len() })? + at;
-                if text[at..far].iter().fold(false, |bad, byte| bad | (*byte < 0x20)) {
-                    return Err(Invalid { offset: at });
-                }
-                far
-            }
-        };
-        at = match text[stop] {
-            b'"' => return Ok(stop + 1),
-            b'\\' => escape(text, stop)?,
-            _ => return Err(Invalid { offset: stop }),
-        };
-    }
 }
 
 /// The end of the escape sequence whose backslash stands at `at`.
@@ -548,6 +630,24 @@ fn literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Invalid> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn elements_of_an_array_are_handed_on_as_they_stand() {
+        for array in ["[]", "[ ]", "[1]", r#"[ 1 , "a\"]" ,{"b":[2, {}]},[ ],null ]"#, "[\n1\n,\r2\n]"] {
+            let text = format!("{{\"list\":{array}}}");
+            let mut scanner = Scanner::default();
+            let list = scanner.scan_str(&text).unwrap().root().get("list").unwrap();
+            let mut found = Vec::new();
+            Scanner::default().each_element(list, |element| {
+                found.push((element.raw().to_owned(), element.get("b").map(|node| node.raw().to_owned())));
+            });
+            let expected: Vec<Box<serde_json::value::RawValue>> = serde_json::from_str(array).unwrap();
+            let inner = |raw: &str| raw.starts_with('{').then(|| "[2, {}]".to_owned());
+            let expected: Vec<_> =
+                expected.iter().map(|raw| (raw.get().to_owned(), inner(raw.get()))).collect();
+            assert_eq!(found, expected, "{array}");
+        }
+    }
 
     fn node_text(text: &str, path: &[&str]) -> Option<String> {
         let mut scanner = Scanner::default();

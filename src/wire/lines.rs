@@ -1,6 +1,8 @@
 //! Framing by lines: bytes in any pieces become whole lines, and one without end costs no memory.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -31,10 +33,12 @@ pub enum Line<'a> {
 const PREFIX: usize = 4096;
 /// Room offered to a read.
 const ROOM: usize = 16 * 1024;
+/// Room that is given back as soon as it is not used; more than this after a pause.
+const KEPT: usize = 2 * ROOM;
 /// Most room offered, once reads have filled the smaller one.
 const MOST_ROOM: usize = 256 * 1024;
-/// A stream that is silent for so long gets along with little memory. Not at once: to touch fresh memory for each
-/// of many long lines costs more than to read them.
+/// A stream that is silent for so long gives back what long lines needed. Not at once: to touch fresh memory for
+/// each of many long lines costs more than to read them.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
 impl Lines {
@@ -48,16 +52,25 @@ impl Lines {
         self.limit = limit;
     }
 
-    /// Reads on; 0 at the end of the stream. Nothing is lost if the future is dropped.
+    /// Reads on; 0 at the end of the stream. Nothing is lost if the future is dropped. While there is nothing to read
+    /// and no line has begun, no memory is held.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
         let space = self.space();
-        if space.is_empty() && space.capacity() > MOST_ROOM {
+        if space.is_empty() && space.capacity() > KEPT {
             if let Ok(read) = timeout(PAUSE, stream.read_buf(space)).await {
                 return read;
             }
             *space = Vec::new();
         }
-        stream.read_buf(self.space()).await
+        poll_fn(|context| {
+            let space = self.space();
+            let read = pin!(stream.read_buf(space)).poll(context);
+            if read.is_pending() && self.buffer.is_empty() {
+                self.buffer = Vec::new();
+            }
+            read
+        })
+        .await
     }
 
     /// Where the next bytes of the stream go: append to it.
@@ -139,6 +152,7 @@ fn trim(buffer: &[u8], start: usize, end: usize) -> (usize, usize) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tokio::io::AsyncWriteExt;
 
     fn frames(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
         let mut lines = Lines::new(limit);
@@ -190,6 +204,30 @@ mod tests {
             matches!(lines.next_line(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
         );
         assert_eq!(lines.next_line(), Some(Line::Whole(b"{}")));
+    }
+
+    #[tokio::test]
+    async fn a_silent_stream_holds_no_memory_but_the_beginning_of_a_line() {
+        let (mut theirs, mut ours) = tokio::io::duplex(64);
+        let mut lines = Lines::new(100);
+        for (sent, line, held) in [
+            ("{}\n", Some("{}"), false),
+            ("[", None, true),
+            ("]\n{}\n", Some("[]"), true),
+            ("\n", None, false),
+        ] {
+            theirs.write_all(sent.as_bytes()).await.unwrap();
+            lines.read(&mut ours).await.unwrap();
+            let expected = line.map(|line| Line::Whole(line.as_bytes()));
+            assert_eq!(lines.next_line(), expected, "{sent}");
+            tokio::select! {
+                biased;
+                _ = lines.read(&mut ours) => panic!("nothing was sent"),
+                () = std::future::ready(()) => {}
+            }
+            assert_eq!(lines.buffer.capacity() > 0, held, "{sent}");
+            while held && lines.next_line().is_some() {}
+        }
     }
 
     proptest! {

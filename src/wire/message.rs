@@ -208,9 +208,17 @@ pub fn error_object(code: i64, message: &str, data: Option<&str>) -> String {
 }
 
 /// Appends a number in decimal.
-pub fn write_number(out: &mut Vec<u8>, number: u64) {
-    use std::io::Write;
-    write!(out, "{number}").expect("a Vec takes every write");
+pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] += (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[first..]);
+        }
+    }
 }
 
 /// Appends a JSON string literal.

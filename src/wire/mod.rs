@@ -5,6 +5,7 @@ pub mod http_client;
 pub mod json;
 pub mod lines;
 pub mod message;
+pub mod oauth;
 pub mod outbox;
 pub mod peer;
 pub mod sse;

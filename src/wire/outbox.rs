@@ -18,7 +18,7 @@ use super::lines::PAUSE;
 /// Bytes that may wait before readers pause.
 pub const HIGH_WATER: usize = 1024 * 1024;
 /// Capacity that a buffer keeps while there is nothing to write.
-const KEPT: usize = 64 * 1024;
+const KEPT: usize = 2 * 1024;
 
 /// Where messages to one peer go.
 pub trait Out: Send + Sync {
@@ -150,11 +150,12 @@ impl Outbox {
 
     /// Waits for a message; memory that longer ones needed is given back meanwhile.
     async fn wait(&self, chunk: &mut Vec<u8>) {
-        if chunk.capacity() > KEPT {
+        let spare = chunk.capacity().max(self.state.lock().buffer.capacity());
+        if spare > KEPT {
             if timeout(PAUSE, self.filled.notified()).await.is_ok() {
                 return;
             }
-            *chunk = Vec::new();
+            chunk.shrink_to(KEPT);
             self.state.lock().buffer.shrink_to(KEPT);
         }
         self.filled.notified().await;

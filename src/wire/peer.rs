@@ -179,10 +179,22 @@ impl<T: Send + 'static> Peer<T> {
         tag: T,
         deadline: Option<Deadline>,
     ) -> Result<String, CallError> {
+        self.call_for(method, params, tag, deadline, |result| result.raw().to_owned()).await
+    }
+
+    /// As [`Peer::call`], for what `read` makes of the result on the task that reads it.
+    pub async fn call_for<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        tag: T,
+        deadline: Option<Deadline>,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, CallError> {
         let (send, receive) = oneshot::channel();
         let on_answer: OnAnswer = Box::new(move |answer| {
             let _ = send.send(match answer {
-                Answer::Result(result) => Ok(result.raw().to_owned()),
+                Answer::Result(result) => Ok(read(result)),
                 Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
                 Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
             });

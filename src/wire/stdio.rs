@@ -67,6 +67,7 @@ mod unix {
         }
         let owned: OwnedFd = fd.try_clone_to_owned().ok()?;
         if kind.is_fifo() {
+            widen(&owned);
             Some(Watched::Pipe(File::from(owned)))
         } else if kind.is_socket() {
             let stream = StdStream::from(owned);
@@ -77,4 +78,18 @@ mod unix {
             None
         }
     }
+
+    /// Lets a pipe to the client hold more at a time, so that long lists and results take fewer turns of two processes.
+    /// Upstreams' pipes keep the system's size: all pipes of a user together must stay below a limit.
+    #[cfg(target_os = "linux")]
+    fn widen(pipe: &OwnedFd) {
+        const WIDE: usize = 256 * 1024;
+        if rustix::pipe::fcntl_getpipe_size(pipe).is_ok_and(|size| size < WIDE) {
+            // Where that is refused, it works as it is.
+            let _ = rustix::pipe::fcntl_setpipe_size(pipe, WIDE);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn widen(_pipe: &OwnedFd) {}
 }

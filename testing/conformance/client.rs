@@ -3,7 +3,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "it starts the gateway")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -13,6 +14,10 @@ use crate::Failure;
 
 /// The variable that names the executable of the gateway.
 const GATEWAY: &str = "CONFORMANCE_GATEWAY";
+/// Logins for one call.
+const MOST_LOGINS: usize = 5;
+/// The document that the suite has its clients name themselves by.
+const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 /// What this client can be asked.
 const CAPABILITIES: &str = r#"{"elicitation": {"form": {}}, "sampling": {}, "roots": {}}"#;
 
@@ -29,16 +34,19 @@ fn drive_in(place: &Path, url: &str) -> Result<(), Failure> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let version = variable("MCP_CONFORMANCE_PROTOCOL_VERSION");
     let context: Value = serde_json::from_str(&variable("MCP_CONFORMANCE_CONTEXT")).unwrap_or_default();
-    // A string of JSON is one of TOML.
-    let servers = format!("[[servers]]\nnamespace = \"\"\nurl = {}\n", json!(url));
-    std::fs::write(
-        place.join("tools.toml"),
-        format!("active_toolsets = [\"*\"]\nstartup_wait = 20\n{servers}"),
-    )?;
+    let mut oauth = json!({"clientMetadataUrl": CLIENT_METADATA});
+    for (ours, theirs) in [("clientId", "client_id"), ("clientSecret", "client_secret")] {
+        if context[theirs].is_string() {
+            oauth[ours] = context[theirs].clone();
+        }
+    }
+    let servers = json!({"server": {"url": url, "oauth": oauth}});
+    let config = json!({"toolMode": "proxy", "toolboxes": {"suite": {"mcpServers": servers}}});
+    std::fs::write(place.join("workbench-config.json"), config.to_string())?;
     let mut gateway = Gateway::start(place, version)?;
-    let tools = gateway.list("tools/list", "tools")?;
-    let resources = gateway.list("resources/list", "resources")?;
-    let prompts = gateway.list("prompts/list", "prompts")?;
+    let opened = gateway.call("open_toolbox", json!({"toolbox_name": "suite"}))?["structuredContent"].take();
+    let list = |key: &str| opened[key].as_array().cloned();
+    let tools = list("tools").unwrap_or_default();
     let calls = match context["toolCalls"].as_array() {
         Some(calls) => calls.clone(),
         None => tools
@@ -46,17 +54,19 @@ fn drive_in(place: &Path, url: &str) -> Result<(), Failure> {
             .map(|tool| json!({"name": tool["name"], "arguments": arguments(tool, &tools)}))
             .collect(),
     };
-    let offered = |call: &Value| !call["name"].as_str().is_some_and(|name| name.starts_with("toolman_"));
-    let calls: Vec<Value> = calls.into_iter().filter(offered).collect();
     if calls.is_empty() {
         eprintln!("the gateway has no tools of the server");
     }
     for call in calls {
-        gateway.request("tools/call", call)?;
+        let tool = json!({"toolbox": "suite", "server": "server", "tool": call["name"]});
+        gateway.call("use_tool", json!({"tool": tool, "arguments": call["arguments"]}))?;
     }
+    // Modern clients are told of these when the toolbox is opened.
+    let resources = list("resources").map_or_else(|| gateway.list("resources/list", "resources"), Ok)?;
     for resource in resources {
         gateway.request("resources/read", json!({"uri": resource["uri"]}))?;
     }
+    let prompts = list("prompts").map_or_else(|| gateway.list("prompts/list", "prompts"), Ok)?;
     for prompt in prompts {
         gateway.request("prompts/get", json!({"name": prompt["name"]}))?;
     }
@@ -96,8 +106,13 @@ struct Gateway {
 impl Gateway {
     fn start(place: &Path, version: String) -> Result<Self, Failure> {
         let program = std::env::var(GATEWAY).map_err(|_| format!("{GATEWAY} must name the gateway"))?;
-        let mut child =
-            Command::new(program).current_dir(place).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(program)
+            .current_dir(place)
+            .env("XDG_STATE_HOME", place)
+            .env("XDG_CACHE_HOME", place)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let mut gateway = Self { child, stdin, stdout, version, last: 0 };
@@ -123,6 +138,20 @@ impl Gateway {
     fn list(&mut self, method: &str, key: &str) -> Result<Vec<Value>, Failure> {
         let mut answer = self.request(method, json!({}))?;
         Ok(answer["result"][key].as_array_mut().map(std::mem::take).unwrap_or_default())
+    }
+
+    /// Calls a tool and returns its result. Where a login is what is missing, goes through it and calls again, as a person
+    /// and a model would.
+    fn call(&mut self, name: &str, arguments: Value) -> Result<Value, Failure> {
+        for _ in 0..MOST_LOGINS {
+            let params = json!({"name": name, "arguments": arguments});
+            let result = self.request("tools/call", params)?["result"].take();
+            match login(&result) {
+                Some(url) => browse(&url)?,
+                None => return Ok(result),
+            }
+        }
+        Err(format!("{name} wants one login after the other").into())
     }
 
     /// Sends a request and answers what it is asked until it has the response; asked by the result, it tries again.
@@ -184,6 +213,36 @@ impl Gateway {
         drop(self.stdin);
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("the gateway ended with {status}").into()) }
+    }
+}
+
+/// Where a result that failed wants somebody to log in.
+fn login(result: &Value) -> Option<String> {
+    let text = result["content"][0]["text"].as_str().filter(|_| result["isError"] == true)?;
+    let url =
+        text.split_whitespace().find(|word| word.starts_with("http") && word.contains("code_challenge="))?;
+    Some(url.to_owned())
+}
+
+/// Goes where a browser would; the page that it ends on must be a good one.
+fn browse(url: &str) -> Result<(), Failure> {
+    let mut url = url.to_owned();
+    loop {
+        let (host, path) =
+            url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or("no URL")?;
+        let mut stream = TcpStream::connect(host)?;
+        write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        eprintln!("browser: {}", page.lines().next().unwrap_or_default());
+        let location = page
+            .lines()
+            .find_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case("location")));
+        match location {
+            Some((_, next)) => url = next.to_owned(),
+            None if page.starts_with("HTTP/1.1 200") => return Ok(()),
+            None => return Err(page.into()),
+        }
     }
 }
 

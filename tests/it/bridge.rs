@@ -258,6 +258,36 @@ fn the_level_of_a_legacy_client_stands_in_every_request_to_a_modern_upstream() {
 }
 
 #[test]
+fn results_that_are_no_objects_and_their_schemas_are_for_modern_clients() {
+    let tool = |name: &str, kind: &str| {
+        let schema = json!({"type": "object"});
+        json!({"name": name, "inputSchema": schema, "outputSchema": {"type": kind}})
+    };
+    let flags =
+        format!("--era modern --tool '{}' --tool '{}'", tool("result", "array"), tool("echo", "object"));
+    let result = json!({"json": r#"{"content":[],"structuredContent":[1.10]}"#});
+    for (era, kept) in [(Era::Legacy, false), (Era::Modern, true)] {
+        let mut client = client(era, &flags);
+        let tools = client.request("tools/list", "{}").result()["tools"].clone();
+        let schema = |name: &str| {
+            let tool = tools.as_array().expect("a list").iter().find(|tool| tool["name"] == name);
+            tool.expect("it is listed")["outputSchema"].clone()
+        };
+        assert_eq!(schema("result"), if kept { json!({"type": "array"}) } else { Value::Null }, "{era:?}");
+        assert_eq!(schema("echo"), json!({"type": "object"}));
+        let answer = client.call("result", &result);
+        assert_eq!(answer.at(&["result", "structuredContent"]), if kept { "[1.10]" } else { "" });
+    }
+}
+
+#[test]
+fn a_legacy_client_without_a_capability_is_not_asked_on_behalf_of_a_modern_server() {
+    let gateway = Gateway::spawn_toolman(Lab::new(), config("--with ask --era modern"), |_| ());
+    let answer = Client::pipe(Era::Legacy, gateway, "{}").call("ask", ASK);
+    assert_eq!(answer.error_code(), -32021, "the server is told what the client can: {answer:?}");
+}
+
+#[test]
 fn sampling_and_roots_park_the_call_like_elicitation() {
     let mut client = modern("--with ask");
     for (method, params, response) in [

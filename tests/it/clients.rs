@@ -296,6 +296,11 @@ fn disconnect_after_an_edit() {
         ("gemini", "oauth-personal", "api"),
         ("goose", "GOOSE_MODE: smart_approve", "GOOSE_MODE: auto"),
         ("opencode", "\"theme\": \"system\"", "\"theme\": \"dark\""),
+        ("cursor", "{\n", "{\n  \"edited\": true,\n"),
+        ("vscode", "{\n", "{\n  \"edited\": true,\n"),
+        ("windsurf", "{\n", "{\n  \"edited\": true,\n"),
+        ("cline", "{\n", "{\n  \"edited\": true,\n"),
+        ("lmstudio", "{\n", "{\n  \"edited\": true,\n"),
     ] {
         let home = Home::with(&[client]);
         let file = home.file_of(client);
@@ -304,7 +309,7 @@ fn disconnect_after_an_edit() {
         assert_eq!(home.run(&["connect", client, "--yes"]).code, Some(0), "{client}");
         let connected = text(&file);
         assert!(connected.contains(old) && connected != before, "{client}");
-        home.put(client, connected.replace(old, new).as_bytes());
+        home.put(client, connected.replacen(old, new, 1).as_bytes());
         let finished = home.run(&["disconnect", client, "--yes"]);
         assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
         let after = text(&file);
@@ -318,7 +323,7 @@ fn disconnect_after_an_edit() {
             }
             assert!(!after.contains("workbench") && after.contains(new), "{after}");
         } else {
-            assert_eq!(after, before.replace(old, new), "{client}");
+            assert_eq!(after, before.replacen(old, new, 1), "{client}");
         }
     }
 }

@@ -174,7 +174,7 @@ fn none_found_on_a_terminal_is_a_short_help_and_not_a_hang() {
 /// Both ends of a new terminal.
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "std cannot open terminals")]
-fn terminal() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+pub(crate) fn terminal() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
     use std::os::fd::{FromRawFd, OwnedFd};
     use std::ptr::null_mut;
     let (mut ours, mut theirs) = (-1, -1);

@@ -30,10 +30,13 @@ fn four_clients() -> Home {
     let notes = home.path("notes");
     std::fs::create_dir(&notes).expect("the directory is ours");
     let notes = notes.to_str().expect("UTF-8");
+    let mut memory = with_env("memory", &[], KEYS[0].0, KEYS[0].1);
+    // What the client itself has from the environment is no value to hand on.
+    memory["env"]["LEVEL"] = json!("${LEVEL:-info}");
     let claude = json!({
         "numStartups": 3,
         "mcpServers": {
-            "memory": with_env("memory", &[], KEYS[0].0, KEYS[0].1),
+            "memory": memory,
             "notes": npm::entry("filesystem", &[notes]),
         },
     });

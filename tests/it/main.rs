@@ -19,6 +19,7 @@ mod fake;
 mod fidelity;
 #[cfg(unix)]
 mod first_run;
+mod guarded;
 mod handshake;
 mod harness;
 #[cfg(unix)]
@@ -31,6 +32,7 @@ mod lifecycle;
 mod matrix;
 mod names;
 mod npm;
+mod oauth;
 mod offers;
 #[cfg(target_os = "linux")]
 mod picture;

@@ -5,8 +5,6 @@ use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use serde_json::json;
-
 use crate::clients::Home;
 use crate::harness::gateway_path;
 use crate::npm;
@@ -19,7 +17,7 @@ const COMMANDS: [&[&str]; 3] = [
 ];
 
 /// Lines of one change that are shown.
-const MOST_LINES: usize = 12;
+const MOST_LINES: usize = 17;
 /// Characters of a line that fit.
 const WIDTH: usize = 105;
 
@@ -27,14 +25,33 @@ const WIDTH: usize = 105;
 fn the_readme_shows_a_real_terminal() {
     let home = Home::new();
     let bin = npx(&home);
-    let server = |name: &str| json!({"command": "npx", "args": ["-y", format!("@modelcontextprotocol/server-{name}")]});
-    let mut memory = server("memory");
-    memory["env"] = json!({"MEMORY_KEY": "fixture-edited"});
-    home.put("claude-code", format!("{:#}\n", json!({"mcpServers": {"memory": memory}})).as_bytes());
-    home.put(
-        "cursor",
-        format!("{:#}\n", json!({"mcpServers": {"everything": server("everything")}})).as_bytes(),
-    );
+    let files = [
+        (
+            "claude-code",
+            r#"{
+  "mcpServers": {
+    "memory": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-memory"],
+      "env": { "MEMORY_KEY": "fixture-edited" }
+    }
+  }
+}
+"#,
+        ),
+        (
+            "cursor",
+            r#"{
+  "mcpServers": {
+    "everything": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"] }
+  }
+}
+"#,
+        ),
+    ];
+    for (client, text) in files {
+        home.put(client, text.as_bytes());
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     let mut lines = Vec::new();
     for args in COMMANDS {

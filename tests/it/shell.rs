@@ -297,6 +297,8 @@ fn what_is_remembered_is_no_secret_and_may_be_broken() {
     let store = place.lab.dir.join("xdg-cache/mcp-workbench/definitions");
     let files: Vec<_> =
         std::fs::read_dir(&store).expect("it was made").flatten().map(|file| file.path()).collect();
+    let files: Vec<_> =
+        files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "json")).collect();
     assert_eq!(files.len(), 1, "{files:?}");
     let text = std::fs::read_to_string(&files[0]).expect("a file");
     assert!(text.contains("Does echo") && !text.contains("fixture-"), "{text}");

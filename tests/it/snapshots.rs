@@ -266,6 +266,22 @@ const FILES: &[(&str, Scene, &[&str])] = &[
         ],
     ),
     (
+        "search",
+        Servers,
+        &[
+            "mcp-workbench search -h",
+            "mcp-workbench search types",
+            "mcp-workbench search types --json",
+            "mcp-workbench search zebra",
+            "mcp-workbench search zebra --json",
+            "mcp-workbench search types --limit 0",
+            "mcp-workbench search",
+            "mcp-workbench search echo --config failing.json",
+            "mcp-workbench search echo --config missing.json --json",
+            "toolman search echo",
+        ],
+    ),
+    (
         "tokens",
         Servers,
         &[
@@ -447,15 +463,11 @@ impl Stage {
             .replace(&std::env::var("PATH").expect("there is one"), "DIRECTORIES")
             .replace(env!("CARGO_PKG_VERSION"), "VERSION");
         let text = without_place(without_build(text));
-        let mut named = String::new();
-        for line in text.split_inclusive('\n') {
-            named.push_str(&without_times(line));
-        }
-        named
+        text.split_inclusive('\n').map(|line| without_hashes(&without_times(line))).collect()
     }
 }
 
-/// `12 ms` and `"ms":12` with `N` for the number.
+/// `12 ms`, `"ms":12` and the tokens of progress with `N` for the number.
 fn without_times(line: &str) -> String {
     let line = match line.find(" ms") {
         Some(at) => {
@@ -465,11 +477,31 @@ fn without_times(line: &str) -> String {
         }
         None => line.to_owned(),
     };
-    let mut parts = line.split("\"ms\":");
+    // Tokens count our own requests.
+    ["\"ms\":", "progressToken\":", "progressToken\\\":"]
+        .into_iter()
+        .fold(line, |line, key| without_number(&line, key))
+}
+
+fn without_number(line: &str, key: &str) -> String {
+    let mut parts = line.split(key);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        text.push_str("\"ms\":N");
+        text.push_str(key);
+        text.push('N');
         text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    text
+}
+
+/// The names of backups, which end in a hash of a path, with `HASH` for it.
+fn without_hashes(line: &str) -> String {
+    let mut parts = line.split("/backups/");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_at(part.find('"').unwrap_or(part.len()));
+        let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
+        text.push_str(&format!("/backups/{name}-HASH{rest}"));
     }
     text
 }

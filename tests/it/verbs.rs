@@ -330,6 +330,50 @@ fn import_adds_to_a_file_with_comments() {
 }
 
 #[test]
+fn logins_are_imported_without_their_secrets() {
+    let entry = r#"{"mcpServers": {"crm": {"httpUrl": "https://crm.example/mcp", "oauth": {"enabled": true,
+        "clientId": "id-1", "clientSecret": "fixture-secret", "scopes": ["a", "b"], "callbackPort": 8123}}}}"#;
+    for (program, file, expected) in [
+        (
+            "mcp-workbench",
+            "workbench-config.json",
+            &[
+                "\"clientId\": \"id-1\"",
+                "\"clientSecret\": \"${CRM_CLIENT_SECRET}\"",
+                "\"scope\": \"a b\"",
+                "\"callbackPort\": 8123",
+            ],
+        ),
+        (
+            "toolman",
+            "tools.toml",
+            &[
+                "client_id = \"id-1\"",
+                "client_secret = \"${CRM_CLIENT_SECRET}\"",
+                "scope = \"a b\"",
+                "callback_port = 8123",
+            ],
+        ),
+    ] {
+        let home = Home::new();
+        let empty: &[u8] = if file.ends_with("toml") { b"" } else { b"{\"toolboxes\": {}}" };
+        home.write(&home.path(&format!("project/{file}")), empty);
+        home.write(&home.path("theirs.json"), entry.as_bytes());
+        let theirs = home.path("theirs.json").display().to_string();
+        let (status, stdout, stderr) = said(&home, program, &["import", &theirs, "--yes"]);
+        assert_eq!(status, 0, "{stderr}");
+        let written = text(&home.path(&format!("project/{file}")));
+        for part in expected {
+            assert!(written.contains(part), "{part} in {written}");
+        }
+        assert!(stderr.contains("oauth.enabled"), "{stderr}");
+        for shown in [&written, &stdout, &stderr] {
+            assert!(!shown.contains("fixture-secret"), "{shown}");
+        }
+    }
+}
+
+#[test]
 fn the_whole_way() {
     let home = Home::new();
     let fake = crate::harness::fake_path();

@@ -12,6 +12,7 @@ use super::arguments::Given;
 use super::{Run, Said};
 use crate::cli::advice::lost;
 use crate::cli::failure::{Failure, Kind};
+use crate::cli::login;
 use crate::cli::screen::Screen;
 use crate::core::catalog::Kind as Offer;
 use crate::core::trouble::{Cause, Trouble};
@@ -29,8 +30,14 @@ impl Run {
         let catalog = self.gather_for(shell, fresh, name).await;
         let row = catalog.find(name, &[Offer::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
-        let up = self.screen.while_waiting("starting the server", upstream.up()).await;
-        up.map_err(|trouble| lost(&upstream.to_string(), &trouble))?;
+        let label = upstream.to_string();
+        let up = || self.screen.while_waiting("starting the server", upstream.up());
+        if let Err(trouble) = up().await {
+            if !login::go_through(self.screen, upstream.login().map(|login| (label.clone(), login))).await {
+                return Err(lost(&label, &trouble));
+            }
+            up().await.map_err(|trouble| lost(&label, &trouble))?;
+        }
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
         let item = items.of(Offer::Tool).iter().find(|item| *item.key == *tool);
@@ -38,16 +45,23 @@ impl Run {
             let message = format!("`{address}` is gone: the server does not offer it any more");
             return Err(Failure::usage(message, format!("`{} list tools` shows all", self.face.program())));
         };
-        let definition: Value = serde_json::from_str(&item.raw).unwrap_or_default();
+        let definition: Value = serde_json::from_str(item.raw()).unwrap_or_default();
         let arguments = given.typed(definition.get("inputSchema").unwrap_or(&Value::Null))?;
         let screen = self.screen;
         let heard = AtomicBool::new(false);
-        let calling = shell.call(&upstream, &tool, &arguments, |message| {
-            heard.store(true, Ordering::Relaxed);
-            hear(screen, message)
-        });
-        let called = self.screen.while_silent("calling", &heard, calling).await;
-        self.screen.clear();
+        let called = loop {
+            let calling = shell.call(&upstream, &tool, &arguments, |message| {
+                heard.store(true, Ordering::Relaxed);
+                hear(screen, message)
+            });
+            let called = self.screen.while_silent("calling", &heard, calling).await;
+            self.screen.clear();
+            // Refused for want of a login, it was not executed.
+            let login = upstream.login().filter(|_| !matches!(called, Called::Result(_)));
+            if !login::go_through(self.screen, login.map(|login| (label.clone(), login))).await {
+                break called;
+            }
+        };
         match called {
             Called::Lost(reason) => Err(lost(&address, &reason.into())),
             Called::Error(error) => Err(refused(&address, &error)),
@@ -87,7 +101,8 @@ fn refused(address: &str, error: &str) -> Failure {
     if let Some(status) = error["data"]["httpStatus"].as_u64()
         && error["code"] == json!(code::UPSTREAM_LOST)
     {
-        return lost(address, &Trouble::new(Cause::of_status(status), message));
+        let cause = if error["data"]["login"] == true { Cause::Person } else { Cause::of_status(status) };
+        return lost(address, &Trouble::new(cause, message));
     }
     let code = error["code"].as_i64().map_or_else(String::new, |code| format!(" (code {code})"));
     Failure::new(

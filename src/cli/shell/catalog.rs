@@ -7,11 +7,12 @@ use crate::cli::failure::{self, Failure};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
 use crate::core::catalog::{Items, Kind, nearest};
-use crate::core::trouble::{Cause, Trouble};
+use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
 use crate::wire::json::{Node, Scanner};
+use crate::wire::oauth::Login;
 
 /// Candidates shown for a name that fits several things.
 const CANDIDATES: usize = 10;
@@ -94,15 +95,13 @@ impl Catalog {
             for (entry, item) in view.items(kind) {
                 let at = servers.iter().position(|server| Arc::ptr_eq(&server.upstream, &entry.upstream));
                 let server = at.expect("the view was made of these servers");
-                let Some(Ok(items)) = &servers[server].items else { continue };
-                let own = items.of(kind).iter().find(|own| own.key == item.key);
                 rows.push(Row {
                     server,
                     kind,
-                    key: item.key.to_string(),
+                    key: item.own.key.to_string(),
                     registered: item.name.to_string(),
                     full: item.full_name().to_string(),
-                    definition: own.map_or_else(String::new, |own| own.raw.to_string()),
+                    definition: item.own.raw().to_owned(),
                 });
             }
         }
@@ -117,13 +116,17 @@ impl Catalog {
         })
     }
 
-    /// The exit status of a list: of those that were asked, all failed.
+    /// What servers that failed wait for, where somebody can be asked to log in.
+    pub(super) fn logins(&self) -> impl Iterator<Item = (String, Login)> {
+        let failed = self.servers.iter().filter(|server| matches!(server.items, Some(Err(_))));
+        failed.filter_map(|server| Some((server.upstream.to_string(), server.upstream.login()?)))
+    }
+
+    /// The exit status of a list: whether any server was to be had.
     pub(super) fn status(&self) -> u8 {
-        let failed: Vec<_> = self.failures().map(|(_, trouble)| trouble.cause).collect();
-        match failed.len() {
+        match self.failures().count() {
             0 => 0,
-            count if count < self.servers.len() => 0,
-            _ if failed.iter().all(|cause| *cause == Cause::Login) => failure::Kind::Authorization.status(),
+            failed if failed < self.servers.len() => 0,
             _ => failure::Kind::Unreachable.status(),
         }
     }

@@ -11,7 +11,7 @@ mod search;
 mod show;
 mod tokens;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -20,6 +20,7 @@ use self::catalog::Catalog;
 use super::World;
 use super::failure::{Failure, Manner};
 use super::load::{load, runtime, signal};
+use super::login;
 use super::screen::Screen;
 use super::variables::borrow;
 use crate::config::ToolMode;
@@ -139,7 +140,8 @@ pub(super) fn run(
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let mut shell = Shell::new(Gateway::new(loaded, world.engine_surroundings()));
+        let mut shell =
+            Shell::new(Gateway::new(loaded, world.engine_surroundings(io::stderr().is_terminal())));
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {
@@ -222,8 +224,14 @@ impl Run {
         fresh: bool,
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
-        let catalog = Catalog::gather(shell, self.face, fresh, wanted);
-        self.screen.while_waiting("asking the servers", catalog).await
+        let gather = || {
+            self.screen.while_waiting("asking the servers", Catalog::gather(shell, self.face, fresh, wanted))
+        };
+        let catalog = gather().await;
+        match login::go_through(self.screen, catalog.logins()).await {
+            true => gather().await,
+            false => catalog,
+        }
     }
 
     fn warn_of_failures(&self, catalog: &Catalog) {

@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 
 use crate::config;
 
+mod browser;
 mod command;
 mod login;
 #[cfg(unix)]
@@ -32,6 +33,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
+pub use browser::browse;
 pub use command::CommandError;
 pub use system::Control;
 

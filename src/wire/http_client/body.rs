@@ -9,18 +9,18 @@ use hyper::body::{Body, Incoming as HttpBody};
 use super::connect::Failure;
 
 /// Whether the body is a stream of events.
-pub(super) fn is_event_stream<B>(response: &Response<B>) -> bool {
+pub(in crate::wire) fn is_event_stream<B>(response: &Response<B>) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
 /// What is said of a message over the limit.
-pub(super) fn too_long(length: usize, limit: usize) -> Failure {
+pub(in crate::wire) fn too_long(length: usize, limit: usize) -> Failure {
     Failure::new(format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes"))
 }
 
 /// The whole body, if it is within the limit.
-pub(super) async fn collect(mut body: HttpBody, limit: usize) -> Result<Bytes, Failure> {
+pub(in crate::wire) async fn collect(mut body: HttpBody, limit: usize) -> Result<Bytes, Failure> {
     if let Some(length) = body.size_hint().exact().and_then(|length| usize::try_from(length).ok())
         && length > limit
     {

@@ -42,15 +42,23 @@ pub struct Failure {
     pub status: Option<u16>,
     /// No connection could be made, so nothing was sent.
     pub unreachable: bool,
+    /// Somebody has to log in first, or has to no avail.
+    pub unauthorized: bool,
 }
 
 impl Failure {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, unreachable: false }
+    pub(in crate::wire) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: None, unreachable: false, unauthorized: false }
+    }
+
+    /// A refusal that no token helps against.
+    pub(in crate::wire) fn unauthorized(status: StatusCode, reason: String) -> Self {
+        let status = Some(status.as_u16());
+        Self { message: reason, status, unreachable: false, unauthorized: true }
     }
 
     /// An answer that is no success.
-    pub(super) fn status(status: StatusCode) -> Self {
+    pub(in crate::wire) fn status(status: StatusCode) -> Self {
         let hint = match status {
             StatusCode::UNAUTHORIZED => ": it wants credentials; set `headers` or correct them",
             StatusCode::FORBIDDEN => ": it refuses these credentials or this address",
@@ -60,19 +68,19 @@ impl Failure {
             Some(reason) => format!("the server answered HTTP {} {reason}{hint}", status.as_u16()),
             None => format!("the server answered HTTP {}", status.as_u16()),
         };
-        Self { message, status: Some(status.as_u16()), unreachable: false }
+        Self { status: Some(status.as_u16()), ..Self::new(message) }
     }
 }
 
 /// The HTTP side of one upstream: its connections and the headers that the configuration gives it.
-pub(super) struct Http {
+pub(in crate::wire) struct Http {
     client: Client<Timed<HttpsConnector<HttpConnector>>, Full<Bytes>>,
     headers: HeaderMap,
 }
 
 impl Http {
     /// Sets up what `url` needs; the system's certificates are read at the first `https` one.
-    pub(super) async fn new(url: &Uri, headers: HeaderMap) -> Result<Self, String> {
+    pub(in crate::wire) async fn new(url: &Uri, headers: HeaderMap) -> Result<Self, String> {
         let tls =
             match url.scheme_str() {
                 Some("https") => {
@@ -86,7 +94,7 @@ impl Http {
     }
 
     /// As [`Http::new`], with TLS set up elsewhere.
-    pub(super) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap) -> Self {
+    pub(in crate::wire) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -104,7 +112,7 @@ impl Http {
     }
 
     /// Sends one request, following redirects within the origin.
-    pub(super) async fn send(
+    pub(in crate::wire) async fn send(
         &self,
         method: Method,
         uri: &Uri,
@@ -122,16 +130,13 @@ impl Http {
             }
             let response = self.client.request(request).await.map_err(|error| {
                 let unreachable = error.is_connect();
-                Failure { message: words(&error, &uri), status: None, unreachable }
+                Failure { unreachable, ..Failure::new(words(&error, &uri)) }
             })?;
             if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
                 return Ok(response);
             }
-            let failure = |message: String| Failure {
-                message,
-                status: Some(response.status().as_u16()),
-                unreachable: false,
-            };
+            let status = Some(response.status().as_u16());
+            let failure = |message: String| Failure { status, ..Failure::new(message) };
             let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             let Some(target) = location.and_then(|location| resolve(&uri, location)) else {
                 return Err(failure("the server redirects to nowhere".into()));
@@ -202,7 +207,7 @@ where
 }
 
 /// The innermost reason that says something.
-pub(super) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
+pub(in crate::wire) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
     let mut next = Some(error);
     let mut last = String::new();
     while let Some(error) = next {

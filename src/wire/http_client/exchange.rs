@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming as HttpBody;
@@ -21,6 +21,7 @@ use super::sort::{Sorted, error_code, sort};
 use super::{Incoming, Outcome, Patience, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, code, error_object, write_raw_error};
+use crate::wire::oauth::{Authorizer, Refusal};
 use crate::wire::sse::Parser;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -32,10 +33,13 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const MOST_ERROR: usize = 64 * 1024;
 /// Failures in a row after which a broken stream is given up.
 const MOST_FAILURES: u32 = 5;
+/// Tokens tried for one request.
+const MOST_TOKENS: u32 = 3;
 
 /// What the tasks of one client share.
 pub(super) struct Shared<R> {
     http: Http,
+    authorizer: Option<Arc<Authorizer>>,
     pub(super) url: Uri,
     limit: Arc<AtomicUsize>,
     patience: Patience,
@@ -50,8 +54,15 @@ pub(super) struct Answer {
 }
 
 impl<R: Receive> Shared<R> {
-    pub(super) fn new(http: Http, url: Uri, limit: Arc<AtomicUsize>, patience: Patience, receive: R) -> Self {
-        Self { http, url, limit, patience, receive, sessions: Sessions::default() }
+    pub(super) fn new(
+        http: Http,
+        authorizer: Option<Arc<Authorizer>>,
+        url: Uri,
+        limit: Arc<AtomicUsize>,
+        patience: Patience,
+        receive: R,
+    ) -> Self {
+        Self { http, authorizer, url, limit, patience, receive, sessions: Sessions::default() }
     }
 
     fn limit(&self) -> usize {
@@ -182,7 +193,39 @@ impl<R: Receive> Shared<R> {
         }
         let target = self.sessions.old_endpoint();
         let target = target.as_ref().unwrap_or(&self.url);
-        self.http.send(Method::POST, target, &headers, message.body.clone()).await
+        self.send(Method::POST, target, headers, &message.body).await
+    }
+
+    /// Sends one request with the token that there is. Refused for want of a better one, it was not executed, and is sent
+    /// again when there is one.
+    async fn send(
+        &self,
+        method: Method,
+        target: &Uri,
+        mut headers: HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response<HttpBody>, Failure> {
+        let Some(authorizer) = &self.authorizer else {
+            return self.http.send(method, target, &headers, body.clone()).await;
+        };
+        let mut tokens = 0;
+        loop {
+            let bearer = authorizer.bearer().await;
+            if let Some(bearer) = &bearer {
+                headers.insert(AUTHORIZATION, bearer.clone());
+            }
+            let response = self.http.send(method.clone(), target, &headers, body.clone()).await?;
+            tokens += 1;
+            let status = response.status();
+            if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) || tokens == MOST_TOKENS {
+                return Ok(response);
+            }
+            match authorizer.refused(bearer.as_ref(), status, response.headers()).await {
+                Ok(()) => {}
+                Err(Refusal::Final) => return Ok(response),
+                Err(Refusal::NoToken(reason)) => return Err(Failure::unauthorized(status, reason)),
+            }
+        }
     }
 
     /// One GET of an event stream, from its beginning or behind the event with this id.
@@ -199,7 +242,7 @@ impl<R: Receive> Shared<R> {
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }
-        let response = self.http.send(Method::GET, &self.url, &headers, Bytes::new()).await?;
+        let response = self.send(Method::GET, &self.url, headers, &Bytes::new()).await?;
         match response.status() {
             StatusCode::OK if is_event_stream(&response) => Ok(response.into_body()),
             status => Err(Failure::status(status)),
@@ -211,6 +254,9 @@ impl<R: Receive> Shared<R> {
         if let Some(session) = self.sessions.current().filter(|session| session.has_id()) {
             let mut headers = HeaderMap::new();
             session.write_headers(&mut headers);
+            if let Some(authorizer) = &self.authorizer {
+                headers.extend(authorizer.bearer().await.map(|bearer| (AUTHORIZATION, bearer)));
+            }
             let _ = self.http.send(Method::DELETE, &self.url, &headers, Bytes::new()).await;
         }
     }
@@ -352,7 +398,7 @@ impl<R: Receive> Shared<R> {
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
             Outcome::Down(failure)
-        } else if failure.status == Some(401) && handshake {
+        } else if handshake && (failure.status == Some(401) || failure.unauthorized) {
             Outcome::Fatal(failure)
         } else {
             Outcome::Done
@@ -361,7 +407,8 @@ impl<R: Receive> Shared<R> {
 
     /// Answers a request of ours in the server's place.
     pub(super) fn hand_error(&self, id: u64, code: i64, failure: &Failure) {
-        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}}}"));
+        let login = if failure.unauthorized { ",\"login\":true" } else { "" };
+        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}{login}}}"));
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
         write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));

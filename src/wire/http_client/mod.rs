@@ -5,8 +5,8 @@
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
 //! caller's; this layer remembers them, to open a lost legacy session again.
 
-mod body;
-mod connect;
+pub(super) mod body;
+pub(super) mod connect;
 mod exchange;
 mod old;
 mod outgoing;
@@ -14,7 +14,7 @@ mod session;
 mod sort;
 #[cfg(test)]
 mod tests;
-mod uri;
+pub(super) mod uri;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ use self::exchange::Shared;
 use self::old::OldStream;
 use self::outgoing::{Kind, Outgoing};
 use super::message::code;
+use super::oauth::Authorizer;
 use super::tool_headers::{ToolHeaders, base64};
 
 /// Notifications that may wait for their turn; more are dropped, and logged.
@@ -106,6 +107,7 @@ pub struct HttpClient {
     sse: bool,
     limit: Arc<AtomicUsize>,
     tool_headers: Arc<ToolHeaders>,
+    authorizer: Option<Arc<Authorizer>>,
     patience: Patience,
 }
 
@@ -139,6 +141,7 @@ impl HttpClient {
             sse: endpoint.sse,
             limit: Arc::new(AtomicUsize::new(max_message_bytes)),
             tool_headers: Arc::default(),
+            authorizer: None,
             patience: Patience::default(),
         })
     }
@@ -146,6 +149,12 @@ impl HttpClient {
     /// Lets somebody else decide, while it runs, how large a message may be.
     pub fn limited_by(mut self, max_message_bytes: Arc<AtomicUsize>) -> Self {
         self.limit = max_message_bytes;
+        self
+    }
+
+    /// Has requests carry tokens.
+    pub fn authorized_by(mut self, authorizer: Option<Arc<Authorizer>>) -> Self {
+        self.authorizer = authorizer;
         self
     }
 
@@ -168,7 +177,8 @@ impl HttpClient {
         mut outgoing: mpsc::Receiver<Vec<u8>>,
         incoming: impl Receive,
     ) -> Result<(), Failure> {
-        let shared = Arc::new(Shared::new(http, self.url, self.limit, self.patience, incoming));
+        let shared =
+            Arc::new(Shared::new(http, self.authorizer, self.url, self.limit, self.patience, incoming));
         let mut tasks = Tasks::new(shared.clone());
         if self.sse {
             let mut early = Vec::new();

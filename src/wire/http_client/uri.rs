@@ -4,13 +4,13 @@ use http::Uri;
 use http::uri::{Authority, PathAndQuery};
 
 /// Scheme, host and port, for messages.
-pub(super) fn origin(uri: &Uri) -> String {
+pub(in crate::wire) fn origin(uri: &Uri) -> String {
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default())
 }
 
 /// Whether credentials for one may go to the other.
-pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
+pub(in crate::wire) fn same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |uri: &Uri| {
         uri.port_u16().or(match uri.scheme_str() {
             Some("https") => Some(443),
@@ -22,7 +22,7 @@ pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
 }
 
 /// Takes name and password out of a URL. The error never quotes it.
-pub(super) fn split_credentials(url: &str) -> Result<(Uri, Option<String>), String> {
+pub(in crate::wire) fn split_credentials(url: &str) -> Result<(Uri, Option<String>), String> {
     let uri: Uri = url.parse().map_err(|_| "the URL is malformed".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err("the URL must begin with http:// or https://".into());
@@ -51,7 +51,7 @@ fn has_good_port(authority: &Authority) -> bool {
 }
 
 /// Undoes percent-encoding, for credentials.
-pub(super) fn decode(text: &str) -> Vec<u8> {
+pub(in crate::wire) fn decode(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {
@@ -71,7 +71,7 @@ pub(super) fn decode(text: &str) -> Vec<u8> {
 }
 
 /// A reference as seen from `base`; `None` if it is malformed or holds credentials.
-pub(super) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+pub(in crate::wire) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.trim().split('#').next().unwrap_or_default();
     let (scheme, authority) = (base.scheme_str()?, base.authority()?.as_str());
     let is_absolute = reference.split_once("://").is_some_and(|(scheme, _)| {

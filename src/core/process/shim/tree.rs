@@ -105,7 +105,9 @@ mod tests {
         assert_eq!(members(&tree), [22, 23, 24]);
 
         // When all have ended, their groups mean nothing any more.
-        [22, 23, 24].map(|pid| tree.remove(pid));
+        for pid in [22, 23, 24] {
+            tree.remove(pid);
+        }
         tree.grow(SHIM, &Fixed(&[]));
         tree.grow(SHIM, &Fixed(AFTER));
         assert!(members(&tree).is_empty());

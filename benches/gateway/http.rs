@@ -1,0 +1,244 @@
+//! The gateway over HTTP: calls, what many sessions cost, and clients that never finish a request.
+
+use std::time::Duration;
+
+use crate::Effort;
+use crate::client::{Call, Shape};
+use crate::scene::{self, File, Size, Way};
+use crate::system;
+use crate::table::{self, Target, median, micros, quantile};
+use crate::web::{Server, Session};
+
+const ONE: Size = Size(1, 1, 1);
+const IN_FLIGHT: [usize; 3] = [1, 32, 64];
+
+// Their places in the list of contestants.
+const CONSTANT: usize = 0;
+const BRIDGE: usize = 1;
+const PROXY: usize = 2;
+const DYNAMIC: usize = 3;
+
+/// A server, a session with it, and the call that is made.
+struct Contestant {
+    name: &'static str,
+    server: Server,
+    session: Session,
+    call: Call,
+    /// What a call took when last measured, by [`IN_FLIGHT`].
+    each: [Duration; 3],
+}
+
+#[derive(Default)]
+struct Sample {
+    p50: f64,
+    throughput: [f64; 3],
+    cpu: [f64; 3],
+}
+
+/// Everything over HTTP.
+pub(crate) fn measure(effort: Effort) {
+    calls(effort);
+    flatness(effort);
+    sessions();
+    half_open();
+}
+
+fn calls(effort: Effort) {
+    let file = File::new(ONE);
+    let role = |name, role: &[&str]| {
+        let server = Server::start(scene::role(role));
+        Contestant::new(name, server, |server| Session::stateless(server.address), Way::Plain, ONE)
+    };
+    let ours = |name, mode, way| {
+        let server = Server::start(scene::http_gateway(&file, mode));
+        Contestant::new(name, server, |server| Session::open(server.address, ONE.0), way, ONE)
+    };
+    let mut contestants = vec![
+        role("bare handler", &["constant", "100"]),
+        role("bridge to a pipe", &["bridge"]),
+        ours("**ours**, proxy", "proxy", Way::Used),
+        ours("**ours**, dynamic", "dynamic", Way::Registered),
+    ];
+    let rounds = rounds(&mut contestants, effort);
+    let rows: Vec<_> = contestants
+        .iter()
+        .enumerate()
+        .map(|(at, contestant)| {
+            let of = |of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            vec![
+                contestant.name.to_owned(),
+                format!("{:.1}", of(&|sample| sample.p50)),
+                format!("{:.0}", of(&|sample| sample.throughput[0])),
+                format!("{:.0}", of(&|sample| sample.throughput[1])),
+                format!("{:.0}", of(&|sample| sample.throughput[2])),
+                format!("{:.2}", of(&|sample| sample.cpu[0])),
+                format!("{:.2}", of(&|sample| sample.cpu[2])),
+            ]
+        })
+        .collect();
+    let head = ["", "p50 µs", "calls/s, 1 in flight", "32", "64", "CPU µs/call, 1 in flight", "64"];
+    let note = "Connections are kept alive, one call in flight on each. The bare handler answers at once, all else waits for an upstream.";
+    table::print("Calls over HTTP, 100 B there and back", note, &head, &rows);
+    let added =
+        |at: usize| {
+            median(rounds.iter().map(|round| {
+                (round[at].p50 - round[CONSTANT].p50) / (round[BRIDGE].p50 - round[CONSTANT].p50)
+            }))
+        };
+    let through =
+        |at: usize| median(rounds.iter().map(|round| round[at].throughput[2] / round[BRIDGE].throughput[2]));
+    for (name, at) in [("proxy", PROXY), ("dynamic", DYNAMIC)] {
+        table::targets(
+            "over HTTP",
+            [
+                Target::at_least(
+                    format!("{name}: throughput, 64 in flight ≥ 0.7× a minimal bridge"),
+                    through(at),
+                    0.7,
+                    "×",
+                ),
+                Target::at_most(format!("{name}: added p50 ≤ 2× the bridge's"), added(at), 2.0, "×"),
+            ],
+        );
+    }
+}
+
+/// One call among many tools, upstreams and clients, beside one among one of each.
+fn flatness(effort: Effort) {
+    const MANY: Size = Size(1, 20, 50);
+    const CLIENTS: usize = 100;
+    let contestant = |name, size: Size, clients: usize| {
+        let server = Server::start(scene::http_gateway(&File::new(size), "dynamic"));
+        let others: Vec<_> = (1..clients).map(|_| Session::open(server.address, size.0)).collect();
+        let open = |server: &Server| Session::open(server.address, size.0);
+        (Contestant::new(name, server, open, Way::Registered, size), others)
+    };
+    let (one, _) = contestant("1 client, 1 tool of 1 upstream", ONE, 1);
+    let (many, _others) = contestant("100 clients, 1,000 tools of 20 upstreams", MANY, CLIENTS);
+    let mut contestants = vec![one, many];
+    let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
+    let rounds = rounds(&mut contestants, effort);
+    let rows: Vec<_> = contestants
+        .iter()
+        .enumerate()
+        .map(|(at, contestant)| {
+            let of = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            vec![
+                contestant.name.to_owned(),
+                format!("{:.1}", of(|sample| sample.p50)),
+                format!("{:.2}", of(|sample| sample.cpu[2])),
+            ]
+        })
+        .collect();
+    table::print("Flatness over HTTP", "", &["", "p50 µs", "CPU µs/call, 64 in flight"], &rows);
+    let ratio = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[1]) / of(&round[0])));
+    table::targets(
+        "flatness over HTTP",
+        [
+            Target::at_most("p50 among many ≤ 1.1×", ratio(|sample| sample.p50), 1.1, "×"),
+            Target::at_most("CPU among many, 64 in flight ≤ 1.1×", ratio(|sample| sample.cpu[2]), 1.1, "×"),
+        ],
+    );
+}
+
+/// A thousand legacy sessions that rest, each with an event stream that is open.
+fn sessions() {
+    const SESSIONS: usize = 1000;
+    let server = Server::start(scene::http_gateway(&File::new(ONE), "dynamic"));
+    let mut first = Session::open(server.address, 1);
+    first.listen();
+    let before = system::memory(server.pid());
+    let sessions: Vec<_> = (0..SESSIONS)
+        .map(|_| {
+            let mut session = Session::begin(server.address);
+            session.listen();
+            session.rest();
+            session
+        })
+        .collect();
+    let after = system::memory(server.pid());
+    let each = (after.rss - before.rss) / SESSIONS as f64;
+    drop(sessions);
+    let rows = [vec![format!("{:.0}", before.rss), format!("{:.0}", after.rss), format!("{each:.1}")]];
+    let head = ["1 session, RSS KB", "1,000 more, each with an event stream", "each KB"];
+    table::print("Sessions over HTTP", "", &head, &rows);
+    table::targets(
+        "sessions over HTTP",
+        [
+            Target::at_most("1,000 with an event stream each < 60 MB", after.rss * 1024.0 / 1e6, 60.0, " MB"),
+            Target::at_most("each idle session ≤ 30 KB", each, 30.0, " KB"),
+        ],
+    );
+}
+
+/// Connections that have sent half a request, and what they mean to others.
+fn half_open() {
+    let wanted = system::raise_file_limit(11_000).saturating_sub(1000).min(10_000);
+    let server = Server::start(scene::http_gateway(&File::new(ONE), "dynamic"));
+    let mut session = Session::open(server.address, 1);
+    let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
+    let p99 = |session: &mut Session| {
+        let mut latencies: Vec<_> = session.calls(&call, 1000, 1).1.into_iter().map(micros).collect();
+        quantile(&mut latencies, 0.99) / 1000.0
+    };
+    let before = p99(&mut session);
+    let half: Vec<_> = (0..wanted).map(|_| Session::half_open(server.address)).collect();
+    let during = p99(&mut session);
+    let memory = system::memory(server.pid());
+    drop(half);
+    let rows = [vec![
+        wanted.to_string(),
+        format!("{before:.2}"),
+        format!("{during:.2}"),
+        format!("{:.0}", memory.rss),
+    ]];
+    let head = ["half-open connections", "p99 ms without", "p99 ms with", "RSS KB with"];
+    table::print("Clients that never finish a request", "", &head, &rows);
+    let text = format!("{wanted} half-open connections: p99 of others < 50 ms");
+    table::targets("over HTTP", [Target::at_most(text, during, 50.0, " ms")]);
+}
+
+fn rounds(contestants: &mut [Contestant], effort: Effort) -> Vec<Vec<Sample>> {
+    for contestant in &mut *contestants {
+        contestant.each = IN_FLIGHT.map(|in_flight| {
+            let count = 4 * in_flight;
+            contestant.session.calls(&contestant.call, count, in_flight).0 / count as u32
+        });
+    }
+    (0..effort.rounds)
+        .map(|_| contestants.iter_mut().map(|contestant| contestant.sample(effort)).collect())
+        .collect()
+}
+
+impl Contestant {
+    fn new(
+        name: &'static str,
+        server: Server,
+        open: impl FnOnce(&Server) -> Session,
+        way: Way,
+        size: Size,
+    ) -> Self {
+        let session = open(&server);
+        let call = Call::new(scene::call(way, size), Shape::Echo(100));
+        Self { name, server, session, call, each: [Duration::ZERO; 3] }
+    }
+
+    fn sample(&mut self, effort: Effort) -> Sample {
+        let mut sample = Sample::default();
+        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
+            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
+            let count = (count as usize).clamp(in_flight.max(4), 100_000);
+            let before = system::cpu(self.server.pid());
+            let (elapsed, latencies) = self.session.calls(&self.call, count, in_flight);
+            let spent = system::cpu(self.server.pid()) - before;
+            self.each[at] = elapsed / count as u32;
+            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
+            sample.cpu[at] = micros(spent) / count as f64;
+            if in_flight == 1 {
+                let mut latencies: Vec<_> = latencies.into_iter().map(micros).collect();
+                sample.p50 = quantile(&mut latencies, 0.5);
+            }
+        }
+        sample
+    }
+}

@@ -1,0 +1,21 @@
+//! The user's browser, which is no upstream: it lives on after us.
+
+use std::process::Stdio;
+
+/// Tries to show a page. The URL is one of ours or checked; it goes to the program as one argument, past any shell.
+pub fn browse(url: &str) {
+    let (program, arguments): (_, &[&str]) = match std::env::consts::OS {
+        "macos" => ("open", &[]),
+        "windows" => ("rundll32", &["url.dll,FileProtocolHandler"]),
+        _ => ("xdg-open", &[]),
+    };
+    #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    #[cfg(unix)]
+    // Ctrl-C in the terminal is for us.
+    command.process_group(0);
+    if let Err(error) = command.spawn() {
+        log::debug!("{program} cannot be started: {error}");
+    }
+}

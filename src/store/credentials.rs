@@ -1,0 +1,112 @@
+//! Logins to HTTP upstreams: one file for each server and client, readable by the user alone.
+//!
+//! The name of a file is a digest, so that a directory listing tells nothing. Files are replaced whole; processes
+//! that would renew the same token take turns by a lock beside it, since many servers take a refresh token once only.
+
+use std::any::Any;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+
+use super::replace;
+use crate::wire::oauth::{Grant, Memory};
+
+/// The login to one server.
+pub struct Credentials {
+    path: PathBuf,
+}
+
+impl Credentials {
+    /// In the directory for state; of the server at this URL, as this client where the configuration names one.
+    pub fn new(state: &Path, server: &str, client_id: Option<&str>) -> Self {
+        let mut context = Context::new(&SHA256);
+        for part in [server, client_id.unwrap_or_default()] {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part.as_bytes());
+        }
+        let digest = context.finish();
+        let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self { path: state.join("mcp-workbench").join("credentials").join(format!("{name}.json")) }
+    }
+}
+
+impl Memory for Credentials {
+    fn load(&self) -> Option<Grant> {
+        let read = fs::read(&self.path).ok()?;
+        let grant = serde_json::from_slice(&read);
+        // What is wrong is not said: it may quote a token.
+        grant.inspect_err(|_| log::warn!("{} cannot be used and is ignored", self.path.display())).ok()
+    }
+
+    fn save(&self, grant: &Grant) -> io::Result<()> {
+        let mut directory = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut directory, 0o700);
+        directory.recursive(true).create(self.path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+        replace(&self.path, &serde_json::to_vec_pretty(grant).map_err(io::Error::other)?)
+    }
+
+    fn lock(&self) -> Option<Box<dyn Any + Send>> {
+        let file = File::options().create(true).append(true).open(self.path.with_extension("lock"));
+        // Where there can be no lock, it is better to go on than not to.
+        let Ok(file) = file else { return Some(Box::new(())) };
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => None,
+            _ => Some(Box::new(file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::oauth::{Client, Method, Token};
+
+    #[test]
+    fn what_is_saved_is_loaded_by_the_user_alone() {
+        let state = std::env::temp_dir().join(format!("mcp-workbench-credentials-{}", std::process::id()));
+        let own = Credentials::new(&state, "https://h/mcp", None);
+        assert!(own.load().is_none());
+        let client = Client {
+            id: "c".into(),
+            secret: Some("s".into()),
+            method: Method::Basic,
+            registered: Some(7),
+            doubtful: false,
+        };
+        let token = Token {
+            access: "a".into(),
+            refresh: Some("r".into()),
+            renew_at: Some(1),
+            scope: Some("x".into()),
+        };
+        let grant = Grant {
+            issuer: "https://as".into(),
+            token_endpoint: "https://as/token".into(),
+            resource: "https://h/mcp".into(),
+            client,
+            scope: "x".into(),
+            token: Some(token),
+        };
+        own.save(&grant).unwrap();
+        assert!(own.load() == Some(grant));
+        for other in [("https://h/mcp", Some("c")), ("https://h/", None)] {
+            assert!(Credentials::new(&state, other.0, other.1).load().is_none());
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&own.path), mode(own.path.parent().unwrap())), (0o600, 0o700));
+        }
+        let lock = own.lock();
+        assert!(lock.is_some() && own.lock().is_none());
+        drop(lock);
+        assert!(own.lock().is_some());
+        fs::write(&own.path, "{\"issuer\":").unwrap();
+        assert!(own.load().is_none());
+        fs::remove_dir_all(&state).unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! Sets of scopes.
+
+use std::fmt;
+
+/// Scopes in the order in which they were named, each once. Empty: none is asked for, and the server gives what it
+/// gives.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Scope(Vec<String>);
+
+/// The scope that some authorization servers want before they give a refresh token.
+const OFFLINE: &str = "offline_access";
+
+impl Scope {
+    /// What is asked for first: what the configuration says, else the challenge, else all that the resource knows.
+    pub(super) fn first(configured: Option<&str>, challenged: Option<&Self>, supported: &[String]) -> Self {
+        match (configured, challenged) {
+            (Some(scope), _) => Self::from(scope),
+            (None, Some(scope)) if !scope.is_empty() => scope.clone(),
+            _ => supported.iter().fold(Self::default(), |all, scope| all.and(&Self::from(&**scope))),
+        }
+    }
+
+    /// These and those.
+    pub(super) fn and(mut self, more: &Self) -> Self {
+        for scope in &more.0 {
+            if !self.0.contains(scope) {
+                self.0.push(scope.clone());
+            }
+        }
+        self
+    }
+
+    /// With leave to have tokens renewed, where the authorization server knows it as a scope. Alone it would stand for
+    /// what a server gives without any.
+    pub(super) fn and_offline(self, supported: &[String]) -> Self {
+        let known = supported.iter().any(|scope| scope == OFFLINE);
+        if known && !self.is_empty() { self.and(&Self::from(OFFLINE)) } else { self }
+    }
+
+    /// Whether all of those are among these.
+    pub(super) fn has(&self, all: &Self) -> bool {
+        all.0.iter().all(|scope| self.0.contains(scope))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&str> for Scope {
+    fn from(text: &str) -> Self {
+        let mut scopes = Vec::new();
+        for scope in text.split_ascii_whitespace() {
+            if !scopes.iter().any(|known| known == scope) {
+                scopes.push(scope.to_owned());
+            }
+        }
+        Self(scopes)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_scope_is_asked_for() {
+        let supported = ["a".to_owned(), "b".to_owned()];
+        for (configured, challenged, supported, expected) in [
+            (Some("mine"), Some("theirs"), &supported[..], "mine"),
+            (Some(""), Some("theirs"), &supported, ""),
+            (None, Some("x  y x"), &supported, "x y"),
+            (None, Some(""), &supported, "a b"),
+            (None, None, &supported, "a b"),
+            (None, None, &[], ""),
+        ] {
+            let challenged = challenged.map(Scope::from);
+            assert_eq!(Scope::first(configured, challenged.as_ref(), supported).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn scopes_are_added_and_compared() {
+        let (one, two) = (Scope::from("a b"), Scope::from("b c"));
+        let both = one.clone().and(&two);
+        assert_eq!(both.to_string(), "a b c");
+        assert!(both.has(&two) && !one.has(&two) && one.has(&Scope::default()));
+        let offline = ["offline_access".to_owned()];
+        assert_eq!(one.clone().and_offline(&offline).to_string(), "a b offline_access");
+        assert_eq!(one.and_offline(&[]).to_string(), "a b");
+        assert_eq!(Scope::default().and_offline(&offline).to_string(), "");
+    }
+}
