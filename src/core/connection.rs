@@ -35,21 +35,22 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if live(&engine, &upstream, generation, &mut stop, deadline).await {
+    if live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
-        live(&engine, &upstream, generation, &mut stop, deadline).await;
+        live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
 }
 
-/// One start of the process. `true`: it ended before it had answered anything, and may be started again without the
-/// probe.
+/// One start of the process. `true`, which only the first of two attempts answers: it ended before it had answered
+/// anything, and may be started again without the probe.
 async fn live(
     engine: &Arc<Engine>,
     upstream: &Arc<Upstream>,
     generation: u64,
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
+    first: bool,
 ) -> bool {
     let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
     let begun = tokio::select! {
@@ -81,7 +82,7 @@ async fn live(
         Some(Err(trouble)) => {
             let trouble = life.explain(link.with_noise(trouble));
             link.close(&trouble.to_string());
-            if link.is_mute() && life.is_over() {
+            if first && link.is_mute() && life.is_over() {
                 life.end(false).await;
                 return true;
             }
