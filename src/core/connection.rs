@@ -39,24 +39,25 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline).await {
+    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
         if !upstream.may_start_again() {
             return upstream.ended(generation, End::Failed(trouble));
         }
-        live(&engine, &upstream, generation, &mut stop, deadline).await;
+        live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
 }
 
-/// One start of the process. A reason is returned where it ended before it had answered anything to the probe, and may
-/// be started again without.
+/// One start of the process. A reason is returned, by the first of two attempts only, where it ended before it had
+/// answered anything, and may be started again without the probe.
 async fn live(
     engine: &Arc<Engine>,
     upstream: &Arc<Upstream>,
     generation: u64,
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
+    first: bool,
 ) -> Option<Trouble> {
     let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
     let begun = tokio::select! {
@@ -88,7 +89,7 @@ async fn live(
         Some(Err(trouble)) => {
             let trouble = life.explain(link.with_noise(trouble));
             link.close(&trouble.to_string());
-            if link.is_mute() && life.is_over() {
+            if first && link.is_mute() && life.is_over() {
                 life.end(false).await;
                 return Some(trouble);
             }

@@ -97,7 +97,8 @@ fn a_client_over_http_that_does_not_read_cannot_make_us_grow() {
     let params = json!({"name": "use_tool", "arguments": arguments, "_meta": {"progressToken": 1}});
     // 200 MB of progress that nobody reads.
     let web = client.over_http();
-    let body = json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params}).to_string();
+    let body =
+        json!({"jsonrpc": "2.0", "id": "unread", "method": "tools/call", "params": params}).to_string();
     let unread = web.leave_unread(&body);
     let mut most = 0;
     let tool = json!({"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}, "arguments": {}});
