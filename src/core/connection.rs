@@ -197,7 +197,14 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
             tokio::pin!(legacy);
             tokio::select! {
                 biased;
-                hello = &mut legacy => return hello,
+                hello = &mut legacy => match hello {
+                    Ok(hello) => return Ok(hello),
+                    // A modern server that was slow refuses this one and answers the other.
+                    Err(trouble) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
+                        Ok(Ok(Some(hello))) => return Ok(hello),
+                        _ => return Err(trouble),
+                    },
+                },
                 answer = &mut discover => match modern_answer(answer)? {
                     Some(hello) => return Ok(hello),
                     None => return legacy.await,

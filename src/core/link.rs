@@ -357,7 +357,9 @@ impl Link {
     fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, line: &TooLong<'_>) {
         let (length, limit) = (line.length, engine.settings().max_message_bytes);
         let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
-        let id = scanner.id_of_response(line.start, line.end).or_else(|| self.peer.only_open());
+        // Where a response does not show whose it is, it can only be that of the one call in flight.
+        let response = scanner.id_of_response(line.start, line.end);
+        let id = response.and_then(|id| id.or_else(|| self.peer.only_open()));
         if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
             self.take_noise(&line.start[..line.start.len().min(80)]);
         }
@@ -366,7 +368,7 @@ impl Link {
     /// An answer that is no JSON fails its call, which would wait for ever. All else that is none is noise.
     fn take_broken(&self, scanner: &mut Scanner, text: &[u8]) {
         let end = &text[text.len().saturating_sub(256)..];
-        if let Some(id) = scanner.id_of_response(text, end) {
+        if let Some(Some(id)) = scanner.id_of_response(text, end) {
             self.peer.fail(id, &Lost::new("the answer is broken: it is no valid JSON"));
         }
         self.take_noise(text);

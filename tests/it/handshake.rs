@@ -31,6 +31,13 @@ fn an_unknown_version_gets_the_latest_legacy_one() {
 }
 
 #[test]
+fn a_modern_upstream_that_starts_slowly_is_understood() {
+    let entry = fake("--with echo --era modern --delay 700");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    assert_eq!(gateway.open("dev")["servers_connected"], 1);
+}
+
+#[test]
 fn upstreams_of_every_legacy_version_are_understood() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let entry = fake(&format!("--with echo --protocol {version}"));
