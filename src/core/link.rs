@@ -18,7 +18,7 @@ use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
+use crate::wire::era::{LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
@@ -61,6 +61,8 @@ pub struct Link {
     hints: Mutex<[Cache; 4]>,
     noise: AtomicU64,
     pub(super) redactor: Redactor,
+    /// What requests of our own say that the client can do.
+    pub(super) capabilities: String,
 }
 
 /// A question's id towards the client, and the client.
@@ -80,7 +82,7 @@ pub struct Caller {
 }
 
 impl Link {
-    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor) -> Arc<Self> {
+    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor, capabilities: String) -> Arc<Self> {
         let out = Outbox::new();
         Arc::new(Self {
             upstream,
@@ -99,6 +101,7 @@ impl Link {
             hints: Mutex::default(),
             noise: AtomicU64::new(0),
             redactor,
+            capabilities,
         })
     }
 
@@ -236,7 +239,7 @@ impl Link {
         let (uris, tasks) = self.upstream.watched();
         let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
         let (capabilities, tasks) = match tasks.is_empty() {
-            true => (ALL_CAPABILITIES, String::new()),
+            true => (self.capabilities.as_str(), String::new()),
             false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
         };
         let params = format!(
@@ -303,8 +306,8 @@ impl Link {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
-            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES)),
-            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
+            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
+            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
         };
         let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
         answer.map_err(|error| match error {
