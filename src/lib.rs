@@ -6,6 +6,8 @@ pub mod config;
 pub mod core;
 pub mod edit;
 pub mod faces;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod search;
 pub mod serve;
 pub mod store;

@@ -9,13 +9,15 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::fault::Fault;
+use crate::faults;
 use crate::modern;
 use crate::peer::work_for;
 use crate::server::{Server, quoted};
 use crate::{stubborn, tasks};
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 24] = [
+pub(crate) const NAMES: [&str; 26] = [
     "echo",
     "result",
     "error",
@@ -40,6 +42,8 @@ pub(crate) const NAMES: [&str; 24] = [
     "job",
     "finish",
     "cancelled",
+    "chaos",
+    "endless",
 ];
 
 #[derive(Deserialize)]
@@ -84,6 +88,8 @@ struct Arguments {
     bytes: Option<Bytes>,
     count: usize,
     uri: String,
+    mark: String,
+    fault: Option<String>,
     id: String,
     status: Option<String>,
 }
@@ -116,6 +122,12 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue
         }
     };
     match call.name.as_str() {
+        "chaos" => match arguments.fault.map(|fault| fault.parse::<Fault>()).transpose() {
+            Ok(fault) => faults::call(server, id, &arguments.mark, fault),
+            Err(problem) => {
+                server.peer.error(id, &json!({"code": -32602, "message": problem}).to_string());
+            }
+        },
         "ask" if server.peer.is_modern(id) => {
             let method = arguments.method.unwrap_or_default();
             if !modern::can(params, &method) {
@@ -241,7 +253,7 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             }
         }
         "raw" => {
-            peer.write(arguments.text.as_bytes());
+            peer.write(arguments.text.replace("@pad", &"x".repeat(arguments.n)).as_bytes());
             if let Some(Bytes::These(bytes)) = arguments.bytes {
                 peer.write(&bytes);
             }
@@ -262,6 +274,13 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
                     eprintln!("{}", "flood ".repeat(13));
                 }
             }
+        }
+        "endless" => {
+            let piece = vec![b'x'; 64 * 1024];
+            for _ in 0..arguments.n / piece.len() {
+                peer.write(&piece);
+            }
+            peer.write(b"\n");
         }
         "spawn" => stubborn::spawn(arguments.n, &server.options.marker),
         "update" => {

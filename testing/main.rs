@@ -49,6 +49,8 @@
 //! | `--stubborn N` | spawn N descendants (each with a child of its own) that leave the session and ignore signals |
 //! | `--ignore-term` | ignore SIGTERM, SIGINT and SIGHUP |
 //! | `--ignore-eof` | live on after the end of stdin |
+//! | `--exit-after-handshake` | end as soon as the handshake is over |
+//! | `--chaos SEED` | something goes wrong with some of the starts: slow, noisy, stubborn, over after the handshake; `--count` says what |
 //!
 //! # Behaviours
 //!
@@ -66,15 +68,17 @@
 //! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |
 //! | `ask` | `method`, `params`?, `n`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text; modern: by `input_required`, n times (1) |
 //! | `change` | `list`?, `add`?, `remove`?, `times`? | adds to `tools` (or `resources`, `templates`, `prompts`) texts of JSON, removes by name, sends `list_changed` so many times (1) |
-//! | `raw` | `text`?, `bytes`? | writes these bytes to stdout before it answers |
+//! | `raw` | `text`?, `bytes`?, `n`? | writes these bytes to stdout before it answers; `@pad` in the text is n bytes |
 //! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions`, `headers` of the last call of each tool, `sessions` so far |
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
 //! | `requests` | `method`? | answers with the requests received |
 //! | `large` | `bytes` | answers with a text of this length |
 //! | `flood` | `bytes` | writes this much to stderr, then answers |
+//! | `endless` | `n` | writes a line of so many bytes to stdout, then answers |
 //! | `spawn` | `n` | as `--stubborn` |
 //! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
 //! | `cancelled` | `count` | answers once so many requests have been cancelled |
+//! | `chaos` | `mark`, `fault`? | answers with the mark, and does what the fault says (`chaos/fault.rs` lists them) |
 //! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
 //! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
@@ -85,6 +89,10 @@
 
 mod behaviours;
 mod catalog;
+#[path = "chaos/fault.rs"]
+#[allow(dead_code, reason = "the driver uses the rest")]
+mod fault;
+mod faults;
 mod http;
 mod modern;
 mod options;
@@ -106,19 +114,21 @@ fn main() {
     {
         stubborn::live(marker, depth);
     }
-    let options = Options::parse(arguments).unwrap_or_else(|problem| {
+    let mut options = Options::parse(arguments).unwrap_or_else(|problem| {
         eprintln!("fake-upstream: {problem}");
         exit(64);
     });
-    begin(&options);
+    begin(&mut options);
     server::serve(options);
 }
 
 /// All that happens before the first message is read.
-fn begin(options: &Options) {
-    if let Some(file) = &options.count {
+fn begin(options: &mut Options) {
+    if let Some(file) = options.count.clone() {
+        let starts = std::fs::read_to_string(&file).map_or(0, |text| text.lines().count() as u64);
+        let what = options.chaos.map_or("start", |seed| faults::begin(options, seed, starts));
         let mut file = std::fs::File::options().create(true).append(true).open(file).expect("--count FILE");
-        file.write_all(b"start\n").expect("--count FILE can be written");
+        file.write_all(format!("{what}\n").as_bytes()).expect("--count FILE can be written");
     }
     for line in &options.stderr {
         eprintln!("{line}");

@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) stubborn: usize,
     pub(crate) ignore_term: bool,
     pub(crate) ignore_eof: bool,
+    pub(crate) exit_after_handshake: bool,
+    pub(crate) chaos: Option<u64>,
 }
 
 /// How streams break.
@@ -66,6 +68,7 @@ impl Options {
             match flag.as_str() {
                 "--ignore-term" => options.ignore_term = true,
                 "--ignore-eof" => options.ignore_eof = true,
+                "--exit-after-handshake" => options.exit_after_handshake = true,
                 "--sse" => options.sse = true,
                 _ => {
                     let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -124,6 +127,7 @@ impl Options {
             "--stderr" => self.stderr.push(value),
             "--stdout" => self.stdout.push(value),
             "--exit" => self.exit = Some(number(&value)?),
+            "--chaos" => self.chaos = Some(number(&value)?),
             "--stubborn" => self.stubborn = number(&value)?,
             _ => return Err("unknown flag".to_owned()),
         }

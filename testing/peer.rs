@@ -1,7 +1,7 @@
 //! The other side: what is said to it, and what it has said.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
@@ -46,6 +46,8 @@ pub(crate) struct Heard {
     pub(crate) sessions: usize,
     /// Where messages over HTTP go that belong to no request.
     pub(crate) unrelated: Option<Sender<Outgoing>>,
+    /// Ids of the last requests that were answered.
+    pub(crate) answered: VecDeque<String>,
     open: HashMap<String, Open>,
     listeners: Vec<Listener>,
     questions: HashMap<u64, Sender<String>>,
@@ -62,6 +64,9 @@ struct Open {
     /// Over HTTP, its stream.
     stream: Option<Sender<Outgoing>>,
 }
+
+/// Ids that are remembered after the answer.
+const MOST_ANSWERED: usize = 16;
 
 /// One message for a stream, and whether it is the last.
 pub(crate) struct Outgoing {
@@ -168,11 +173,27 @@ impl Peer {
     }
 
     fn finish(&self, key: &RawValue, outcome: impl FnOnce(Option<&Open>) -> String) {
-        let open = self.update(|heard| heard.open.remove(key.get()));
+        let open = self.close(key);
         let outcome = outcome(open.as_ref());
         let id = open.as_ref().map_or(key.get(), |open| &open.id);
         let message = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#);
         send(self, open.and_then(|open| open.stream).as_ref(), message, true);
+    }
+
+    /// Takes a request for answered that was answered in another way, or never will be.
+    pub(crate) fn forget(&self, key: &RawValue) {
+        self.close(key);
+    }
+
+    fn close(&self, key: &RawValue) -> Option<Open> {
+        self.update(|heard| {
+            let open = heard.open.remove(key.get())?;
+            heard.answered.push_back(open.id.clone());
+            if heard.answered.len() > MOST_ANSWERED {
+                heard.answered.pop_front();
+            }
+            Some(open)
+        })
     }
 
     /// Sends a notification: about lists and resources to whoever wants to hear of them, all others on the stream of

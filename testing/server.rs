@@ -79,7 +79,9 @@ impl Server {
         };
         match (message.id, message.method) {
             (Some(id), Some(method)) => {
-                self.peer.update(|heard| heard.requests.push((method.clone(), text.to_owned())));
+                if self.options.chaos.is_none() {
+                    self.peer.update(|heard| heard.requests.push((method.clone(), text.to_owned())));
+                }
                 let modern = modern::is_modern(self.options.era, message.params);
                 let key = self.peer.enter(id, &method, modern == Ok(true), stream);
                 work_for(&key);
@@ -119,6 +121,7 @@ impl Server {
                     self.peer.cancelled(cancelled.request_id.get(), false);
                 }
             }
+            "notifications/initialized" if self.options.exit_after_handshake => std::process::exit(7),
             "notifications/initialized" => {
                 if let Some(method) = &self.options.ask_after_initialized {
                     let answer = self.peer.ask(method, None);

@@ -280,6 +280,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn environment(name: &str) -> Option<String> {
         match name {
@@ -378,6 +379,30 @@ mod tests {
             assert_eq!(shown("a 'b", shell), "quote at 2");
             assert_eq!(shown("a \"b\\", shell), "quote at 2");
             assert_eq!(shown("a ${KEY b", shell), "KEY open at 2..7");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn quoted_words_come_out_as_they_went_in(words in prop::collection::vec("[^'\0]{0,8}", 1..5)) {
+            let line = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+            let CommandLine::Words { assignments, words: split } = split(&line, Some(false)).expect("it is whole") else {
+                panic!("no shell was asked for")
+            };
+            prop_assert!(assignments.is_empty());
+            let filled: Vec<_> =
+                split.iter().map(|word| word.fill(&|_| None, &mut Vec::new()).expect("no variables")).collect();
+            prop_assert_eq!(filled, words);
+        }
+
+        #[test]
+        fn any_text_is_split_or_broken_at_a_place_inside(text in "[a-zA-Z =$\\\\{}'\"\\-:;|ü]{0,30}", shell in any::<Option<bool>>()) {
+            match split(&text, shell) {
+                Err(Broken::Quote(at)) => prop_assert!(text.is_char_boundary(at) && at < text.len()),
+                Err(Broken::Variable(fault)) => prop_assert!(text.get(fault.range).is_some()),
+                Ok(CommandLine::Shell { .. }) => prop_assert!(shell != Some(false)),
+                Ok(CommandLine::Words { .. }) => prop_assert!(shell != Some(true)),
+            }
         }
     }
 }

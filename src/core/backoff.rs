@@ -87,6 +87,24 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_dies_at_once_and_is_always_wanted_starts_at_most_eight_times_a_minute() {
+        let begin = Instant::now();
+        let mut backoff = Backoff::default();
+        let mut starts = Vec::new();
+        for tick in 0..60_000 {
+            let now = begin + Duration::from_millis(10 * tick);
+            if backoff.start(now).is_ok() {
+                backoff.failed(now, Duration::ZERO, 1.0);
+                starts.push(now);
+            }
+        }
+        assert!(starts.len() >= 20, "it is tried again");
+        for window in starts.windows(9) {
+            assert!(window[8] - window[0] >= WINDOW, "{:?}", window[8] - window[0]);
+        }
+    }
+
+    #[test]
     fn at_most_eight_starts_a_minute() {
         let start = Instant::now();
         let mut backoff = Backoff::default();

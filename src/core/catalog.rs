@@ -152,6 +152,8 @@ pub struct Page {
     pub items: Vec<Item>,
     /// Left out for want of a name.
     pub nameless: usize,
+    /// Names of tools whose `inputSchema` is none.
+    pub schemaless: Vec<Arc<str>>,
     /// Raw.
     pub next: Option<String>,
 }
@@ -163,7 +165,7 @@ pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
         .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
     let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
     let page: Arc<str> = list.raw().into();
-    let (mut items, mut nameless) = (Vec::new(), 0);
+    let (mut items, mut nameless, mut schemaless) = (Vec::new(), 0, Vec::new());
     let place = |part: &str| {
         let start = part.as_ptr().addr() - list.raw().as_ptr().addr();
         start as u32..(start + part.len()) as u32
@@ -171,17 +173,23 @@ pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
     Scanner::default().each_element(list, |definition| {
         let key = definition.get(kind.key());
         match key.and_then(|key| Some((key, key.as_str().filter(|text| !text.is_empty())?))) {
-            Some((key, text)) => items.push(Item {
-                page: page.clone(),
-                raw: place(definition.raw()),
-                raw_key: place(key.raw()),
-                key: text.into(),
-            }),
+            Some((key, text)) => {
+                let (raw, raw_key, key) = (place(definition.raw()), place(key.raw()), Arc::<str>::from(text));
+                if kind == Kind::Tool && !has_schema(definition) {
+                    schemaless.push(key.clone());
+                }
+                items.push(Item { page: page.clone(), raw, raw_key, key });
+            }
             None => nameless += 1,
         }
     });
     items.shrink_to_fit();
-    Ok(Page { nameless, items, next })
+    Ok(Page { nameless, schemaless, items, next })
+}
+
+/// Whether a tool says what arguments it takes.
+pub fn has_schema(tool: Node<'_>) -> bool {
+    tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some())
 }
 
 /// What one upstream offers, as clients see it.

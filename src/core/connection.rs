@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use super::catalog::{Item, Items, Kind, read_page};
 use super::engine::{Engine, send_quietly};
@@ -20,8 +20,12 @@ use crate::wire::peer::CallError;
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
-/// Two readings of an upstream's lists are at least so far apart, however often it says that they changed.
-const BETWEEN_LISTS: Duration = Duration::from_millis(200);
+/// A change of lists that follows their last reading so closely belongs to a burst.
+const BURST: Duration = Duration::from_secs(1);
+/// A burst is over when nothing has changed for so long,
+const QUIET: Duration = Duration::from_millis(100);
+/// or when it has lasted so long.
+const LONGEST_BURST: Duration = Duration::from_secs(5);
 /// The code of an error that refuses our version.
 const UNSUPPORTED_VERSION: &str = "-32022";
 /// Pages of one list that are read; more are taken for a mistake of the upstream.
@@ -35,28 +39,32 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if live(&engine, &upstream, generation, &mut stop, deadline).await {
+    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         upstream.remember_era(Some(Era::Legacy));
-        live(&engine, &upstream, generation, &mut stop, deadline).await;
+        if !upstream.may_start_again() {
+            return upstream.ended(generation, End::Failed(trouble));
+        }
+        live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
 }
 
-/// One start of the process. `true`: it ended before it had answered anything, and may be started again without the
-/// probe.
+/// One start of the process. A reason is returned, by the first of two attempts only, where it ended before it had
+/// answered anything, and may be started again without the probe.
 async fn live(
     engine: &Arc<Engine>,
     upstream: &Arc<Upstream>,
     generation: u64,
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
-) -> bool {
+    first: bool,
+) -> Option<Trouble> {
     let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
-            return false;
+            return None;
         }
         begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(Trouble::timeout())),
     };
@@ -64,7 +72,7 @@ async fn live(
         Ok(life) => life,
         Err(trouble) => {
             upstream.ended(generation, End::Failed(trouble));
-            return false;
+            return None;
         }
     };
     let greeting = tokio::select! {
@@ -81,11 +89,14 @@ async fn live(
         Some(Err(trouble)) => {
             let trouble = life.explain(link.with_noise(trouble));
             link.close(&trouble.to_string());
-            if link.is_mute() && life.is_over() {
+            if first && link.is_mute() && life.is_over() {
                 life.end(false).await;
-                return true;
+                return Some(trouble);
             }
-            engine.forget_era(upstream);
+            // One that ends without a word will do so whatever it is asked.
+            if !life.is_over() {
+                engine.forget_era(upstream);
+            }
             End::Failed(trouble)
         }
         Some(Ok(items)) => {
@@ -110,7 +121,7 @@ async fn live(
     link.close("it was closed");
     link.report_noise();
     life.end(polite).await;
-    false
+    None
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
@@ -257,6 +268,9 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
             hint = Some(whole);
         }
         items.extend(page.items);
+        for tool in page.schemaless {
+            log::warn!("[{}] tool {tool} has no usable inputSchema; any object is accepted", link.upstream);
+        }
         if page.nameless > 0 {
             log::warn!(
                 "[{}] {} of its {} have no name and are left out",
@@ -277,10 +291,16 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
 }
 
-/// Reads lists again when the upstream says that they changed: once for a burst.
+/// Reads lists again when the upstream says that they changed: at once, and once more after a burst.
 async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
+    let mut last: Option<Instant> = None;
     loop {
-        let kinds = link.changed_lists().await;
+        link.lists_to_change().await;
+        if last.is_some_and(|last| last.elapsed() < BURST) {
+            let quiet = async { while timeout(QUIET, link.lists_to_change()).await.is_ok() {} };
+            let _ = timeout(LONGEST_BURST, quiet).await;
+        }
+        let kinds = link.changed_lists();
         let mut items = (*link.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
             match list(&link, kind).await {
@@ -290,7 +310,7 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
         }
         engine.remember(&link, items.clone());
         link.upstream.offers(generation, items);
-        sleep(BETWEEN_LISTS).await;
+        last = Some(Instant::now());
     }
 }
 

@@ -1,11 +1,14 @@
 //! What carries a connection: a process with its pipes, or an HTTP client.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -27,6 +30,9 @@ const POLITE: Duration = Duration::from_millis(300);
 const GRACE: Duration = Duration::from_millis(300);
 /// How long the exit status of an upstream whose output has ended is waited for, and the reverse.
 const LAST_WORDS: Duration = Duration::from_millis(250);
+/// An output of an upstream that has ended is read to its end when nothing comes for so long. What it has left behind
+/// may hold the pipe open.
+const STILL: Duration = Duration::from_millis(2);
 
 /// What carries a connection.
 pub(super) enum Life {
@@ -51,8 +57,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The parts of a running process.
 pub(super) struct Process {
     control: Control,
-    reader: Task,
-    stderr: Task,
+    reader: Reader,
+    stderr: Reader,
     _writer: Task,
     tail: Arc<Tail>,
     redactor: Redactor,
@@ -158,16 +164,15 @@ struct Taker {
 
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
-        let mut scanner = Scanner::default();
-        let take = || match (incoming.lost, incoming.on) {
+        match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
             (Some(reason), Some(id)) if self.link.is_greeted() => {
                 self.link.peer.fail(id, &Lost::new(reason));
             }
-            _ => self.link.take(&self.engine, &mut scanner, Line::Whole(incoming.message), incoming.on),
-        };
-        if catch_unwind(AssertUnwindSafe(take)).is_err() {
-            log::error!("[{}] a message of this server made us panic; please report it", self.link.upstream);
+            (_, on) => {
+                let line = Line::Whole(incoming.message);
+                take(&self.engine, &self.link, &mut Scanner::default(), line, on);
+            }
         }
     }
 
@@ -185,8 +190,10 @@ impl Process {
         let (out, redactor, tail) = (link.out.clone(), link.redactor.clone(), Arc::new(Tail::default()));
         Ok(Self {
             control,
-            reader: Task::spawn(read(engine.clone(), link.clone(), stdout)),
-            stderr: Task::spawn(tail.clone().drain(stderr, link.upstream.to_string(), redactor.clone())),
+            reader: Reader::spawn(stdout, |stdout| read(engine.clone(), link.clone(), stdout)),
+            stderr: Reader::spawn(stderr, |stderr| {
+                tail.clone().drain(stderr, link.upstream.to_string(), redactor.clone())
+            }),
             _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
             tail,
             redactor,
@@ -200,12 +207,16 @@ impl Process {
             biased;
             exit = self.control.exited() => {
                 // What it wrote before it ended still counts.
-                let _ = timeout(LAST_WORDS, self.reader.done()).await;
+                let words = async { tokio::join!(self.reader.caught_up(), self.stderr.caught_up()) };
+                let _ = timeout(LAST_WORDS, words).await;
                 Some(exit)
             }
-            () = self.reader.done() => timeout(LAST_WORDS, self.control.exited()).await.ok(),
+            () = self.reader.task.done() => {
+                let exit = timeout(LAST_WORDS, self.control.exited()).await.ok();
+                let _ = timeout(LAST_WORDS, self.stderr.caught_up()).await;
+                exit
+            }
         };
-        let _ = timeout(LAST_WORDS, self.stderr.done()).await;
         self.over = true;
         match exit {
             Some(exit @ Exit::NotStarted(_)) => exit.to_string().into(),
@@ -217,6 +228,68 @@ impl Process {
     /// The reason with the last lines of stderr behind it.
     fn explain(&self, trouble: Trouble) -> Trouble {
         Trouble { stderr: self.redactor.redact(&self.tail.last_lines()).into(), ..trouble }
+    }
+}
+
+/// A task that reads an output to its end, and how far it is.
+struct Reader {
+    task: Task,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    reads: AtomicUsize,
+    /// Whether the last read found nothing.
+    waits: AtomicBool,
+}
+
+impl Reader {
+    fn spawn<R, F>(stream: R, read: impl FnOnce(Watched<R>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let progress = Arc::<Progress>::default();
+        let task = Task::spawn(read(Watched { stream, progress: progress.clone() }));
+        Self { task, progress }
+    }
+
+    /// Waits until it has read all that there is.
+    async fn caught_up(&mut self) {
+        loop {
+            let before = self.progress.reads.load(Ordering::Relaxed);
+            if timeout(STILL, self.task.done()).await.is_ok() {
+                return;
+            }
+            // What has come meanwhile may be about to be read.
+            tokio::task::yield_now().await;
+            if self.progress.waits.load(Ordering::Relaxed)
+                && self.progress.reads.load(Ordering::Relaxed) == before
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// A stream that says how far it was read.
+struct Watched<R> {
+    stream: R,
+    progress: Arc<Progress>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.progress.waits.store(outcome.is_pending(), Ordering::Relaxed);
+        if outcome.is_ready() {
+            self.progress.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
     }
 }
 
@@ -255,14 +328,24 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
             Ok(_) => {}
         }
         while let Some(line) = lines.next_line() {
-            // A panic costs the message that caused it, not the connection.
-            if catch_unwind(AssertUnwindSafe(|| link.take(&engine, &mut scanner, line, None))).is_err() {
-                log::error!("[{}] a message of this server made us panic; please report it", link.upstream);
-            }
+            take(&engine, &link, &mut scanner, line, None);
         }
         engine.client_room().await;
     }
     if let Some(rest) = lines.rest() {
-        link.take(&engine, &mut scanner, Line::Whole(rest), None);
+        take(&engine, &link, &mut scanner, Line::Whole(rest), None);
+    }
+}
+
+/// Hands a message to the link. A panic costs the message that caused it, not the connection.
+pub(super) fn take(
+    engine: &Arc<Engine>,
+    link: &Arc<Link>,
+    scanner: &mut Scanner,
+    line: Line<'_>,
+    on: Option<u64>,
+) {
+    if catch_unwind(AssertUnwindSafe(|| link.take(engine, scanner, line, on))).is_err() {
+        log::error!("[{}] a message of this server made us panic; please report it", link.upstream);
     }
 }

@@ -20,7 +20,7 @@ use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::lines::Line;
+use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
@@ -146,9 +146,13 @@ impl Link {
         self.mute.store(mute, Ordering::Relaxed);
     }
 
-    /// Waits until lists have changed; a bit for each kind.
-    pub(super) async fn changed_lists(&self) -> u8 {
+    /// Waits until lists have changed.
+    pub(super) async fn lists_to_change(&self) {
         self.changed.notified().await;
+    }
+
+    /// Which lists have changed since this was last asked; a bit for each kind.
+    pub(super) fn changed_lists(&self) -> u8 {
         self.changed_kinds.swap(0, Ordering::Relaxed)
     }
 
@@ -318,9 +322,9 @@ impl Link {
     ) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(prefix, length) => return self.take_too_long(engine, scanner, prefix, length),
+            Line::TooLong(line) => return self.take_too_long(engine, scanner, &line),
         };
-        let Ok(doc) = scanner.scan(text) else { return self.take_noise(text) };
+        let Ok(doc) = scanner.scan(text) else { return self.take_broken(scanner, text) };
         if doc.root().raw().starts_with('[') {
             let parts: Vec<&serde_json::value::RawValue> =
                 serde_json::from_str(doc.root().raw()).unwrap_or_default();
@@ -350,13 +354,22 @@ impl Link {
     }
 
     /// A message over the limit fails the call that it answers, and only that.
-    fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, prefix: &[u8], length: usize) {
-        let limit = engine.settings().max_message_bytes;
+    fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, line: &TooLong<'_>) {
+        let (length, limit) = (line.length, engine.settings().max_message_bytes);
         let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
-        let id = scanner.id_in_prefix(prefix).or_else(|| self.peer.only_open());
+        let id = scanner.id_of_response(line.start, line.end).or_else(|| self.peer.only_open());
         if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
-            self.take_noise(&prefix[..prefix.len().min(80)]);
+            self.take_noise(&line.start[..line.start.len().min(80)]);
         }
+    }
+
+    /// An answer that is no JSON fails its call, which would wait for ever. All else that is none is noise.
+    fn take_broken(&self, scanner: &mut Scanner, text: &[u8]) {
+        let end = &text[text.len().saturating_sub(256)..];
+        if let Some(id) = scanner.id_of_response(text, end) {
+            self.peer.fail(id, &Lost::new("the answer is broken: it is no valid JSON"));
+        }
+        self.take_noise(text);
     }
 
     /// What is no message is counted; the first is shown.

@@ -12,6 +12,8 @@ pub mod modern;
 pub mod process;
 mod relay;
 pub mod reload;
+#[cfg(test)]
+mod routing_tests;
 pub mod seal;
 pub mod session;
 mod stderr;

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -509,8 +510,17 @@ impl Reply {
             let mut waiting = self.session.waiting.lock();
             (waiting.remove(&key), waiting.is_empty())
         };
-        if let Some(waiting) = found {
-            self.session.send(&waiting.route, waiting.batch.as_ref(), |out| write(out, &waiting.id));
+        if let Some(Waiting { id, batch, route, .. }) = found {
+            let written =
+                AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), |out| write(out, &id)));
+            if catch_unwind(written).is_err() {
+                log::error!("writing an answer made us panic; please report it");
+                let error =
+                    error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
+                self.session.send(&route, batch.as_ref(), |out| {
+                    write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
+                });
+            }
             if last {
                 self.session.all_answered.notify_waiters();
             }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
 use crate::config::Redactor;
-use crate::wire::lines::{Line, Lines};
+use crate::wire::lines::{Line, Lines, TooLong};
 
 /// Bytes remembered.
 const KEPT: usize = 64 * 1024;
@@ -31,7 +31,7 @@ impl Tail {
         let mut lines = Lines::new(LONGEST);
         while lines.read(&mut stream).await.is_ok_and(|read| read > 0) {
             while let Some(line) = lines.next_line() {
-                let (Line::Whole(text) | Line::TooLong(text, _)) = line;
+                let (Line::Whole(text) | Line::TooLong(TooLong { start: text, .. })) = line;
                 self.push(text, &label, &redactor);
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
 use super::catalog::Items;
@@ -35,6 +35,8 @@ pub struct Upstream {
     state: Mutex<State>,
     /// How many of its lives are not over yet, processes included.
     lives: watch::Sender<usize>,
+    /// Told whenever a request no longer waits for it to come up.
+    less_waiting: Notify,
 }
 
 /// What the file says of an upstream, whatever the face.
@@ -93,9 +95,6 @@ pub enum Phase {
     Failed(Trouble),
 }
 
-/// Between two looks at whether an upstream that is to end is still needed.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
 /// How a connection ended.
 pub enum End {
     /// We wanted it.
@@ -118,6 +117,7 @@ impl Upstream {
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::default(),
             lives: watch::Sender::new(0),
+            less_waiting: Notify::new(),
         })
     }
 
@@ -183,6 +183,11 @@ impl Upstream {
         Ok(self.phase.subscribe())
     }
 
+    /// Notes another start of its process within one attempt; `false`: there were too many.
+    pub(super) fn may_start_again(&self) -> bool {
+        self.state.lock().backoff.start(Instant::now()).is_ok()
+    }
+
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
         let phase = self.start()?;
@@ -194,13 +199,30 @@ impl Upstream {
     /// started again. Returns when everything of it is gone.
     pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
         self.state.lock().retired = true;
-        let end = tokio::time::Instant::now() + patience;
-        // Looked at now and then, so that calls need not tell.
-        while self.is_busy() && tokio::time::Instant::now() < end {
-            tokio::time::sleep(BETWEEN_LOOKS).await;
-        }
+        let _ = tokio::time::timeout(patience, self.rest()).await;
         self.stop();
         let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
+    }
+
+    /// Waits until no client waits for it.
+    async fn rest(&self) {
+        loop {
+            let less = self.less_waiting.notified();
+            let (waiting, link) = {
+                let state = self.state.lock();
+                (state.waiting, state.link.clone())
+            };
+            match link {
+                _ if waiting > 0 => less.await,
+                Some(link) => {
+                    link.peer.none_open(|caller| caller.session.is_some()).await;
+                    if self.state.lock().waiting == 0 {
+                        return;
+                    }
+                }
+                None => return,
+            }
+        }
     }
 
     /// Whether a client waits for it.
@@ -209,11 +231,7 @@ impl Upstream {
             let state = self.state.lock();
             (state.waiting, state.link.clone())
         };
-        let mut busy = waiting > 0;
-        if let Some(link) = link {
-            link.peer.each(|_, caller| busy |= caller.session.is_some());
-        }
-        busy
+        waiting > 0 || link.is_some_and(|link| link.peer.any(|caller| caller.session.is_some()))
     }
 
     /// Takes over what clients expect of an upstream that this one stands in for.
@@ -391,6 +409,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.state.lock().waiting -= 1;
+        self.0.less_waiting.notify_waiters();
     }
 }
 
@@ -432,4 +451,50 @@ impl std::fmt::Display for Upstream {
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::link::Caller;
+    use crate::core::session::{Route, Session, Window};
+    use crate::wire::peer::{Answer, Lost};
+
+    /// A call of a client to an upstream that is up, and where its fate can be seen.
+    fn in_flight() -> (Arc<Upstream>, Arc<Link>, u64, oneshot::Receiver<bool>) {
+        let upstream = Upstream::unreal("box", "a");
+        upstream.pretend(Some(Items::default()));
+        let link = upstream.link().expect("it is up");
+        let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen));
+        let caller = Caller { session: Some(Session::new(window, Route::Nowhere)), ..Caller::default() };
+        let (send, fate) = oneshot::channel();
+        let on_answer = Box::new(move |answer: Answer<'_>| {
+            let _ = send.send(!matches!(answer, Answer::Lost(_)));
+        });
+        let id = link.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
+        (upstream, link, id, fate)
+    }
+
+    #[tokio::test]
+    async fn what_is_to_end_waits_for_its_calls_in_flight_and_no_longer() {
+        let (upstream, link, id, fate) = in_flight();
+        let retire = upstream.retire(Duration::from_secs(3600));
+        let finish = async {
+            tokio::task::yield_now().await;
+            assert!(upstream.is_up(), "it is waited for");
+            link.peer.fail(id, &Lost::new("as good as an answer"));
+        };
+        tokio::join!(retire, finish);
+        assert!(!upstream.is_up());
+        assert_eq!(fate.await, Ok(false));
+        assert!(upstream.start().is_err(), "it is not started again");
+    }
+
+    #[tokio::test]
+    async fn what_is_to_end_does_not_wait_for_ever() {
+        let (upstream, _, _, fate) = in_flight();
+        upstream.retire(Duration::from_millis(20)).await;
+        assert!(!upstream.is_up());
+        assert_eq!(fate.await, Ok(false), "the call has failed");
+    }
 }

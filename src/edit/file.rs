@@ -106,7 +106,7 @@ impl Snapshot {
             }
             file.sync_all()?;
             drop(file);
-            fs::rename(&temporary, &self.target)
+            crate::store::put_in_place(&temporary, &self.target)
         })();
         if written.is_err() {
             let _ = fs::remove_file(&temporary);

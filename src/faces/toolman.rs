@@ -522,18 +522,11 @@ impl Exposure for Toolman {
         if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
 
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
         let name = quote(name);
         let mut changes = vec![(kind.key(), Some(&*name))];
         if kind == Kind::Tool {
-            let schema = schema_change(definition);
-            if !schema.is_empty() {
-                log::warn!(
-                    "[{upstream}] tool {} has no usable inputSchema; any object is accepted",
-                    definition.get(kind.key()).map_or("", Node::raw)
-                );
-            }
-            changes.extend(schema);
+            changes.extend(schema_change(definition));
         }
         definition.write_with(out, &changes);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::find;
 use super::fit::{Listing, one_line};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
-use crate::core::catalog::{Item, Items, Kind, NameLimits, nearest};
+use crate::core::catalog::{Item, Items, Kind, NameLimits, has_schema, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
@@ -614,11 +614,6 @@ impl Exposure for Workbench {
                     None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
                 };
                 let schema = schema_change(definition);
-                if !schema.is_empty() {
-                    log::warn!(
-                        "[{upstream}] tool {own_name} has no usable inputSchema; any object is accepted",
-                    );
-                }
                 let own =
                     [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
                 definition.write_with(out, &[&own[..], &schema[..]].concat());
@@ -776,9 +771,7 @@ fn invalid(what: &str) -> String {
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
 pub(super) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
-    let usable =
-        tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some());
-    if usable { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
+    if has_schema(tool) { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
 }
 
 fn object(properties: &[(&str, &str)], required: &[&str]) -> String {

@@ -181,7 +181,21 @@ impl Gateway {
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
+    /// A panic costs the message that caused it: the reply to a request answers when it is dropped.
     fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        message: Result<Message<'_>, Malformed>,
+        route: Option<Route>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        let take = AssertUnwindSafe(|| self.take_message(session, message, route, batch));
+        if catch_unwind(take).is_err() {
+            log::error!("a message of the client made us panic; please report it");
+        }
+    }
+
+    fn take_message(
         self: &Arc<Self>,
         session: &Arc<Session>,
         message: Result<Message<'_>, Malformed>,
@@ -202,11 +216,7 @@ impl Gateway {
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
-                // A panic fails the request that caused it: its reply answers when it is dropped.
-                let request = AssertUnwindSafe(|| self.request(&method, params, reply));
-                if catch_unwind(request).is_err() {
-                    log::error!("a request for {method} made us panic; please report it");
-                }
+                self.request(&method, params, reply);
             }
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
             Ok(Message::Response { id, outcome }) => {
@@ -426,5 +436,98 @@ fn progress(session: &Session, params: Option<Node<'_>>) {
         link.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::NameRule;
+    use crate::core::catalog::NameLimits;
+    use crate::core::process::Launcher;
+    use crate::core::session::Sink;
+    use crate::core::upstream::Upstream;
+    use crate::core::view::Clash;
+
+    /// A face whose lists make us panic.
+    struct Panics;
+
+    impl Exposure for Panics {
+        fn full_name(&self, _: &Upstream, _: Kind, key: &str) -> String {
+            key.to_owned()
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+            out.extend_from_slice(definition.raw().as_bytes());
+        }
+
+        fn allows(&self, _: &Upstream, _: Kind, _: &str) -> bool {
+            true
+        }
+
+        fn starts_active(&self, _: Kind, _: &str, _: &str) -> bool {
+            true
+        }
+
+        fn clash(&self) -> Clash {
+            Clash::Rename
+        }
+
+        fn limits(&self) -> NameLimits {
+            NameLimits { rule: NameRule::Safe, length: 64 }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            panic!("injected")
+        }
+
+        fn lists_to_modern(&self) -> bool {
+            false
+        }
+
+        fn tells(&self, _: Kind, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Sink for Heard {
+        fn send(&self, message: &[u8], _last: bool) -> bool {
+            self.0.lock().push(String::from_utf8_lossy(message).into_owned());
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_the_request_that_caused_it_and_nothing_else() {
+        let file = br#"{"toolboxes":{}}"#;
+        let (config, _) = crate::config::load(Path::new("x"), file, &|_| None).expect("it is valid");
+        let around = Surroundings {
+            launcher: Launcher::new(),
+            vars: Vec::new(),
+            directory: "/".into(),
+            cache: None,
+            state: None,
+            attended: false,
+        };
+        let gateway = Gateway::new(Face::Workbench(Arc::new(Workbench { config })), around);
+        let heard = Arc::new(Heard::default());
+        let window = Window::new("", 0, Arc::new(Panics));
+        let session = Session::new(window, Route::Stream(heard.clone()));
+        let hello =
+            r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+        for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", "{}"), (3, "ping", "{}")] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+            let mut scanner = Scanner::default();
+            gateway.take(&session, Message::read(scanner.scan_str(&text).expect("JSON").root()), None, None);
+        }
+        let heard = heard.0.lock();
+        assert_eq!(heard.len(), 3, "{heard:?}");
+        assert!(heard[1].starts_with(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"#), "{}", heard[1]);
+        assert_eq!(heard[2], r#"{"jsonrpc":"2.0","id":3,"result":{}}"#);
     }
 }

@@ -12,7 +12,7 @@ use super::Gateway;
 use crate::core::session::{Batch, Route, Session};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
-use crate::wire::lines::{Line, Lines};
+use crate::wire::lines::{Line, Lines, TooLong};
 use crate::wire::message::{Id, Message, code, error_object, write_raw_error};
 use crate::wire::outbox::Outbox;
 
@@ -93,8 +93,8 @@ impl Client {
     fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(prefix, length) => {
-                let id = scanner.id_in_prefix(prefix).map(Id::from_number);
+            Line::TooLong(TooLong { start, length, .. }) => {
+                let id = scanner.id_in_prefix(start).map(Id::from_number);
                 let limit = self.gateway.engine.settings().max_message_bytes;
                 let message =
                     format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");

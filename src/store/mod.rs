@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +73,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = options.open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&beside, path)
+        drop(file);
+        put_in_place(&beside, path)
     });
     if written.is_err() {
         let _ = fs::remove_file(&beside);
@@ -84,6 +86,24 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Renames a finished file to its place, where there may be an older one. Windows refuses that for as long as somebody
+/// else has the old one open, which is a matter of milliseconds.
+pub(crate) fn put_in_place(file: &Path, place: &Path) -> io::Result<()> {
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        match fs::rename(file, place) {
+            Err(error)
+                if cfg!(windows)
+                    && error.kind() == io::ErrorKind::PermissionDenied
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            result => return result,
+        }
+    }
 }
 
 #[cfg(test)]

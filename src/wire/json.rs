@@ -364,6 +364,19 @@ impl Scanner {
         Doc { text, found: self }
     }
 
+    /// The number under `id` in a response that is broken, or of which only the beginning and the end are known.
+    pub fn id_of_response(&mut self, start: &[u8], end: &[u8]) -> Option<u64> {
+        let text = &start[..start.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len())];
+        let _ = self.scan(text);
+        let has = |key: &[u8]| {
+            self.members.iter().any(|member| member.depth == 1 && &text[member.key.range()] == key)
+        };
+        if has(b"\"method\"") || !has(b"\"result\"") && !has(b"\"error\"") {
+            return None;
+        }
+        self.id_in_prefix(text).or_else(|| id_at_end(end))
+    }
+
     /// The number under `id` in a message that was cut off.
     pub fn id_in_prefix(&mut self, prefix: &[u8]) -> Option<u64> {
         let text = match std::str::from_utf8(prefix) {
@@ -547,6 +560,22 @@ fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
             _ => return Err(Invalid { offset: stop }),
         };
     }
+}
+
+/// The number under `id` where that is the last member of an object, or has only the version behind it, as in the
+/// answers of servers that write the result first.
+fn id_at_end(end: &[u8]) -> Option<u64> {
+    let text = end.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let version = br#""jsonrpc":"2.0""#;
+    let text = match text.strip_suffix(version) {
+        Some(before) => before.trim_ascii_end().strip_suffix(b",")?.trim_ascii_end(),
+        None => text,
+    };
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = text.split_at(text.len() - digits);
+    let before = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end().strip_suffix(b"\"id\"")?;
+    matches!(before.trim_ascii_end().last(), Some(b',' | b'{')).then_some(())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Bytes of a string looked at by words before a vectorised search pays.
@@ -743,6 +772,28 @@ mod tests {
                 String::from_utf8_lossy(prefix)
             );
         }
+    }
+
+    #[test]
+    fn finds_the_id_of_a_response_that_is_known_in_part() {
+        for (start, end, expected) in [
+            (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"text":"aaa"#, r#"aaa","id":4}}"#, Some(17)),
+            (r#"{"result":{"id":3,"text":"aaa"#, r#"aaa"},"jsonrpc":"2.0","id":17}"#, Some(17)),
+            (r#"{"error":{"code":1,"message":"aaa"#, "aaa\"} , \"id\" : 17 } ", Some(17)),
+            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":17,"jsonrpc":"2.0"}"#, Some(17)),
+            (r#"{"result":{"text":"aaa"#, r#"aaa","id":17}}"#, None),
+            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":"17"}"#, None),
+            (r#"{"result":{"text":"aaa"#, r#"aaa \"id\":17}"#, None),
+            (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":17,"#, "", None),
+            (r#"{"jsonrpc":"2.0","id":17,"result":{"text":"\"#, "", Some(17)),
+            ("garbage", r#","id":17}"#, None),
+        ] {
+            let found = Scanner::default().id_of_response(start.as_bytes(), end.as_bytes());
+            assert_eq!(found, expected, "{start} … {end}");
+        }
+        let invalid = b"{\"id\":17,\"result\":\"\xff\"}";
+        assert_eq!(Scanner::default().id_of_response(invalid, invalid), Some(17));
     }
 
     fn json() -> impl Strategy<Value = String> {

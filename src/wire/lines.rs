@@ -16,8 +16,17 @@ pub struct Lines {
     /// How far a line break was looked for.
     seen: usize,
     limit: usize,
-    /// Bytes thrown away of the line that is too long, while it lasts.
-    overflow: Option<usize>,
+    /// What was thrown away of the line that is too long, while it lasts.
+    overflow: Option<Overflow>,
+    /// How the last line ended that was too long.
+    ending: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Overflow {
+    lost: usize,
+    /// The last of the lost bytes.
+    ending: Vec<u8>,
 }
 
 /// A whole line, without its line break.
@@ -25,12 +34,25 @@ pub struct Lines {
 pub enum Line<'a> {
     /// Within the limit.
     Whole(&'a [u8]),
-    /// Longer than the limit: how it began, and its length.
-    TooLong(&'a [u8], usize),
+    /// Longer than the limit.
+    TooLong(TooLong<'a>),
+}
+
+/// What is known of a line that is too long.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooLong<'a> {
+    /// How it began.
+    pub start: &'a [u8],
+    /// How it ended.
+    pub end: &'a [u8],
+    /// Bytes in all.
+    pub length: usize,
 }
 
 /// How much of a line that is too long is kept, so that the id in it can be found.
 const PREFIX: usize = 4096;
+/// The same for its end.
+const ENDING: usize = 256;
 /// Room offered to a read.
 const ROOM: usize = 16 * 1024;
 /// Room that is given back as soon as it is not used; more than this after a pause.
@@ -44,7 +66,7 @@ pub const PAUSE: Duration = Duration::from_secs(1);
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None }
+        Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None, ending: Vec::new() }
     }
 
     /// Another limit, for lines that are not whole yet.
@@ -101,22 +123,25 @@ impl Lines {
             };
             let (start, end) = (self.start, self.seen + found);
             (self.start, self.seen) = (end + 1, end + 1);
-            if let Some(lost) = self.overflow.take() {
-                let length = lost + (end - start);
-                let prefix = PREFIX.min(end - start);
-                return Some(Line::TooLong(&self.buffer[start..start + prefix], length));
-            }
-            if end - start > self.limit {
-                return Some(Line::TooLong(
-                    &self.buffer[start..start + PREFIX.min(end - start)],
-                    end - start,
-                ));
+            if self.overflow.is_some() || end - start > self.limit {
+                return Some(Line::TooLong(self.too_long(start, end)));
             }
             let (start, end) = trim(&self.buffer, start, end);
             if start < end {
                 return Some(Line::Whole(&self.buffer[start..end]));
             }
         }
+    }
+
+    /// The line that is too long and of which this much is held.
+    fn too_long(&mut self, start: usize, end: usize) -> TooLong<'_> {
+        let held = &self.buffer[start..end];
+        let Overflow { lost, mut ending } = self.overflow.take().unwrap_or_default();
+        // What is held begins with the line's own beginning, and what was lost comes after that.
+        let known = if lost > 0 { held.get(PREFIX..).unwrap_or_default() } else { held };
+        extend_ending(&mut ending, known);
+        self.ending = ending;
+        TooLong { start: &held[..PREFIX.min(held.len())], end: &self.ending, length: lost + held.len() }
     }
 
     /// What came after the last line break, when the stream has ended.
@@ -133,11 +158,19 @@ impl Lines {
             return;
         }
         let kept = PREFIX.min(held);
-        *self.overflow.get_or_insert(0) += held - kept;
+        let overflow = self.overflow.get_or_insert_default();
+        overflow.lost += held - kept;
+        extend_ending(&mut overflow.ending, &self.buffer[self.start + kept..]);
         self.buffer.truncate(self.start + kept);
         self.buffer.shrink_to(MOST_ROOM);
         self.seen = self.buffer.len();
     }
+}
+
+/// Appends bytes and keeps the last ones.
+fn extend_ending(ending: &mut Vec<u8>, bytes: &[u8]) {
+    ending.extend_from_slice(&bytes[bytes.len().saturating_sub(ENDING)..]);
+    ending.drain(..ending.len().saturating_sub(ENDING));
 }
 
 /// Without a byte order mark in front, and white space around.
@@ -162,8 +195,9 @@ mod tests {
             while let Some(line) = lines.next_line() {
                 shown.push(match line {
                     Line::Whole(text) => String::from_utf8_lossy(text).into_owned(),
-                    Line::TooLong(prefix, length) => {
-                        format!("<{} {length}>", String::from_utf8_lossy(&prefix[..prefix.len().min(4)]))
+                    Line::TooLong(TooLong { start, end, length }) => {
+                        let shown = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                        format!("<{} {length} {}>", shown(&start[..4]), shown(&end[end.len() - 4..]))
                     }
                 });
             }
@@ -180,7 +214,7 @@ mod tests {
             ("a\nb\n", &["a", "b"][..]),
             ("a\r\n\n \r\nb", &["a", "b$"]),
             ("\u{feff}a\n\u{feff}\n  b\t\n", &["a", "b"]),
-            ("0123456789\n01234567890\nb\n", &["0123456789", "<0123 11>", "b"]),
+            ("0123456789\n01234567890\nb\n", &["0123456789", "<0123 11 7890>", "b"]),
             ("01234567890", &[]),
             ("", &[]),
         ] {
@@ -199,10 +233,10 @@ mod tests {
             assert_eq!(lines.next_line(), None);
             assert!(lines.buffer.capacity() <= 1024 * 1024, "{}", lines.buffer.capacity());
         }
-        lines.space().extend_from_slice(b"\n{}\n");
-        assert!(
-            matches!(lines.next_line(), Some(Line::TooLong(prefix, length)) if prefix.len() == PREFIX && length > 1_000_000)
-        );
+        lines.space().extend_from_slice(b"the end\n{}\n");
+        let Some(Line::TooLong(line)) = lines.next_line() else { panic!("it is too long") };
+        assert!(line.start.len() == PREFIX && line.length > 1_000_000);
+        assert!(line.end.len() == ENDING && line.end.ends_with(b"xthe end"));
         assert_eq!(lines.next_line(), Some(Line::Whole(b"{}")));
     }
 
@@ -239,6 +273,22 @@ mod tests {
             cuts.sort_unstable();
             let chunks: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
             prop_assert_eq!(frames(8, &chunks), frames(8, &[bytes]));
+        }
+
+        #[test]
+        fn any_chunking_of_long_lines_gives_the_same_frames(lengths in prop::collection::vec(0usize..15_000, 0..5), sizes in prop::collection::vec(1usize..6000, 1..6)) {
+            let mut stream = Vec::new();
+            for (number, length) in lengths.iter().enumerate() {
+                stream.extend((0..*length).map(|at| b'a' + ((at + number) % 26) as u8));
+                stream.push(b'\n');
+            }
+            let (mut chunks, mut rest, mut sizes) = (Vec::new(), &*stream, sizes.iter().cycle());
+            while !rest.is_empty() {
+                let (chunk, more) = rest.split_at(rest.len().min(*sizes.next().expect("a cycle")));
+                chunks.push(chunk);
+                rest = more;
+            }
+            prop_assert_eq!(frames(5000, &chunks), frames(5000, &[&stream]));
         }
     }
 }

@@ -236,6 +236,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 mod tests {
     use super::*;
     use crate::wire::json::Scanner;
+    use proptest::prelude::*;
 
     fn check(text: &str, expected: &str) {
         let mut scanner = Scanner::default();
@@ -297,5 +298,45 @@ mod tests {
         let key = |raw: &str| Id(raw.into()).key();
         assert_eq!(key(r#""\u0061""#), key(r#""a""#));
         assert_ne!(key("1"), key("\"1\""));
+    }
+
+    /// Raw JSON that might be any payload.
+    fn payload() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("{}".to_owned()),
+            Just(r#"{"id":7,"method":"m","result":{},"error":{}}"#.to_owned()),
+            Just("12345678901234567890.10e+5".to_owned()),
+            any::<String>().prop_map(|text| quote(&text)),
+            any::<String>().prop_map(|text| format!("{{{}:[{}]}}", quote(&text), quote(&text))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out(method in any::<String>(), payload in payload(), number: u64, text in any::<String>()) {
+            let object = format!("{{\"x\":{payload}}}");
+            let raw = |out: &mut Vec<u8>| out.extend_from_slice(payload.as_bytes());
+            let mut messages: [Vec<u8>; 4] = Default::default();
+            let id = Id(quote(&text).into());
+            write_request(&mut messages[0], number, &method, |out| out.extend_from_slice(object.as_bytes()));
+            write_notification(&mut messages[1], &method, raw);
+            write_result(&mut messages[2], &id, raw);
+            write_raw_error(&mut messages[3], Some(&id), raw);
+            let mut scanners: [Scanner; 4] = Default::default();
+            for (message, scanner) in messages.iter().zip(&mut scanners) {
+                match Message::read(scanner.scan(message).expect("it is JSON").root()).expect("it is a message") {
+                    Message::Request { id, method: read, params } => {
+                        prop_assert_eq!((id.raw(), &*read), (&*number.to_string(), &*method));
+                        prop_assert_eq!(params.map(Node::raw), Some(&*object));
+                    }
+                    Message::Notification { method: read, params } => {
+                        prop_assert_eq!((&*read, params.map(Node::raw)), (&*method, Some(&*payload)));
+                    }
+                    Message::Response { id: read, outcome: Ok(node) | Err(node) } => {
+                        prop_assert_eq!((read, node.raw()), (Some(id.raw()), &*payload));
+                    }
+                }
+            }
+        }
     }
 }

@@ -47,6 +47,27 @@ struct State {
     closed: bool,
 }
 
+/// A message that is being appended. One that a panic cuts short leaves nothing behind.
+struct Message<'a> {
+    buffer: &'a mut Vec<u8>,
+    start: usize,
+    whole: bool,
+}
+
+impl<'a> Message<'a> {
+    fn begin(buffer: &'a mut Vec<u8>) -> Self {
+        Self { start: buffer.len(), buffer, whole: false }
+    }
+}
+
+impl Drop for Message<'_> {
+    fn drop(&mut self) {
+        if !self.whole {
+            self.buffer.truncate(self.start);
+        }
+    }
+}
+
 impl Outbox {
     /// An outbox, to be emptied by [`Outbox::run`].
     pub fn new() -> Arc<Self> {
@@ -60,8 +81,10 @@ impl Outbox {
             if state.closed {
                 return false;
             }
-            write(&mut state.buffer);
-            state.buffer.push(b'\n');
+            let mut message = Message::begin(&mut state.buffer);
+            write(message.buffer);
+            message.buffer.push(b'\n');
+            message.whole = true;
         }
         self.filled.notify_one();
         true
@@ -178,6 +201,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
@@ -200,6 +224,24 @@ mod tests {
             (0..100).collect::<Vec<_>>()
         );
         run.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_message_that_a_panic_cuts_short_leaves_nothing_behind() {
+        let outbox = Outbox::new();
+        outbox.push(|out| out.extend_from_slice(b"before"));
+        let push = AssertUnwindSafe(|| {
+            outbox.push(|out| {
+                out.extend_from_slice(b"half of");
+                panic!("injected");
+            })
+        });
+        assert!(catch_unwind(push).is_err());
+        outbox.push(|out| out.extend_from_slice(b"after"));
+        outbox.close();
+        let mut written = Vec::new();
+        outbox.run(&mut written).await.unwrap();
+        assert_eq!(written, b"before\nafter\n");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::json::Node;
@@ -53,6 +53,8 @@ pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
 pub struct Peer<T> {
     out: Arc<dyn Out>,
     calls: Mutex<Calls<T>>,
+    /// Told of every request that is open no longer, while somebody waits for that.
+    less_open: Notify,
 }
 
 struct Calls<T> {
@@ -112,7 +114,8 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A connection whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        Arc::new(Self { out, calls: Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None }) })
+        let calls = Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None });
+        Arc::new(Self { out, calls, less_open: Notify::new() })
     }
 
     /// Sends a request. `params` gets the request's id, which also serves as its progress token. `on_answer` runs
@@ -210,9 +213,7 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Hands the answer to whoever waits for it. `id` is raw; `false`: nobody waits for that one.
     pub fn resolve(&self, id: &str, outcome: Result<Node<'_>, Node<'_>>) -> bool {
-        let Some(call) = id.parse().ok().and_then(|id: u64| self.calls.lock().open.remove(&id)) else {
-            return false;
-        };
+        let Some(call) = id.parse().ok().and_then(|id: u64| self.take(id)) else { return false };
         (call.on_answer)(match outcome {
             Ok(result) => Answer::Result(result),
             Err(error) => Answer::Error(error),
@@ -222,7 +223,7 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Gives one request up. `false`: it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
-        let Some(call) = self.calls.lock().open.remove(&id) else { return false };
+        let Some(call) = self.take(id) else { return false };
         (call.on_answer)(Answer::Lost(lost));
         true
     }
@@ -242,8 +243,14 @@ impl<T: Send + 'static> Peer<T> {
     /// Forgets a request without an answer, and returns what was known of it.
     pub fn forget(&self, id: u64) -> Option<T> {
         // What is dropped with it may send the next request, so not with the calls locked.
-        let call = self.calls.lock().open.remove(&id);
+        let call = self.take(id);
         call.map(|call| call.tag)
+    }
+
+    fn take(&self, id: u64) -> Option<Call<T>> {
+        let call = self.calls.lock().open.remove(&id)?;
+        self.less_open.notify_waiters();
+        Some(call)
     }
 
     /// Tells the other side that a request is given up.
@@ -287,6 +294,17 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().open.values().any(|call| wanted(&call.tag))
     }
 
+    /// Waits until there is no such open request.
+    pub async fn none_open(&self, wanted: impl Fn(&T) -> bool) {
+        loop {
+            let less = self.less_open.notified();
+            if !self.any(&wanted) {
+                return;
+            }
+            less.await;
+        }
+    }
+
     /// Changes what is known of an open request.
     pub fn change(&self, id: u64, change: impl FnOnce(&mut T)) {
         if let Some(call) = self.calls.lock().open.get_mut(&id) {
@@ -324,6 +342,7 @@ impl<T: Send + 'static> Peer<T> {
             calls.closed.get_or_insert_with(|| lost.clone());
             std::mem::take(&mut calls.open)
         };
+        self.less_open.notify_waiters();
         for call in open.into_values() {
             (call.on_answer)(Answer::Lost(lost));
         }

@@ -530,6 +530,12 @@ impl Web {
         Response::begin(&stream).whole()
     }
 
+    /// Posts a message whose answer is not read; the connection is open as long as what is returned.
+    #[track_caller]
+    pub(crate) fn leave_unread(&self, body: &str) -> TcpStream {
+        self.send("POST", &self.common(), body)
+    }
+
     #[track_caller]
     fn send(&self, method: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");

@@ -508,7 +508,10 @@ fn the_client_is_told_only_if_its_own_list_changed() {
     gateway.use_tool("a", "change", json!({"times": 10_000}));
     gateway.until("the list was read again", |gateway| lists(gateway) >= 2);
     assert_eq!(gateway.count(TOOLS_CHANGED), 0);
-    assert!(lists(&mut gateway) <= 3, "a burst is one or two lists, not ten thousand");
+    let before = lists(&mut gateway);
+    gateway.use_tool("a", "change", json!({"add": [r#"{"name":"new","inputSchema":{"type":"object"}}"#]}));
+    gateway.notification(TOOLS_CHANGED);
+    assert!(lists(&mut gateway) <= 4, "a burst is one or two lists, not ten thousand: {before} and one more");
 }
 
 fn lists(gateway: &mut Gateway) -> usize {

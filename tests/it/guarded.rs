@@ -289,7 +289,10 @@ pub(crate) fn browse(url: &str) -> (u16, String) {
 pub(crate) fn visit(url: &str) -> (u16, Option<String>) {
     let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a URL");
     let Ok(mut stream) = TcpStream::connect(host) else { return (0, None) };
-    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
+    let sent = write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    if sent.is_err() {
+        return (0, None);
+    }
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
     let headers = lines.take_while(|line| !line.is_empty());

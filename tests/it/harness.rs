@@ -164,11 +164,16 @@ impl Lab {
 
     /// Runs a command to its end, with an empty stdin.
     pub(crate) fn run(&self, command: &mut Command) -> Finished {
+        self.run_within(command, DEADLINE)
+    }
+
+    /// As [`Self::run`], for what takes its time.
+    pub(crate) fn run_within(&self, command: &mut Command, deadline: Duration) -> Finished {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program starts");
         let stdout = collect(child.stdout.take().expect("piped"));
         let stderr = collect(child.stderr.take().expect("piped"));
-        let status = wait(&mut child).expect("the program ends by itself");
+        let status = wait_within(&mut child, deadline).expect("the program ends by itself");
         Finished {
             code: status.code(),
             stdout: stdout.join().expect("no panic"),
@@ -379,6 +384,12 @@ impl Peer {
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Resident memory in bytes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn memory(&self) -> u64 {
+        memory(self.pid())
     }
 
     /// Writes one line.
@@ -834,7 +845,11 @@ fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
 
 /// Waits for a child with a deadline; past it, it is killed.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let end = Instant::now() + DEADLINE;
+    wait_within(child, DEADLINE)
+}
+
+fn wait_within(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + deadline;
     loop {
         if let Some(status) = child.try_wait().expect("it is our child") {
             return Some(status);
@@ -845,6 +860,79 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
             return None;
         }
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Resident memory of a process in bytes.
+#[cfg(target_os = "linux")]
+fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = resident.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+/// A gateway whose client writes and does not read until it is told to.
+#[cfg(target_os = "linux")]
+pub(crate) struct Silent {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+#[cfg(target_os = "linux")]
+impl Silent {
+    /// Starts it on the file of the lab and opens the toolbox `dev`.
+    pub(crate) fn start(lab: &Lab) -> Self {
+        let pipes = lab.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = pipes.expect("the gateway starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut silent = Self { stdin: child.stdin.take(), child, stdout };
+        let hello = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let open = json!({"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}});
+        for (id, method, params) in [(1, "initialize", hello), (2, "tools/call", open)] {
+            silent.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+            silent.stdout.read_line(&mut String::new()).expect("an answer");
+        }
+        silent
+    }
+
+    /// Makes calls without reading an answer; returns how many.
+    pub(crate) fn flood(&mut self, count: usize, params: &Value) -> usize {
+        for id in 0..count {
+            self.write(&json!({"jsonrpc": "2.0", "id": 100 + id, "method": "tools/call", "params": params}));
+        }
+        count
+    }
+
+    /// The most memory that it has during this time.
+    pub(crate) fn watch(&self, time: Duration) -> u64 {
+        let end = Instant::now() + time;
+        let mut most = 0;
+        while Instant::now() < end {
+            most = most.max(memory(self.child.id()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        most
+    }
+
+    /// Reads so many lines, and ends the gateway.
+    pub(crate) fn answers(mut self, count: usize) -> usize {
+        let mut line = Vec::new();
+        let read = (0..count)
+            .take_while(|_| {
+                line.clear();
+                self.stdout.read_until(b'\n', &mut line).is_ok_and(|read| read > 0)
+            })
+            .count();
+        self.stdin = None;
+        assert!(wait(&mut self.child).is_some_and(|status| status.success()));
+        read
+    }
+
+    fn write(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(format!("{message}\n").as_bytes()).expect("it reads");
     }
 }
 

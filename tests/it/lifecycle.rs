@@ -148,6 +148,27 @@ fn after_two_failures_attempts_are_spaced_and_refused_at_once_in_between() {
 }
 
 #[test]
+fn a_server_that_dies_at_once_is_not_started_over_and_over() {
+    let entry = fake("--exit 9 --count @dir/starts");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    for _ in 0..200 {
+        gateway.call("open_toolbox", OPEN_DEV).failure();
+    }
+    let starts = gateway.lab.starts("starts");
+    assert!((2..=8).contains(&starts), "{starts} starts");
+}
+
+#[test]
+fn a_server_that_ends_after_the_handshake_fails_the_open_and_can_be_tried_again() {
+    let entry = fake("--with echo --exit-after-handshake --count @dir/starts");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    let text = gateway.call("open_toolbox", OPEN_DEV).failure();
+    assert!(text.contains("'a'") && text.contains('7'), "the exit status: {text}");
+    gateway.call("open_toolbox", OPEN_DEV).failure();
+    assert!(gateway.lab.starts("starts") >= 2);
+}
+
+#[test]
 fn a_server_that_came_back_is_tried_after_the_pause() {
     let lab = Lab::new();
     lab.write("broken", "");

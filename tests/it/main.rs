@@ -1,6 +1,8 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod bridge;
+#[cfg(target_os = "linux")]
+mod chaos;
 mod classic;
 #[cfg(unix)]
 mod client;

@@ -289,6 +289,121 @@ fn over_http_tokens_that_are_gone_end_their_sessions() {
     lab.wait_until_gone(DEADLINE);
 }
 
+#[test]
+fn several_settings_at_once_take_effect_together() {
+    let entry = || fake("--with report,large --count @dir/a");
+    let mut gateway = Gateway::start(dev("dynamic", json!({"a": entry()})));
+    gateway.open("dev");
+    gateway.notification(TOOLS_CHANGED);
+    let mut config = dev("proxy", json!({"a": entry()}));
+    config["maxMessageBytes"] = json!(100_000);
+    config["maxNameLength"] = json!(12);
+    config["metaTools"] = json!("classic");
+    config["questionTimeout"] = json!(1);
+    gateway.rewrite(&config);
+    gateway.notification(TOOLS_CHANGED);
+    assert_eq!(
+        gateway.tools(),
+        [
+            "workbench_list_toolboxes",
+            "workbench_open_toolbox",
+            "workbench_close_toolbox",
+            "workbench_use_tool"
+        ]
+    );
+    let failure = gateway.use_tool("a", "large", json!({"bytes": 200_000})).failure();
+    assert!(failure.contains("maxMessageBytes"), "{failure}");
+    assert_eq!(gateway.lab.starts("a"), 1);
+    assert_eq!(gateway.count(TOOLS_CHANGED), 0, "told once");
+}
+
+#[cfg(unix)]
+mod over_http {
+    use super::*;
+    use crate::client::{Client, Era, Host};
+
+    #[test]
+    fn toolman_follows_its_file() {
+        for era in [Era::Legacy, Era::Modern] {
+            let a = server("a", "--with echo,report --count @dir/a", "");
+            let host = Host::toolman(format!("active_toolsets = [\"a_echo\"]\n{a}"));
+            let mut client = host.client(era);
+            client.until("it is ready", |client| client.tools().contains(&"a_echo".to_owned()));
+            let b = server("b", "--with large", "");
+            replace_file(&host.lab, "tools.toml", &format!("active_toolsets = [\"*\"]\n{a}{b}"));
+            if era == Era::Legacy {
+                client.notification(TOOLS_CHANGED);
+            }
+            client.until("what is new is there", |client| {
+                let tools = client.tools();
+                ["a_echo", "a_report", "b_large"].iter().all(|name| tools.iter().any(|tool| tool == name))
+            });
+            replace_file(&host.lab, "tools.toml", "active_toolsets = [");
+            host.stderr_with("the configuration in force stays as it was");
+            client.call("b_large", json!({"bytes": 3})).text();
+            assert_eq!(host.lab.starts("a"), 1);
+        }
+    }
+
+    #[test]
+    fn a_toolbox_as_a_plain_server_follows_the_file() {
+        for era in [Era::Legacy, Era::Modern] {
+            let config = |flags: &str| dev("dynamic", json!({"a": fake(flags), "b": fake("--with large")}));
+            let host = Host::workbench(config("--with echo"));
+            let mut client = host.client_at(era, "/mcp/dev");
+            assert_eq!(client.tools(), ["echo", "large"]);
+            replace_file(&host.lab, "workbench-config.json", &config("--with echo,report").to_string());
+            client.until("the new tool is there", |client| client.tools() == ["echo", "report", "large"]);
+            client.call("report", "{}").text();
+            replace_file(
+                &host.lab,
+                "workbench-config.json",
+                &json!({"toolboxes": {"ops": {"mcpServers": {}}}}).to_string(),
+            );
+            let web = client.over_http();
+            let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+            let end = std::time::Instant::now() + DEADLINE;
+            while web.exchange("POST", &web.common(), ping).status != 404 {
+                assert!(std::time::Instant::now() < end, "the toolbox is gone");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let mut other = host.client(Era::Modern);
+            assert!(!other.call("open_toolbox", r#"{"toolbox_name":"ops"}"#).is_error());
+        }
+    }
+
+    #[test]
+    fn a_server_of_each_session_restarts_for_each() {
+        let config = |seen: &str| {
+            let mut entry = fake("--with report");
+            entry["isolation"] = json!("session");
+            entry["env"] = json!({"SEEN": seen});
+            dev("proxy", json!({"a": entry, "b": fake("--with report")}))
+        };
+        let host = Host::workbench(config("first"));
+        let mut clients = [host.client(Era::Legacy), host.client(Era::Legacy)];
+        fn report(client: &mut Client, server: &str) -> Value {
+            let tool = json!({"toolbox": "dev", "server": server, "tool": "report"});
+            client.call("use_tool", json!({"tool": tool, "arguments": {}})).json()
+        }
+        for client in &mut clients {
+            client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        }
+        let before = clients.each_mut().map(|client| report(client, "a")["pid"].clone());
+        let shared = clients.each_mut().map(|client| report(client, "b")["pid"].clone());
+        assert_ne!(before[0], before[1]);
+        assert_eq!(shared[0], shared[1]);
+        replace_file(&host.lab, "workbench-config.json", &config("second").to_string());
+        for client in &mut clients {
+            client.until("it has the new one", |client| report(client, "a")["env"]["SEEN"] == "second");
+        }
+        let after = clients.each_mut().map(|client| report(client, "a")["pid"].clone());
+        assert_ne!(after[0], after[1]);
+        assert!(!before.contains(&after[0]) && !before.contains(&after[1]));
+        assert_eq!(clients.each_mut().map(|client| report(client, "b")["pid"].clone()), shared);
+    }
+}
+
 /// A client that knows just enough of HTTP.
 struct Http {
     address: String,

@@ -134,6 +134,51 @@ fn a_message_over_the_limit_fails_the_call_that_it_answers_and_only_that() {
 }
 
 #[test]
+fn a_message_over_the_limit_is_known_by_its_end_too() {
+    let mut config = dev("proxy", json!({"a": fake(FLAGS)}));
+    config["maxMessageBytes"] = json!(100_000);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    let calls = ["j", "k"].map(|key| {
+        let id = gateway.post_use_tool("a", "slow", json!({"key": key}));
+        gateway.use_tool("a", "started", json!({"key": key})).text();
+        id
+    });
+    let requests = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
+    let ids = [&requests[0]["id"], &requests[2]["id"]];
+    let raw = |gateway: &mut Gateway, line: String| {
+        gateway.use_tool("a", "raw", json!({"text": format!("{line}\n"), "n": 200_000})).text();
+    };
+    // As servers of the official TypeScript SDK write it.
+    raw(&mut gateway, format!(r#"{{"result":{{"text":"@pad"}},"jsonrpc":"2.0","id":{}}}"#, ids[1]));
+    let text = gateway.answer(&calls[1]).failure();
+    assert!(text.contains("maxMessageBytes"), "{text}");
+    // A question that is too long has an id as well, and it is not ours.
+    let question =
+        format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ask","params":{{"text":"@pad"}}}}"#, ids[0]);
+    raw(&mut gateway, question);
+    gateway.use_tool("a", "release", json!({"key": "j"})).text();
+    assert_eq!(gateway.answer(&calls[0]).text(), "slow");
+}
+
+#[test]
+fn a_broken_answer_fails_its_call_at_once_and_no_other() {
+    let mut gateway = opened();
+    let calls = ["j", "k"].map(|key| {
+        let id = gateway.post_use_tool("a", "slow", json!({"key": key}));
+        gateway.use_tool("a", "started", json!({"key": key})).text();
+        id
+    });
+    let requests = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":["#, requests[0]["id"]);
+    gateway.use_tool("a", "raw", json!({"text": format!("{text}\n")})).text();
+    let text = gateway.answer(&calls[0]).failure();
+    assert!(text.starts_with("[dev/a/slow] the answer is broken"), "{text}");
+    gateway.use_tool("a", "release", json!({"key": "k"})).text();
+    assert_eq!(gateway.answer(&calls[1]).text(), "slow");
+}
+
+#[test]
 fn the_default_limit_is_sixteen_mebibytes() {
     let mut gateway = opened();
     let just_fits = 16 * 1024 * 1024 - 1024;

@@ -63,7 +63,7 @@ impl Run {
             }
         };
         match called {
-            Called::Lost(reason) => Err(lost(&address, &reason.into())),
+            Called::Lost(reason) => Err(lost(&address, &Trouble::new(cause(&reason), reason))),
             Called::Error(error) => Err(refused(&address, &error)),
             Called::Result(raw) => self.result(&address, &tool, &raw),
         }
@@ -91,6 +91,16 @@ impl Run {
             let _ = writeln!(io::stderr(), "{error}: {address} reported an error");
         }
         Ok(Said { text, status })
+    }
+}
+
+/// Why a call was lost; all that is left of an HTTP status by then is what was said about it.
+fn cause(reason: &str) -> Cause {
+    let says = |words: &[&str]| words.iter().any(|words| reason.contains(words));
+    match () {
+        () if says(&["it wants a login", "it wants the scope"]) => Cause::Person,
+        () if says(&["HTTP 401", "HTTP 403"]) => Cause::Login,
+        () => Cause::Other,
     }
 }
 

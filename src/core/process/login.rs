@@ -103,6 +103,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_shell_is_the_users_own_and_gets_no_secrets() {
         let vars = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {

@@ -155,7 +155,7 @@ impl Supervisor {
                 Phase::Running => None,
                 Phase::Ending(until) => Some(*until - now),
                 Phase::Killing(pause) => {
-                    self.watch.to_kill().into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
+                    self.watch.victims().into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
                     *pause = (*pause * 2).min(Duration::from_millis(100));
                     Some(*pause)
                 }

@@ -273,6 +273,9 @@ fn same_integer(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::tool_headers::encode_value;
+    use proptest::prelude::*;
+    use serde_json::json;
 
     #[test]
     fn accept() {
@@ -303,5 +306,47 @@ mod tests {
         assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
         assert_eq!(decoded("=?base64?%?="), None);
         assert_eq!(decoded("=?BASE64?eA==?=").as_deref(), Some("=?BASE64?eA==?="));
+    }
+
+    /// Whether headers agree with a call of this tool with this argument, which the tool wants in a header.
+    fn agrees(headers: &HeaderMap, tool: &str, argument: &str) -> Result<(), i64> {
+        let body = json!({
+            "name": tool, "arguments": {"region": argument},
+            "_meta": {META_VERSION: MODERN, META_CAPABILITIES: {}},
+        });
+        let body = body.to_string();
+        let mut scanner = Scanner::default();
+        let params = scanner.scan_str(&body).expect("JSON").root();
+        let demanded = |_: &str| vec![("Region".to_owned(), vec!["region".to_owned()])];
+        agree(headers, "tools/call", Some(params), demanded).map_err(|refusal| refusal.code)
+    }
+
+    proptest! {
+        #[test]
+        fn headers_agree_with_the_body_they_were_made_from_and_with_no_other(
+            tool in any::<String>(), argument in any::<String>(), other in any::<String>(), which in 0..4usize
+        ) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [
+                ("mcp-protocol-version", MODERN.into()),
+                ("mcp-method", "tools/call".into()),
+                ("mcp-name", encode_value(&tool)),
+                ("mcp-param-region", encode_value(&argument)),
+            ] {
+                headers.insert(HeaderName::from_static(name), value.parse().expect("encoded so that it fits"));
+            }
+            prop_assert_eq!(agrees(&headers, &tool, &argument), Ok(()));
+            let (name, value) = [
+                (PROTOCOL_VERSION, MODERN),
+                (METHOD, "tools/call"),
+                (NAME, &tool),
+                (HeaderName::from_static("mcp-param-region"), &argument),
+            ][which].clone();
+            prop_assume!(value != other);
+            headers.insert(name.clone(), encode_value(&other).parse().expect("encoded so that it fits"));
+            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(HEADER_MISMATCH), "another value");
+            headers.remove(&name);
+            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(HEADER_MISMATCH), "no value");
+        }
     }
 }

@@ -33,6 +33,23 @@ use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::session::Sink;
 
+/// The way to headers for fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    use hyper::header::HeaderMap;
+
+    use super::headers::{Accepted, agree, is_json, legacy_version, says_modern};
+    use crate::wire::json::Node;
+
+    /// Looks at headers in every way there is, and at whether they agree with a body.
+    pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
+        let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
+        let _ = legacy_version(headers);
+        let demanded = |_: &str| vec![("Region".to_owned(), vec!["region".to_owned(), "name".to_owned()])];
+        let _ = agree(headers, "tools/call", Some(params), demanded);
+    }
+}
+
 /// What a request is about, and on whose behalf it comes.
 #[derive(Clone, Debug)]
 pub struct Scope {

@@ -47,7 +47,7 @@ impl Watch {
     }
 
     /// The processes to kill in the next round: those whose ids cannot have been given anew.
-    pub(super) fn to_kill(&mut self) -> Vec<c_int> {
+    pub(super) fn victims(&mut self) -> Vec<c_int> {
         children_of(std::process::id().cast_signed())
     }
 

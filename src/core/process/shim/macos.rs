@@ -68,7 +68,7 @@ impl Watch {
 
     /// The processes to kill in the next round. The queue tells of their ends, so that an id that was given anew
     /// is hit only within the microseconds between.
-    pub(super) fn to_kill(&mut self) -> Vec<c_int> {
+    pub(super) fn victims(&mut self) -> Vec<c_int> {
         self.all()
     }
 

@@ -1,0 +1,20 @@
+//! Both configuration files: whatever they hold, they are loaded or every problem has its place.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use mcp_workbench::config;
+
+fuzz_target!(|bytes: &[u8]| {
+    let environment = |name: &str| (name == "HOME").then(|| "/home".to_owned());
+    let workbench = config::load(Path::new("workbench-config.json"), bytes, &environment).map(|(_, warnings)| warnings);
+    let toolman = config::load_toolman(Path::new("tools.toml"), bytes, &environment).map(|(_, warnings)| warnings);
+    for outcome in [workbench, toolman] {
+        let (Ok(problems) | Err(problems)) = outcome;
+        for problem in problems {
+            assert!(problem.line >= 1 && problem.column >= 1);
+            assert!(problem.render(false).contains(&format!(":{}:{}", problem.line, problem.column)));
+        }
+    }
+});

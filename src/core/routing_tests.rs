@@ -1,0 +1,309 @@
+//! Routing against a simple model: whatever clients, servers and chance do, every request is answered once, by its own
+//! answer or an error, and never after its cancellation.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tokio::runtime::Runtime;
+
+use super::catalog::{Items, Kind, NameLimits};
+use super::engine::{Engine, Surroundings};
+use super::life;
+use super::link::Link;
+use super::process::Launcher;
+use super::session::{Route, Session, Sink, Window};
+use super::upstream::Upstream;
+use super::view::{Clash, Exposure};
+use crate::config::{self, NameRule};
+use crate::wire::era::ClientHello;
+use crate::wire::json::{Node, Scanner};
+use crate::wire::lines::Line;
+use crate::wire::message::{Id, code};
+use crate::wire::peer::Answer;
+
+const SESSIONS: usize = 2;
+const UPSTREAMS: usize = 2;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A client calls a server under an id that may be in use.
+    Call { session: usize, id: usize, upstream: usize },
+    /// A server answers one of its requests, or one that never was; the life before may still have something to say.
+    Answer { upstream: usize, id: u64, error: bool, stale: bool },
+    /// A client gives a request up, which it may never have made.
+    Cancel { session: usize, id: usize },
+    /// A server ends, and is there again.
+    Crash { upstream: usize },
+    /// A server writes what is no message.
+    Noise { upstream: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (session, id, upstream) = (0..SESSIONS, 0..IDS.len(), 0..UPSTREAMS);
+    prop_oneof![
+        6 => (session.clone(), id.clone(), upstream.clone())
+            .prop_map(|(session, id, upstream)| Step::Call { session, id, upstream }),
+        6 => (upstream.clone(), 0..12u64, any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(upstream, id, error, stale)| Step::Answer { upstream, id, error, stale }),
+        2 => (session, id).prop_map(|(session, id)| Step::Cancel { session, id }),
+        1 => upstream.clone().prop_map(|upstream| Step::Crash { upstream }),
+        1 => upstream.prop_map(|upstream| Step::Noise { upstream }),
+    ]
+}
+
+/// Ids that clients use; all of them use the same ones, and a number is not its text.
+const IDS: [&str; 5] = ["1", "\"1\"", "2", "\"2\"", "3.0"];
+
+/// What a client is told: the id, and a word for the outcome.
+type Told = (String, String);
+
+/// What should happen.
+#[derive(Default)]
+struct Model {
+    /// Open requests of clients: where each went, and under which id.
+    open: BTreeMap<(usize, usize), (usize, u64)>,
+    /// The id that each server's next request has.
+    next: [u64; UPSTREAMS],
+    told: [Vec<Told>; SESSIONS],
+}
+
+impl Model {
+    fn take(&mut self, step: &Step) {
+        let mut tell =
+            |session: usize, id: &str, what: String| self.told[session].push((id.to_owned(), what));
+        match *step {
+            Step::Call { session, id, upstream } => {
+                if self.open.contains_key(&(session, id)) {
+                    return tell(session, "null", format!("error {}", code::INVALID_REQUEST));
+                }
+                self.next[upstream] += 1;
+                self.open.insert((session, id), (upstream, self.next[upstream]));
+            }
+            Step::Answer { stale: true, .. } | Step::Noise { .. } => {}
+            Step::Answer { upstream, id, error, stale: false } => {
+                let found = self.open.iter().find(|(_, target)| **target == (upstream, id));
+                if let Some((&(session, own), _)) = found {
+                    let what = if error { format!("error {id}") } else { format!("result {upstream}-{id}") };
+                    self.open.remove(&(session, own));
+                    self.told[session].push((IDS[own].to_owned(), what));
+                }
+            }
+            Step::Cancel { session, id } => drop(self.open.remove(&(session, id))),
+            Step::Crash { upstream } => {
+                self.next[upstream] = 0;
+                let lost: Vec<_> = self.open.extract_if(.., |_, target| target.0 == upstream).collect();
+                // In the order in which they were sent.
+                let mut lost: Vec<_> = lost.into_iter().map(|(who, target)| (target.1, who)).collect();
+                lost.sort_unstable();
+                for (_, (session, id)) in lost {
+                    tell(session, IDS[id], format!("error {}", code::UPSTREAM_LOST));
+                }
+            }
+        }
+    }
+}
+
+/// What really happens.
+struct World {
+    engine: Arc<Engine>,
+    upstreams: Vec<Arc<Upstream>>,
+    /// The life before this one.
+    before: HashMap<usize, Arc<Link>>,
+    clients: Vec<(Arc<Session>, Arc<Heard>)>,
+}
+
+/// What a client has heard.
+#[derive(Default)]
+struct Heard(Mutex<Vec<Told>>);
+
+impl Sink for Heard {
+    fn send(&self, message: &[u8], _last: bool) -> bool {
+        let message: serde_json::Value = serde_json::from_slice(message).expect("a message");
+        let what = match message.get("result") {
+            Some(result) => format!("result {}", result["mark"].as_str().unwrap_or("?")),
+            None => format!("error {}", message["error"]["code"]),
+        };
+        self.0.lock().push((message["id"].to_string(), what));
+        true
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let (config, _) =
+            config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &|_| None).expect("it is valid");
+        let around = Surroundings {
+            launcher: Launcher::new(),
+            vars: Vec::new(),
+            directory: "/".into(),
+            cache: None,
+            state: None,
+            attended: false,
+        };
+        let upstreams: Vec<_> = (0..UPSTREAMS).map(|n| Upstream::unreal("box", &n.to_string())).collect();
+        for upstream in &upstreams {
+            upstream.pretend(Some(Items::default()));
+        }
+        let clients = (0..SESSIONS).map(|_| {
+            let heard = Arc::new(Heard::default());
+            let window = Window::new("", 0, Arc::new(Unseen));
+            (Session::new(window, Route::Stream(heard.clone())), heard)
+        });
+        Self {
+            engine: Engine::new(config.common, around),
+            upstreams,
+            before: HashMap::new(),
+            clients: clients.collect(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Call { session, id, upstream } => {
+                self.call(session, IDS[id], upstream, |answer, reply| match answer {
+                    Answer::Result(result) => reply.result(result.raw()),
+                    Answer::Error(error) => reply.raw_error(error),
+                    Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
+                })
+            }
+            Step::Answer { upstream, id, error, stale } => {
+                let link = match stale {
+                    true => self.before.get(&upstream).cloned(),
+                    false => self.upstreams[upstream].link(),
+                };
+                let outcome = match error {
+                    true => format!(r#""error":{{"code":{id},"message":"m"}}"#),
+                    false => format!(r#""result":{{"mark":"{upstream}-{id}"}}"#),
+                };
+                if let Some(link) = link {
+                    self.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
+                }
+            }
+            Step::Cancel { session, id } => {
+                let mut scanner = Scanner::default();
+                let id = Id::from_node(scanner.scan_str(IDS[id]).expect("JSON").root()).expect("an id");
+                if let Some((link, ours)) = self.clients[session].0.cancel(&id) {
+                    link.peer.forget(ours);
+                }
+            }
+            Step::Crash { upstream } => {
+                let link = self.upstreams[upstream].link().expect("it is up");
+                link.close("it ended");
+                self.upstreams[upstream].pretend(None);
+                self.upstreams[upstream].pretend(Some(Items::default()));
+                self.before.insert(upstream, link);
+            }
+            Step::Noise { upstream } => {
+                let link = self.upstreams[upstream].link().expect("it is up");
+                self.line(&link, r#"{"jsonrpc":"2.0","id":1,"method":"#);
+            }
+        }
+    }
+
+    fn call(
+        &self,
+        session: usize,
+        id: &str,
+        upstream: usize,
+        finish: impl FnOnce(Answer<'_>, super::session::Reply) + Send + 'static,
+    ) {
+        let mut scanner = Scanner::default();
+        let id = Id::from_node(scanner.scan_str(id).expect("JSON").root()).expect("an id");
+        let Some(reply) = self.clients[session].0.accept(id, None, None, None) else { return };
+        let mut scanner = Scanner::default();
+        let params = scanner.scan_str(r#"{"name":"tool"}"#).expect("JSON").root();
+        self.engine.forward(&self.upstreams[upstream], "tools/call", params, &[], reply, finish);
+    }
+
+    fn line(&self, link: &Arc<Link>, line: &str) {
+        life::take(&self.engine, link, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
+    }
+
+    fn told(&self) -> Vec<Vec<Told>> {
+        self.clients.iter().map(|(_, heard)| heard.0.lock().clone()).collect()
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_answered_once_by_its_own_answer(steps in prop::collection::vec(step(), 0..80)) {
+        runtime().block_on(async {
+            let (mut world, mut model) = (World::new(), Model::default());
+            for step in &steps {
+                world.take(step);
+                model.take(step);
+                prop_assert_eq!(world.told(), model.told.to_vec(), "after {:?}", step);
+            }
+            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.link().expect("up").peer.open()).collect();
+            let expected: Vec<_> =
+                (0..UPSTREAMS).map(|n| model.open.values().filter(|target| target.0 == n).count()).collect();
+            prop_assert_eq!(open, expected, "nothing is left behind");
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
+    runtime().block_on(async {
+        let world = World::new();
+        world.call(0, "1", 0, |_, _| panic!("injected"));
+        world.call(0, "2", 0, |_, reply| reply.result(r#"{"mark":"fine"}"#));
+        let link = world.upstreams[0].link().expect("it is up");
+        for id in 1..=2 {
+            world.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        }
+        let internal = format!("error {}", code::INTERNAL);
+        let expected = [("1".to_owned(), internal), ("2".to_owned(), "result fine".to_owned())];
+        assert_eq!(world.told()[0], expected);
+    });
+}
+
+/// A face that shows nothing.
+pub(super) struct Unseen;
+
+impl Exposure for Unseen {
+    fn full_name(&self, _: &Upstream, _: Kind, key: &str) -> String {
+        key.to_owned()
+    }
+
+    fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(definition.raw().as_bytes());
+    }
+
+    fn allows(&self, _: &Upstream, _: Kind, _: &str) -> bool {
+        false
+    }
+
+    fn starts_active(&self, _: Kind, _: &str, _: &str) -> bool {
+        false
+    }
+
+    fn clash(&self) -> Clash {
+        Clash::Rename
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: NameRule::Safe, length: 64 }
+    }
+
+    fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+        false
+    }
+
+    fn lists_to_modern(&self) -> bool {
+        false
+    }
+
+    fn tells(&self, _: Kind, _: &str) -> Option<String> {
+        None
+    }
+}

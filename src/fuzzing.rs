@@ -1,0 +1,36 @@
+//! What fuzz targets reach besides the public interface. Built with `--cfg fuzzing` only.
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+pub use crate::config::expand::expand;
+
+use crate::config::command_line;
+use crate::serve::http::fuzzing as http;
+use crate::wire::json::Scanner;
+
+/// Splits a command string and fills its variables in.
+pub fn split_command(text: &str, shell: Option<bool>) {
+    if let Ok(command_line::CommandLine::Words { assignments, words }) = command_line::split(text, shell) {
+        let mut used = Vec::new();
+        for word in assignments.iter().map(|(_, word)| word).chain(&words) {
+            let _ = word.fill(&|name| (name != "NONE").then(|| name.to_lowercase()), &mut used);
+        }
+    }
+}
+
+/// Checks whether headers, one `name: value` a line, agree with a body.
+pub fn headers_agree(headers: &str, body: &str) {
+    let mut map = HeaderMap::new();
+    for line in headers.lines() {
+        if let Some((name, value)) = line.split_once(':')
+            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && let Ok(value) = HeaderValue::from_str(value.trim())
+        {
+            map.append(name, value);
+        }
+    }
+    let mut scanner = Scanner::default();
+    if let Ok(doc) = scanner.scan_str(body) {
+        http::look_at(&map, doc.root());
+    }
+}
