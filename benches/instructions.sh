@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 budget=benches/instructions.txt
-tolerance=5
+tolerance=10
 
 if ! command -v valgrind >/dev/null; then
     # Where CI may install packages, it does.
