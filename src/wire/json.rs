@@ -69,7 +69,7 @@ impl<'a> Doc<'a> {
     }
 
     /// How many arrays and objects stand inside each other at the deepest place.
-    pub fn depth(self) -> usize {
+    pub fn deepest(self) -> usize {
         self.found.deepest
     }
 
@@ -723,8 +723,8 @@ mod tests {
     #[test]
     fn depth_is_no_danger() {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        assert_eq!(Scanner::default().scan_str(&deep).map(Doc::depth), Ok(1_000_000));
-        assert_eq!(Scanner::default().scan_str("[{},[]]").map(Doc::depth), Ok(2));
+        assert_eq!(Scanner::default().scan_str(&deep).map(Doc::deepest), Ok(1_000_000));
+        assert_eq!(Scanner::default().scan_str("[{},[]]").map(Doc::deepest), Ok(2));
         assert!(Scanner::default().scan_str(&deep[1..]).is_err());
     }
 

@@ -282,7 +282,7 @@ impl<B: Backend> Server<B> {
         let refusal =
             |id: Option<&Id>, code, words: &str| Plan::Done(refused(id, &Refusal::new(code, words)));
         let doc = match scanner.scan(message) {
-            Ok(doc) if doc.depth() <= DEEPEST => doc,
+            Ok(doc) if doc.deepest() <= DEEPEST => doc,
             Ok(_) => return refusal(None, code::PARSE, "Parse error: nested more than 512 levels deep"),
             Err(invalid) => {
                 let words = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
