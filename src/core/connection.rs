@@ -14,7 +14,7 @@ use super::modern::Cache;
 use super::trouble::{Cause, Trouble};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
-use crate::wire::era::{ALL_CAPABILITIES, ServerHello, Version, initialize_params, modern_meta};
+use crate::wire::era::{ServerHello, Version, initialize_params, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::peer::CallError;
 
@@ -59,7 +59,8 @@ async fn live(
     deadline: tokio::time::Instant,
     first: bool,
 ) -> Option<Trouble> {
-    let link = Link::new(upstream.clone(), engine.settings().secrets.clone());
+    let (_, capabilities) = engine.client_for_upstreams();
+    let link = Link::new(upstream.clone(), engine.settings().secrets.clone(), capabilities);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
@@ -133,7 +134,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
             Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
         },
         Some(Era::Modern) => {
-            let answer = link.peer.call("server/discover", &discover_params(), Caller::default(), None).await;
+            let answer = link.peer.call("server/discover", &discover_params(link), Caller::default(), None).await;
             match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
                 Some(hello) => hello,
                 None => initialize(engine, link).await?,
@@ -174,7 +175,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
 async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
     link.set_mute(true);
-    let params = discover_params();
+    let params = discover_params(link);
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
     // Over HTTP every server answers at once, if only to refuse.
@@ -197,7 +198,14 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
             tokio::pin!(legacy);
             tokio::select! {
                 biased;
-                hello = &mut legacy => return hello,
+                hello = &mut legacy => match hello {
+                    Ok(hello) => return Ok(hello),
+                    // A modern server that was slow refuses this one and answers the other.
+                    Err(trouble) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
+                        Ok(Ok(Some(hello))) => return Ok(hello),
+                        _ => return Err(trouble),
+                    },
+                },
                 answer = &mut discover => match modern_answer(answer)? {
                     Some(hello) => return Ok(hello),
                     None => return legacy.await,
@@ -247,8 +255,8 @@ async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHell
     ServerHello::read(&result).map_err(|problem| Trouble::new(Cause::Version, problem))
 }
 
-fn discover_params() -> String {
-    format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES))
+fn discover_params(link: &Link) -> String {
+    format!("{{\"_meta\":{{{}}}}}", modern_meta(&link.capabilities))
 }
 
 /// Every page of one list; empty where the upstream has no such things.

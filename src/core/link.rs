@@ -18,7 +18,7 @@ use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
+use crate::wire::era::{LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
@@ -61,6 +61,8 @@ pub struct Link {
     hints: Mutex<[Cache; 4]>,
     noise: AtomicU64,
     pub(super) redactor: Redactor,
+    /// What requests of our own say that the client can do.
+    pub(super) capabilities: String,
 }
 
 /// A question's id towards the client, and the client.
@@ -80,7 +82,7 @@ pub struct Caller {
 }
 
 impl Link {
-    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor) -> Arc<Self> {
+    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor, capabilities: String) -> Arc<Self> {
         let out = Outbox::new();
         Arc::new(Self {
             upstream,
@@ -99,6 +101,7 @@ impl Link {
             hints: Mutex::default(),
             noise: AtomicU64::new(0),
             redactor,
+            capabilities,
         })
     }
 
@@ -236,7 +239,7 @@ impl Link {
         let (uris, tasks) = self.upstream.watched();
         let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
         let (capabilities, tasks) = match tasks.is_empty() {
-            true => (ALL_CAPABILITIES, String::new()),
+            true => (self.capabilities.as_str(), String::new()),
             false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
         };
         let params = format!(
@@ -303,8 +306,8 @@ impl Link {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
-            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(ALL_CAPABILITIES)),
-            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(ALL_CAPABILITIES), &params[1..]),
+            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
+            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
         };
         let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
         answer.map_err(|error| match error {
@@ -357,7 +360,9 @@ impl Link {
     fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, line: &TooLong<'_>) {
         let (length, limit) = (line.length, engine.settings().max_message_bytes);
         let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
-        let id = scanner.id_of_response(line.start, line.end).or_else(|| self.peer.only_open());
+        // Where a response does not show whose it is, it can only be that of the one call in flight.
+        let response = scanner.id_of_response(line.start, line.end);
+        let id = response.and_then(|id| id.or_else(|| self.peer.only_open()));
         if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
             self.take_noise(&line.start[..line.start.len().min(80)]);
         }
@@ -366,7 +371,7 @@ impl Link {
     /// An answer that is no JSON fails its call, which would wait for ever. All else that is none is noise.
     fn take_broken(&self, scanner: &mut Scanner, text: &[u8]) {
         let end = &text[text.len().saturating_sub(256)..];
-        if let Some(id) = scanner.id_of_response(text, end) {
+        if let Some(Some(id)) = scanner.id_of_response(text, end) {
             self.peer.fail(id, &Lost::new("the answer is broken: it is no valid JSON"));
         }
         self.take_noise(text);

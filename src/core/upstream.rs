@@ -434,7 +434,7 @@ impl Upstream {
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
-                self.came_up(0, Link::new(self.clone(), Default::default()), items);
+                self.came_up(0, Link::new(self.clone(), Default::default(), String::new()), items);
             }
             None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }

@@ -25,6 +25,8 @@ const LONGER: f32 = 0.3;
 const LIKENESS: f32 = 0.6;
 /// From how much likeness on the slips of the fingers are counted.
 const CANDIDATE: f32 = 0.3;
+/// Longer than this, in bytes, a word is no mistyped one: a key, a sequence.
+const LONGEST: usize = 64;
 /// At most this many clauses are told apart.
 const CLAUSES: usize = 64;
 
@@ -122,7 +124,7 @@ impl QueryTerm {
         self.known = own.is_some();
         self.variants.extend(own.map(|id| (id, 1.0)));
         let is_long = |text: &str| text.chars().count() >= 4 && !text.chars().any(char::is_numeric);
-        if own.is_none() && is_long(&self.word) {
+        if own.is_none() && is_long(&self.word) && self.word.len() <= LONGEST {
             self.variants = repairs(index, &self.stem, &self.word);
         }
         self.literal = self.variants.len();

@@ -45,24 +45,13 @@ pub struct Hit {
     pub matched: Vec<String>,
 }
 
-/// A server that fits, by its own words or by its tools' names.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerHit {
-    /// Its key.
-    pub server: String,
-    /// How well it fits, compared with the other servers.
-    pub score: f32,
-    /// How many tools are known of it; 0 where they were never read.
-    pub tools: usize,
-}
-
 /// What a search gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The tools that fit, best first. Empty when none does: then it is better to say what servers there are.
     pub hits: Vec<Hit>,
-    /// All servers that fit, best first.
-    pub servers: Vec<ServerHit>,
+    /// The keys of the servers that fit by what they say, and of which no tool is known, best first.
+    pub servers: Vec<String>,
     /// The share of what was asked for, 0 to 1, that the best tools have; below a floor there are no hits.
     pub coverage: f32,
 }
@@ -167,7 +156,8 @@ impl Ranking<'_> {
 
     /// The score below which no name, however well covered, brings a tool among the first `depth`.
     fn least(&self, scores: &[f32], depth: usize, top: f32) -> f32 {
-        let mut found: Vec<f32> = scores.iter().copied().filter(|score| *score > 0.0).collect();
+        let mut found = Vec::with_capacity(scores.len());
+        found.extend(scores.iter().copied().filter(|score| *score > 0.0));
         if depth >= found.len() {
             return 0.0;
         }
@@ -212,7 +202,7 @@ impl Ranking<'_> {
     fn sum(&self, clauses: u64, scores: &mut [f32], servers: &mut [f32], touched: &mut Vec<u32>) {
         touched.clear();
         servers.fill(0.0);
-        let terms = self.query.terms.iter().zip(&self.evidence.tools).zip(&self.evidence.servers);
+        let terms = self.query.terms.iter().zip(self.evidence.tools()).zip(self.evidence.servers());
         for ((_, tools), given) in terms.filter(|((term, _), _)| term.clauses & clauses != 0) {
             for &(server, value) in given {
                 servers[server as usize] += value;
@@ -248,7 +238,7 @@ impl Ranking<'_> {
     fn coverage(&self, candidates: &[Candidate]) -> f32 {
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
         let had = |candidate: &Candidate| {
-            let terms = self.asked.iter().zip(&self.evidence.tools);
+            let terms = self.asked.iter().zip(self.evidence.tools());
             let found = terms.filter(|(_, tools)| own(tools, candidate.number) > 0.0);
             found.map(|((asked, trust), _)| asked * trust).sum::<f32>() / all.max(f32::MIN_POSITIVE)
         };
@@ -265,11 +255,11 @@ impl Ranking<'_> {
 
     /// Takes the best, then the best of the rest with what the query still lacks, and so on.
     fn spread(&self, candidates: &[Candidate], limit: usize) -> Vec<Candidate> {
-        let terms = self.evidence.tools.len();
+        let terms = self.query.terms.len();
         let lost = if self.query.clauses > 1 { COVERED * (1.0 - LEFT) } else { 0.0 };
         let mut shares = vec![0.0; terms * candidates.len()];
         for (row, candidate) in shares.chunks_mut(terms.max(1)).zip(candidates) {
-            for (share, tools) in row.iter_mut().zip(&self.evidence.tools) {
+            for (share, tools) in row.iter_mut().zip(self.evidence.tools()) {
                 *share = own(tools, candidate.number);
             }
         }
@@ -329,7 +319,7 @@ impl Ranking<'_> {
 
     /// The words of the query that a tool has, without grammar and talk unless there is nothing else.
     fn matched(&self, number: u32) -> Vec<String> {
-        let terms = || self.query.terms.iter().zip(&self.evidence.tools);
+        let terms = || self.query.terms.iter().zip(self.evidence.tools());
         let plain = !terms().any(|(term, _)| term.content);
         terms()
             .filter(|(term, tools)| (term.content || plain) && own(tools, number) > 0.0)
@@ -339,29 +329,27 @@ impl Ranking<'_> {
 
     /// Whether a tool has more of a query than grammar and talk.
     fn has_content(&self, number: u32) -> bool {
-        let mut terms = self.query.terms.iter().zip(&self.evidence.tools);
+        let mut terms = self.query.terms.iter().zip(self.evidence.tools());
         terms.any(|(term, tools)| term.content && own(tools, number) > 0.0)
     }
 
-    fn servers(&self) -> Vec<ServerHit> {
+    /// The servers that fit and of which no tool is known: their tools cannot speak for them.
+    fn servers(&self) -> Vec<String> {
         let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
-        for ((asked, trust), given) in self.asked.iter().zip(&self.evidence.servers) {
+        for ((asked, trust), given) in self.asked.iter().zip(self.evidence.servers()) {
             for &(server, value) in given {
                 let score = &mut scores[server as usize];
                 *score = (score.0 + value, score.1 + asked * trust);
             }
         }
-        let fits =
-            |(_, (score, had)): &(u32, (f32, f32))| *score > 0.0 && *had > 0.0 && *had >= self.floor() * all;
+        let fits = |(number, (score, had)): &(u32, (f32, f32))| {
+            *score > 0.0 && *had > 0.0 && *had >= self.floor() * all && self.index.server(*number).count == 0
+        };
         let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
         let place = |number| self.index.place(number);
         found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
-        let hit = |(number, (score, _))| {
-            let server = self.index.server(number);
-            ServerHit { server: server.key.to_string(), score, tools: server.count as usize }
-        };
-        found.into_iter().map(hit).collect()
+        found.into_iter().map(|(number, _)| self.index.server(number).key.to_string()).collect()
     }
 }
 

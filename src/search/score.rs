@@ -1,7 +1,7 @@
 //! How well the terms of a query stand in tools and servers: BM25F over their fields.
 
 use super::index::{Index, Posting, SERVER_FIELDS, TOOL_FIELDS};
-use super::query::Query;
+use super::query::{Query, QueryTerm};
 
 /// Name, first sentence, rest of the description, parameter names, parameter texts, server's name.
 const TOOL: Fields<TOOL_FIELDS> = Fields {
@@ -28,11 +28,11 @@ pub(super) struct Share {
     pub(super) beyond: f32,
 }
 
-/// The evidence for a query, term by term, in the order of its terms.
+/// The evidence for a query, term by term.
 pub(super) struct Evidence {
-    /// Ascending by tool.
-    pub(super) tools: Vec<Vec<Share>>,
-    pub(super) servers: Vec<Vec<(u32, f32)>>,
+    /// For each term in turn what tools have of it, ascending by tool.
+    tools: Runs<Share>,
+    servers: Runs<(u32, f32)>,
     /// By tool, whether its name has a term of the query, or one that stands for it.
     pub(super) in_name: Vec<bool>,
 }
@@ -48,39 +48,73 @@ impl Evidence {
         let server_norms = SERVER.norms(&index.server_lengths, index.live_servers);
         let mut tools = Lanes::new(index.tools.len());
         let mut servers = Lanes::new(index.servers.len());
-        let in_name = vec![false; index.tools.len()];
-        let mut evidence = Self { tools: Vec::new(), servers: Vec::new(), in_name };
+        let sought = |term: &&QueryTerm| term.weight > 0.0;
+        let variants = query.terms.iter().filter(sought).flat_map(|term| &term.variants);
+        let most = variants.map(|variant| index.terms[variant.0 as usize].tools.len()).sum();
+        let mut evidence = Self {
+            tools: Runs::with_capacity(most),
+            servers: Runs::with_capacity(0),
+            in_name: vec![false; index.tools.len()],
+        };
         for term in &query.terms {
-            if term.weight > 0.0 {
-                for &(id, factor) in &term.variants {
-                    let found = &index.terms[id as usize];
-                    let scale = factor * term.weight * rarity(found.tools.len(), index.live_tools);
-                    for posting in &found.tools {
-                        let lengths = &index.shapes[posting.doc as usize].lengths;
-                        let value = TOOL.value(posting, &tool_norms, |field| f32::from(lengths[field]));
-                        tools.raise(posting.doc, scale * value);
-                        evidence.in_name[posting.doc as usize] |= posting.is_in_name();
+            for &(id, factor) in Some(term).filter(sought).into_iter().flat_map(|term| &term.variants) {
+                let found = &index.terms[id as usize];
+                let scale = factor * term.weight * rarity(found.tools.len(), index.live_tools);
+                for posting in &found.tools {
+                    let lengths = &index.shapes[posting.doc as usize].lengths;
+                    let value = TOOL.value(posting, &tool_norms, |field| f32::from(lengths[field]));
+                    tools.raise(posting.doc, scale * value);
+                    evidence.in_name[posting.doc as usize] |= posting.is_in_name();
+                }
+                let scale = factor * term.weight * rarity(found.servers.len(), index.live_servers);
+                for posting in &found.servers {
+                    let server = index.server(posting.doc);
+                    if server.title_terms.is_empty() {
+                        continue;
                     }
-                    let scale = factor * term.weight * rarity(found.servers.len(), index.live_servers);
-                    for posting in &found.servers {
-                        let server = index.server(posting.doc);
-                        if server.title_terms.is_empty() {
-                            continue;
-                        }
-                        let value =
-                            SERVER.value(posting, &server_norms, |field| server.lengths[field] as f32);
-                        servers.raise(posting.doc, SERVER_SHARE * scale * value);
-                    }
+                    let value = SERVER.value(posting, &server_norms, |field| server.lengths[field] as f32);
+                    servers.raise(posting.doc, SERVER_SHARE * scale * value);
                 }
             }
-            let share = |(doc, own): (u32, f32)| {
+            evidence.tools.push(tools.take().map(|(doc, own)| {
                 let given = servers.values[index.shapes[doc as usize].server as usize];
                 Share { doc, own, beyond: (own - given).max(0.0) }
-            };
-            evidence.tools.push(tools.take().into_iter().map(share).collect());
+            }));
             evidence.servers.push(servers.take());
         }
         evidence
+    }
+
+    /// What tools have of each term of the query, in the order of its terms.
+    pub(super) fn tools(&self) -> impl Iterator<Item = &[Share]> {
+        self.tools.iter()
+    }
+
+    /// What servers have of each term of the query, in the order of its terms.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &[(u32, f32)]> {
+        self.servers.iter()
+    }
+}
+
+/// Runs of values, one after the other in one piece of memory.
+struct Runs<T> {
+    values: Vec<T>,
+    ends: Vec<usize>,
+}
+
+impl<T> Runs<T> {
+    fn with_capacity(most: usize) -> Self {
+        Self { values: Vec::with_capacity(most), ends: Vec::new() }
+    }
+
+    fn push(&mut self, run: impl Iterator<Item = T>) {
+        self.values.extend(run);
+        self.ends.push(self.values.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[T]> {
+        let mut from = 0;
+        self.ends.iter().map(move |&end| &self.values[std::mem::replace(&mut from, end)..end])
     }
 }
 
@@ -112,14 +146,12 @@ impl<const N: usize> Fields<N> {
     fn value(&self, posting: &Posting, norms: &[(f32, f32); N], length: impl Fn(usize) -> f32) -> f32 {
         let mut sum = 0.0;
         let mut counts = posting.counts;
-        let mut field = 0;
         while counts != 0 {
-            let count = counts & ((1 << self.bits) - 1);
-            if count != 0 {
-                sum += self.weights[field] * count as f32 / (norms[field].0 + norms[field].1 * length(field));
-            }
-            counts >>= self.bits;
-            field += 1;
+            let field = counts.trailing_zeros() as usize / self.bits;
+            let mask = ((1 << self.bits) - 1) << (field * self.bits);
+            let count = (counts & mask) >> (field * self.bits);
+            sum += self.weights[field] * count as f32 / (norms[field].0 + norms[field].1 * length(field));
+            counts &= !mask;
         }
         sum / (self.saturation + sum)
     }
@@ -144,13 +176,11 @@ impl Lanes {
         *held = held.max(value);
     }
 
-    /// What was raised, ascending; all is nothing again.
-    fn take(&mut self) -> Vec<(u32, f32)> {
-        // Runs in ascending order, one for each term: the stable sort takes them as they are.
+    /// What was raised, ascending; all is nothing again once it was taken.
+    fn take(&mut self) -> impl Iterator<Item = (u32, f32)> {
+        // Runs in ascending order, one for each variant: the stable sort takes them as they are.
         self.touched.sort();
-        let taken =
-            self.touched.iter().map(|&doc| (doc, std::mem::take(&mut self.values[doc as usize]))).collect();
-        self.touched.clear();
-        taken
+        let values = &mut self.values;
+        self.touched.drain(..).map(|doc| (doc, std::mem::take(&mut values[doc as usize])))
     }
 }

@@ -117,6 +117,13 @@ fn forgives_slips_of_the_fingers() {
 }
 
 #[test]
+fn a_word_too_long_for_a_slip_is_not_repaired() {
+    // A sequence, a key, a hash: what is tried for a mistyped word grows with the square of its length.
+    let query = format!("find the symbol {}", "ab".repeat(50_000));
+    assert_eq!(names(&index(&office()), &query)[0], "find_symbol");
+}
+
+#[test]
 fn understands_any_script() {
     check("天気", "get_forecast");
     check("東京の天気予報", "get_forecast");
@@ -138,7 +145,7 @@ fn a_servers_name_alone_gives_its_tools() {
     let found = index(&office()).search("slack", 5);
     assert!(found.hits.iter().all(|hit| hit.server == "slack"), "{found:?}");
     assert_eq!(found.hits.len(), 2);
-    assert_eq!(found.servers[0].server, "slack");
+    assert!(found.servers.is_empty(), "its tools speak for it: {found:?}");
 }
 
 #[test]
@@ -146,11 +153,7 @@ fn servers_without_known_tools_are_found_by_what_they_say() {
     let mut index = index(&office());
     index.set_server("maps", &server(9, "Maps", "Routes and travel times between places", &[]));
     let found = index.search("route between two places", 5);
-    assert_eq!(
-        found.servers.first().map(|hit| (hit.server.as_str(), hit.tools)),
-        Some(("maps", 0)),
-        "{found:?}"
-    );
+    assert_eq!(found.servers, ["maps"], "{found:?}");
 }
 
 #[test]

@@ -104,8 +104,8 @@ impl Finder {
             let item = known.items.of(kind)[at].clone();
             Some(Found { source: places[&*hit.server], kind, item, score: hit.score, matched: hit.matched })
         };
-        let fits = outcome.servers.iter().filter(|hit| self.known[&hit.server].things.is_none());
-        let unknown = fits.map(|hit| places[&*hit.server]).collect();
+        let fits = outcome.servers.iter().filter(|server| self.known[*server].things.is_none());
+        let unknown = fits.map(|server| places[server.as_str()]).collect();
         Findings { things: outcome.hits.into_iter().filter_map(thing).collect(), unknown }
     }
 

@@ -364,8 +364,9 @@ impl Scanner {
         Doc { text, found: self }
     }
 
-    /// The number under `id` in a response that is broken, or of which only the beginning and the end are known.
-    pub fn id_of_response(&mut self, start: &[u8], end: &[u8]) -> Option<u64> {
+    /// The number under `id`, if it can be seen, in a response that is broken, or of which only the beginning and the
+    /// end are known; `None` for what is no response.
+    pub fn id_of_response(&mut self, start: &[u8], end: &[u8]) -> Option<Option<u64>> {
         let text = &start[..start.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len())];
         let _ = self.scan(text);
         let has = |key: &[u8]| {
@@ -374,7 +375,7 @@ impl Scanner {
         if has(b"\"method\"") || !has(b"\"result\"") && !has(b"\"error\"") {
             return None;
         }
-        self.id_in_prefix(text).or_else(|| id_at_end(end))
+        Some(self.id_in_prefix(text).or_else(|| id_at_end(end)))
     }
 
     /// The number under `id` in a message that was cut off.
@@ -777,23 +778,23 @@ mod tests {
     #[test]
     fn finds_the_id_of_a_response_that_is_known_in_part() {
         for (start, end, expected) in [
-            (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"text":"aaa"#, r#"aaa","id":4}}"#, Some(17)),
-            (r#"{"result":{"id":3,"text":"aaa"#, r#"aaa"},"jsonrpc":"2.0","id":17}"#, Some(17)),
-            (r#"{"error":{"code":1,"message":"aaa"#, "aaa\"} , \"id\" : 17 } ", Some(17)),
-            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":17,"jsonrpc":"2.0"}"#, Some(17)),
-            (r#"{"result":{"text":"aaa"#, r#"aaa","id":17}}"#, None),
-            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":"17"}"#, None),
-            (r#"{"result":{"text":"aaa"#, r#"aaa \"id\":17}"#, None),
+            (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"text":"aaa"#, r#"aaa","id":4}}"#, Some(Some(17))),
+            (r#"{"result":{"id":3,"text":"aaa"#, r#"aaa"},"jsonrpc":"2.0","id":17}"#, Some(Some(17))),
+            (r#"{"error":{"code":1,"message":"aaa"#, "aaa\"} , \"id\" : 17 } ", Some(Some(17))),
+            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":17,"jsonrpc":"2.0"}"#, Some(Some(17))),
+            (r#"{"result":{"text":"aaa"#, r#"aaa","id":17}}"#, Some(None)),
+            (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":"17"}"#, Some(None)),
+            (r#"{"result":{"text":"aaa"#, r#"aaa \"id\":17}"#, Some(None)),
             (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
             (r#"{"jsonrpc":"2.0","id":17,"#, "", None),
-            (r#"{"jsonrpc":"2.0","id":17,"result":{"text":"\"#, "", Some(17)),
+            (r#"{"jsonrpc":"2.0","id":17,"result":{"text":"\"#, "", Some(Some(17))),
             ("garbage", r#","id":17}"#, None),
         ] {
             let found = Scanner::default().id_of_response(start.as_bytes(), end.as_bytes());
             assert_eq!(found, expected, "{start} … {end}");
         }
         let invalid = b"{\"id\":17,\"result\":\"\xff\"}";
-        assert_eq!(Scanner::default().id_of_response(invalid, invalid), Some(17));
+        assert_eq!(Scanner::default().id_of_response(invalid, invalid), Some(Some(17)));
     }
 
     fn json() -> impl Strategy<Value = String> {

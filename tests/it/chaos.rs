@@ -64,9 +64,8 @@ fn an_endless_line_costs_no_memory_and_disturbs_nobody() {
         gateway.use_tool("b", "echo", "{}").text();
         most = most.max(gateway.memory());
     }
-    // Nobody else was waited for, so the line was taken for the answer.
-    let text = gateway.answer(&flood).failure();
-    assert!(text.contains("maxMessageBytes"), "{text}");
+    // The line was nobody's answer, and the call gets its own.
+    gateway.answer(&flood).text();
     assert!(most < 100 << 20, "{most} bytes");
     gateway.use_tool("a", "echo", "{}").text();
 }

@@ -31,6 +31,25 @@ fn an_unknown_version_gets_the_latest_legacy_one() {
 }
 
 #[test]
+fn a_modern_upstream_that_starts_slowly_is_understood() {
+    let entry = fake("--with echo --era modern --delay 700");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    assert_eq!(gateway.open("dev")["servers_connected"], 1);
+}
+
+#[test]
+fn a_modern_upstream_is_told_what_the_client_can_do() {
+    let entry = fake("--with echo,requests --era modern");
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
+    gateway.open("dev");
+    for method in ["server/discover", "tools/list", "subscriptions/listen"] {
+        let heard = gateway.use_tool("a", "requests", json!({"method": method})).json();
+        let told = &heard[0]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(told, &json!({}), "{method}: {heard}");
+    }
+}
+
+#[test]
 fn upstreams_of_every_legacy_version_are_understood() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let entry = fake(&format!("--with echo --protocol {version}"));

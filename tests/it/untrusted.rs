@@ -162,6 +162,21 @@ fn a_message_over_the_limit_is_known_by_its_end_too() {
 }
 
 #[test]
+fn a_message_over_the_limit_that_answers_nothing_fails_no_call() {
+    let mut config = dev("proxy", json!({"a": fake(FLAGS)}));
+    config["maxMessageBytes"] = json!(100_000);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    for line in [
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"@pad"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"text":"@pad"}}"#,
+        "@pad",
+    ] {
+        gateway.use_tool("a", "raw", json!({"text": format!("{line}\n"), "n": 200_000})).text();
+    }
+}
+
+#[test]
 fn a_broken_answer_fails_its_call_at_once_and_no_other() {
     let mut gateway = opened();
     let calls = ["j", "k"].map(|key| {
