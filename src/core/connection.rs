@@ -134,7 +134,8 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
             Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
         },
         Some(Era::Modern) => {
-            let answer = link.peer.call("server/discover", &discover_params(link), Caller::default(), None).await;
+            let answer =
+                link.peer.call("server/discover", &discover_params(link), Caller::default(), None).await;
             match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
                 Some(hello) => hello,
                 None => initialize(engine, link).await?,
