@@ -64,8 +64,11 @@ async function main() {
   const wheels = path.join(place, 'wheels');
   run('maturin', ['build', '--profile', 'dev', '--compatibility', 'linux', '--out', wheels], {
     cwd: root,
-    env: { ...process.env, MCP_WORKBENCH_CHANNEL: 'wheel', CARGO_TARGET_DIR: path.join(place, 'target') },
+    env: { ...process.env, MCP_WORKBENCH_CHANNEL: 'wheel' },
   });
+  const byPip = path.join(place, 'pip');
+  run('pip', ['install', '--no-index', '--find-links', wheels, '--target', byPip, crate.names.pypi]);
+  says(path.join(byPip, 'bin', 'toolman'), 'installed from a wheel');
   const fromWheels = ['--offline', '--no-index', '--find-links', wheels];
   run('uv', ['tool', 'install', ...fromWheels, crate.names.pypi], { env: uvPlace() });
   for (const name of [...programs, crate.names.pypi]) {
@@ -76,9 +79,7 @@ async function main() {
 
   step('cargo install');
   const cargoRoot = path.join(place, 'cargo');
-  run('cargo', ['install', '--path', root, '--root', cargoRoot, '--locked', '--offline', '--debug'], {
-    env: { ...process.env, CARGO_TARGET_DIR: path.join(place, 'target') },
-  });
+  run('cargo', ['install', '--path', root, '--root', cargoRoot, '--locked', '--offline', '--debug']);
   says(path.join(cargoRoot, 'bin', 'toolman'), 'installed by cargo');
   await everyEnd([path.join(cargoRoot, 'bin', 'mcp-workbench')], { killedWhole: true });
 

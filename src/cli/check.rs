@@ -103,6 +103,8 @@ mod tests {
         let result = run(Ok(file.clone()), json);
         std::fs::remove_file(&file).expect("it was written above");
         let shown = file.display().to_string();
+        // Windows' backslashes are doubled in JSON.
+        let shown = if json { shown.replace('\\', r"\\") } else { shown };
         (result.0, result.1.replace(&shown, "FILE"), result.2.replace(&shown, "FILE"))
     }
 
