@@ -44,6 +44,11 @@ impl Redactor {
         Self(pairs.into())
     }
 
+    /// The same with more pairs of value and name.
+    pub fn with(&self, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self::new(self.0.iter().cloned().chain(more))
+    }
+
     /// The text with every known value replaced by its `${NAME}`, in one pass, so that names put in are left
     /// alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {

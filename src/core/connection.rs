@@ -60,7 +60,7 @@ async fn live(
     first: bool,
 ) -> Option<Trouble> {
     let (_, capabilities) = engine.client_for_upstreams();
-    let link = Link::new(upstream.clone(), engine.settings().secrets.clone(), capabilities);
+    let link = Link::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
@@ -72,7 +72,7 @@ async fn live(
     let mut life = match begun {
         Ok(life) => life,
         Err(trouble) => {
-            upstream.ended(generation, End::Failed(trouble));
+            upstream.ended(generation, End::Failed(trouble.redacted(&link.redactor)));
             return None;
         }
     };
@@ -88,7 +88,7 @@ async fn live(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(trouble)) => {
-            let trouble = life.explain(link.with_noise(trouble));
+            let trouble = life.explain(link.with_noise(trouble)).redacted(&link.redactor);
             link.close(&trouble.to_string());
             if first && link.is_mute() && life.is_over() {
                 life.end(false).await;
@@ -109,7 +109,7 @@ async fn live(
                 biased;
                 _ = &mut *stop => End::Stopped,
                 trouble = life.over() => {
-                    let trouble = life.explain(trouble);
+                    let trouble = life.explain(trouble).redacted(&link.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
                     link.close(&trouble.to_string());
                     End::Down(trouble, up_since.elapsed())
@@ -166,7 +166,10 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
             Ok(list) => items = items.with(kind, list),
-            Err(reason) => log::warn!("[{}] {reason}; taken as an empty list", link.upstream),
+            Err(trouble) => {
+                let reason = trouble.redacted(&link.redactor);
+                log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
+            }
         }
     }
     Ok(items)
@@ -314,7 +317,10 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
             match list(&link, kind).await {
                 Ok(list) => items = items.with(kind, list),
-                Err(reason) => log::warn!("[{}] {reason}; its list stays as it was", link.upstream),
+                Err(trouble) => {
+                    let reason = trouble.redacted(&link.redactor);
+                    log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
+                }
             }
         }
         engine.remember(&link, items.clone());

@@ -22,7 +22,7 @@ use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
 use super::upstream::{Era, Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{Common, Http, Isolation, Transport};
+use crate::config::{Common, Http, Isolation, Redactor, Transport};
 use crate::store::credentials::Credentials;
 use crate::store::definitions::{Definitions, Manner};
 use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
@@ -175,6 +175,17 @@ impl Engine {
         let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
         upstreams.insert(key, upstream.clone());
         upstream
+    }
+
+    /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
+    /// the file names: hiding all of them would leave nothing readable.
+    pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
+        let secrets = self.settings().secrets.clone();
+        let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
+        secrets.with(self.vars.iter().filter_map(|(name, value)| {
+            let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;
+            Some((value.to_str()?.to_owned(), name.to_owned()))
+        }))
     }
 
     /// Whether an upstream's command is found by the `PATH` of the login shell only.

@@ -18,7 +18,7 @@ use super::link::Link;
 use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
 use super::trouble::Trouble;
-use crate::config::{Command, Http, Redactor, Transport};
+use crate::config::{Command, Http, Transport};
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
@@ -61,7 +61,6 @@ pub(super) struct Process {
     stderr: Reader,
     _writer: Task,
     tail: Arc<Tail>,
-    redactor: Redactor,
     over: bool,
 }
 
@@ -167,7 +166,7 @@ impl Receive for Taker {
         match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
             (Some(reason), Some(id)) if self.link.is_greeted() => {
-                self.link.peer.fail(id, &Lost::new(reason));
+                self.link.peer.fail(id, &Lost::new(self.link.redactor.redact(reason)));
             }
             (_, on) => {
                 let line = Line::Whole(incoming.message);
@@ -183,20 +182,24 @@ impl Receive for Taker {
 
 impl Process {
     async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
-        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await?;
+        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
+        let launch = launch.inspect_err(|error| {
+            if let Some(places) = error.places() {
+                log::info!("[{}] {}", link.upstream, link.redactor.redact(&places));
+            }
+        })?;
         let child =
             engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
-        let (out, redactor, tail) = (link.out.clone(), link.redactor.clone(), Arc::new(Tail::default()));
+        let (out, tail) = (link.out.clone(), Arc::new(Tail::default()));
         Ok(Self {
             control,
             reader: Reader::spawn(stdout, |stdout| read(engine.clone(), link.clone(), stdout)),
             stderr: Reader::spawn(stderr, |stderr| {
-                tail.clone().drain(stderr, link.upstream.to_string(), redactor.clone())
+                tail.clone().drain(stderr, link.upstream.to_string(), link.redactor.clone())
             }),
             _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
             tail,
-            redactor,
             over: false,
         })
     }
@@ -227,7 +230,7 @@ impl Process {
 
     /// The reason with the last lines of stderr behind it.
     fn explain(&self, trouble: Trouble) -> Trouble {
-        Trouble { stderr: self.redactor.redact(&self.tail.last_lines()).into(), ..trouble }
+        Trouble { stderr: self.tail.last_lines().into(), ..trouble }
     }
 }
 

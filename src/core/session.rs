@@ -229,8 +229,8 @@ impl Session {
         self.hello.set(hello).is_ok()
     }
 
-    /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use, or the
-    /// session is ending; the refusal has been sent.
+    /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use; the refusal
+    /// has been sent.
     pub fn accept(
         self: &Arc<Self>,
         id: Id,
@@ -246,9 +246,6 @@ impl Session {
             });
             None
         };
-        if self.ending.load(Ordering::Relaxed) {
-            return refuse(Some(&id), code::UPSTREAM_LOST, "the gateway is shutting down");
-        }
         let key = id.key();
         let mut waiting = self.waiting.lock();
         let Entry::Vacant(entry) = waiting.entry(key.clone()) else {
@@ -285,6 +282,11 @@ impl Session {
         waiting.target
     }
 
+    /// Whether every further request is to be turned away.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
@@ -302,17 +304,29 @@ impl Session {
         }
     }
 
+    /// Cancels what upstreams have not answered yet; each is answered as if its upstream had gone.
+    pub fn cut_off(&self, reason: &str) {
+        let lost = Lost::new(reason);
+        loop {
+            let targets: Vec<_> =
+                self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
+            let cancelled = targets.iter().filter(|(link, id)| link.peer.cancel(*id, reason, &lost)).count();
+            // One that is over may let another begin.
+            if cancelled == 0 {
+                return;
+            }
+        }
+    }
+
     /// Cancels every request that is not answered yet, upstream too, and answers with an error.
     pub fn abandon(&self, reason: &str) {
+        self.cut_off(reason);
         let waiting = std::mem::take(&mut *self.waiting.lock());
         let error = error_object(code::UPSTREAM_LOST, reason, None);
         for waiting in waiting.into_values() {
             self.send(&waiting.route, waiting.batch.as_ref(), |out| {
                 write_raw_error(out, Some(&waiting.id), |out| out.extend_from_slice(error.as_bytes()));
             });
-            if let Some((link, id)) = waiting.target {
-                link.peer.cancel(id, reason, &Lost::new(reason));
-            }
         }
         self.all_answered.notify_waiters();
     }

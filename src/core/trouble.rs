@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::process::CommandError;
+use crate::config::Redactor;
 use crate::wire::http_client::Failure;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
@@ -56,6 +57,17 @@ impl Trouble {
     /// The same with more to say about it.
     pub(super) fn reworded(self, problem: impl Into<Arc<str>>) -> Self {
         Self { problem: problem.into(), ..self }
+    }
+
+    /// The same without secrets: paths, host names and what a server says of itself may hold some.
+    pub(super) fn redacted(self, secrets: &Redactor) -> Self {
+        let redact = |text: Arc<str>| Arc::from(secrets.redact(&text));
+        Self {
+            cause: self.cause,
+            problem: redact(self.problem),
+            hint: self.hint.map(redact),
+            stderr: redact(self.stderr),
+        }
     }
 }
 

@@ -367,6 +367,9 @@ impl Toolman {
     /// No tool of that name.
     pub fn unknown_tool(&self, view: &View, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
+        if own.clone().any(|own| own == name) {
+            return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
+        }
         let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
     }

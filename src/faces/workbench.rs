@@ -599,8 +599,10 @@ impl Exposure for Workbench {
                 let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
                 let prefix = quote(&["[", &upstream.group, "/", &upstream.server, "]"].concat());
                 let description = match definition.get("description").filter(|node| node.is_string()) {
-                    Some(own) => [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat(),
-                    None => prefix,
+                    Some(own) if own.raw() != "\"\"" => {
+                        [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat()
+                    }
+                    _ => prefix,
                 };
                 let origin =
                     ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::http::{Backend, ParamHeaders, Scope};
-use super::{Face, Gateway, Part};
+use super::{Face, Gateway, Part, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
 use crate::core::modern::Watched;
@@ -169,7 +169,7 @@ impl Backend for Arc<Gateway> {
     fn abandon(&self) {
         let sessions = self.guests.lock().sessions();
         for session in sessions {
-            session.abandon("the gateway is shutting down");
+            session.abandon(SHUTTING_DOWN);
         }
     }
 }

@@ -26,6 +26,7 @@ impl Gateway {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session, &uri),
             Face::Toolman(bench) => match self.find_resource(bench, &session, &uri, left) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
+                Some(Found::Catalog) if !bench.is_ready() => return self.later(bench, method, params, reply),
                 Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
                 Some(Found::Inactive(name)) => {
                     let message = bench.face.inactive(Kind::Resource, &name);
@@ -189,7 +190,7 @@ impl Gateway {
     }
 
     /// An error of our own where the request was no tool call, in the shape of the face.
-    fn refuse(&self, reply: Reply, code: i64, message: &str) {
+    pub(super) fn refuse(&self, reply: Reply, code: i64, message: &str) {
         let shaped = matches!(*self.face(reply.session()), Face::Toolman(_));
         refuse(reply, code, message, shaped);
     }
@@ -218,9 +219,9 @@ fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), Stri
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {
                 true => String::new(),
-                false => format!(" Nearest names: {}", near.join(", ")),
+                false => format!(" Nearest names: {}.", near.join(", ")),
             };
-            Err(format!("There is no prompt '{name}'.{near}"))
+            Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::core::modern::ModernCall;
 use crate::core::session::{Batch, Reply, Route, Session, Window};
 use crate::core::view::{Exposure, View};
 use crate::faces::plain::Plain;
-use crate::faces::workbench::{Mode, Workbench};
+use crate::faces::workbench::{Mode, Workbench, failed_call};
 use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
@@ -124,6 +124,9 @@ impl Face {
     }
 }
 
+/// Why calls are cut off, or not taken on, at the end.
+const SHUTTING_DOWN: &str = "the gateway is shutting down";
+
 /// What we can always do, as members of a raw object.
 const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
      \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
@@ -216,7 +219,10 @@ impl Gateway {
                     Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
                 };
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
-                self.request(&method, params, reply);
+                match session.is_ending() {
+                    true => self.turn_away(&method, params, reply),
+                    false => self.request(&method, params, reply),
+                }
             }
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
             Ok(Message::Response { id, outcome }) => {
@@ -225,6 +231,28 @@ impl Gateway {
                 }
             }
             Err(bad) => refuse(route, bad.id.as_ref(), bad.code, bad.message, None),
+        }
+    }
+
+    /// Answers a request that comes too late: in the shape of its face, and naming what was asked for.
+    fn turn_away(&self, method: &str, params: Option<Node<'_>>, reply: Reply) {
+        let member = |key| params.and_then(|params| params.get(key));
+        let text = |key| member(key).and_then(Node::as_str);
+        let named = text("name").or_else(|| text("uri"));
+        let Some(name) = named else {
+            return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
+        };
+        let face = self.face(reply.session());
+        match &*face {
+            Face::Workbench(face) if method == "tools/call" => {
+                let address = self.address(face, &name, member("arguments"), &reply);
+                let error = error_object(code::UPSTREAM_LOST, SHUTTING_DOWN, None);
+                reply.result(&failed_call(&address, SHUTTING_DOWN, &error));
+            }
+            Face::Toolman(_) if method == "tools/call" => {
+                self.turn_away_exposed(&name, member("arguments"), reply)
+            }
+            _ => self.refuse(reply, code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}")),
         }
     }
 

@@ -66,11 +66,12 @@ impl Gateway {
             return reply.error(code::INVALID_PARAMS, &format!("Unknown tool: {name}.{near}"), None);
         };
         let changes = [("name", Some(target.raw_key()))];
-        self.engine.forward(&target.upstream, "tools/call", params, &changes, reply, |answer, reply| {
+        let address = format!("{}/{}", target.upstream, target.own_name());
+        self.engine.forward(&target.upstream, "tools/call", params, &changes, reply, move |answer, reply| {
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
                 Answer::Error(error) => reply.raw_error(error),
-                Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
+                Answer::Lost(lost) => reply.error(lost.code, &format!("[{address}] {lost}"), None),
             }
         });
     }

@@ -1,5 +1,6 @@
 //! One client on our own stdin and stdout.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,12 +9,12 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::Gateway;
+use super::{Gateway, SHUTTING_DOWN};
 use crate::core::session::{Batch, Route, Session};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines, TooLong};
-use crate::wire::message::{Id, Message, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 use crate::wire::outbox::Outbox;
 
 /// What calls in flight may take to finish when the gateway ends.
@@ -49,8 +50,10 @@ pub async fn run(
     session.end();
     let ending = async {
         let _ = timeout(DRAIN, session.answered()).await;
-        session.abandon("the gateway is shutting down");
+        session.cut_off(SHUTTING_DOWN);
+        // What waits for an upstream to come up hears of its end.
         gateway.engine.shut_down().await;
+        session.abandon(SHUTTING_DOWN);
     };
     tokio::pin!(ending);
     loop {
@@ -135,7 +138,12 @@ impl Client {
         let answered =
             messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
         let batch = Batch::new(answered);
+        let mut ids = HashSet::new();
         for message in messages {
+            let message = match message {
+                Ok(Message::Request { id, .. }) if !ids.insert(id.key()) => Err(Malformed::ID_TWICE),
+                message => message,
+            };
             self.gateway.take(&self.session, message, None, Some(&batch));
         }
     }

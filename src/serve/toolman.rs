@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::Gateway;
+use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Isolation, NamespacedServer, ToolFilter, Transport};
 use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
@@ -264,6 +264,13 @@ impl Gateway {
             },
             name => self.call_exposed(bench, name, params, &[], reply),
         }
+    }
+
+    /// Answers a call that comes too late.
+    pub(super) fn turn_away_exposed(&self, name: &str, arguments: Option<Node<'_>>, reply: Reply) {
+        let inner = if name == CALL { face::called(arguments).ok() } else { None };
+        let name = inner.as_ref().map_or(name, |(inner, _)| inner);
+        reply.result(&face::tool_result(Err(&format!("{name}: {SHUTTING_DOWN}"))));
     }
 
     fn call_exposed(

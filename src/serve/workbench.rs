@@ -10,7 +10,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::error_object;
+use crate::wire::message::{code, error_object};
 use crate::wire::peer::Answer;
 
 impl Gateway {
@@ -205,6 +205,32 @@ impl Gateway {
         face.closed(name, tools, servers)
     }
 
+    /// What a call is for: toolbox, server and tool, or as much of it as is known.
+    pub(super) fn address(
+        &self,
+        face: &Workbench,
+        name: &str,
+        arguments: Option<Node<'_>>,
+        reply: &Reply,
+    ) -> String {
+        let registered = |name: &str| match reply.session().view().find(Kind::Tool, name) {
+            Some(target) => format!("{}/{}", target.upstream, target.own_name()),
+            None => name.to_owned(),
+        };
+        match face.meta(name) {
+            Some(Meta::Use) => shape::use_tool(arguments).ok().map(|(address, _)| address.to_string()),
+            Some(Meta::ClassicUse) => {
+                shape::classic_use_tool(arguments).ok().map(|(_, tool, _)| registered(&tool))
+            }
+            Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
+                shape::toolbox_name(arguments).ok().map(|toolbox| toolbox.into_owned())
+            }
+            Some(_) => None,
+            None => Some(registered(name)),
+        }
+        .unwrap_or_else(|| name.to_owned())
+    }
+
     /// Where `use_tool` leads; the error is a result for the model.
     fn find(&self, face: &Workbench, address: &Address<'_>, reply: &Reply) -> Result<Target, String> {
         let view = reply.session().view();
@@ -257,9 +283,18 @@ impl Gateway {
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
                 Answer::Error(error) => {
-                    let message = error.get("message").and_then(Node::as_str);
-                    let message = message.unwrap_or_else(|| "the server answered with an error".into());
-                    reply.result(&shape::failed_call(&address(), &message, error.raw()));
+                    let is_whole = error.get("code").is_some_and(|code| code.raw().parse::<i64>().is_ok());
+                    match error.get("message").and_then(Node::as_str).filter(|_| is_whole) {
+                        Some(message) => {
+                            reply.result(&shape::failed_call(&address(), &message, error.raw()));
+                        }
+                        None => {
+                            let text = error.get("message").and_then(Node::as_str).or_else(|| error.as_str());
+                            let text = text.unwrap_or_else(|| error.raw().into());
+                            let whole = error_object(code::INTERNAL, &text, None);
+                            reply.result(&shape::failed_call(&address(), &text, &whole));
+                        }
+                    }
                 }
                 Answer::Lost(lost) => {
                     let error = error_object(lost.code, &lost.message, None);

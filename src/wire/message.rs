@@ -37,8 +37,14 @@ impl Id {
         &self.0
     }
 
-    /// What two spellings of the same id have in common; `1` and `"1"` differ.
+    /// What two spellings of the same id have in common; `1` and `1.0` are the same, `1` and `"1"` differ.
     pub fn key(&self) -> Arc<str> {
+        if !self.0.starts_with('"') {
+            return match self.0.contains(['.', 'e', 'E']) {
+                true => plain_number(&self.0).into(),
+                false => self.0.clone(),
+            };
+        }
         match self.0.contains('\\') {
             true => match serde_json::from_str::<String>(&self.0) {
                 Ok(text) => format!("\"{text}\"").into(),
@@ -55,6 +61,25 @@ impl Id {
 
     fn raw_from_node(node: Node<'_>) -> Option<&str> {
         matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then(|| node.raw())
+    }
+}
+
+/// A number with fraction or exponent, spelled as an integer where it is one of reasonable length.
+fn plain_number(raw: &str) -> String {
+    const LONGEST: i64 = 400;
+    let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
+    let Ok(exponent) = exponent.parse::<i32>() else { return raw.to_owned() };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let digits = all.trim_end_matches('0');
+    let exponent = i64::from(exponent) + (all.len() - digits.len()) as i64 - fraction.len() as i64;
+    match digits.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits if (0..LONGEST).contains(&exponent) => {
+            format!("{sign}{digits}{}", "0".repeat(exponent as usize))
+        }
+        digits => format!("{sign}{digits}e{exponent}"),
     }
 }
 
@@ -100,6 +125,15 @@ pub struct Malformed {
     pub code: i64,
     /// For a person.
     pub message: &'static str,
+}
+
+impl Malformed {
+    /// Two requests of a batch with one id: their answers could not be told apart.
+    pub const ID_TWICE: Self = Self {
+        id: None,
+        code: code::INVALID_REQUEST,
+        message: "Invalid request: another request of the batch has the same id",
+    };
 }
 
 impl From<Duplicate> for Malformed {
@@ -298,6 +332,13 @@ mod tests {
         let key = |raw: &str| Id(raw.into()).key();
         assert_eq!(key(r#""\u0061""#), key(r#""a""#));
         assert_ne!(key("1"), key("\"1\""));
+        for same in ["50.0", "5e1", "5.0E+1", "500e-1"] {
+            assert_eq!(key(same), key("50"), "{same}");
+        }
+        assert_eq!(key("-0.0"), key("0"));
+        assert_ne!(key("50.5"), key("50"));
+        assert_ne!(key("5e1"), key("-5e1"));
+        assert_ne!(key("1e999999999"), key("1e999999998"));
     }
 
     /// Raw JSON that might be any payload.

@@ -233,11 +233,13 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().closed.is_none()
     }
 
-    /// Gives a request up and tells the other side why.
-    pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) {
-        if self.fail(id, lost) {
+    /// Gives a request up and tells the other side why. `false`: it was not open.
+    pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) -> bool {
+        let was_open = self.fail(id, lost);
+        if was_open {
             self.send_cancelled(id, reason);
         }
+        was_open
     }
 
     /// Forgets a request without an answer, and returns what was known of it.

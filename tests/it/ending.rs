@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Lab, VERSION, dev, fake, signal};
+use crate::harness::{Gateway, Lab, VERSION, dev, fake, server, signal};
 
 /// What the contract promises.
 const PROMISE: Duration = Duration::from_secs(5);
@@ -99,14 +99,29 @@ fn calls_that_do_not_finish_are_answered_with_an_error() {
             "EOF" => gateway.close(),
             signal => gateway.signal(signal),
         }
-        for id in ids {
-            let answer = gateway.answer(&id).value();
-            let failed = answer["error"].is_object() || answer["result"]["isError"] == true;
-            assert!(failed, "{end}: {answer}");
+        for (n, id) in ids.iter().enumerate() {
+            let text = gateway.answer(id).failure();
+            assert_eq!(text, format!("[dev/s{n}/never] the gateway is shutting down"), "{end}");
         }
         assert_eq!(gateway.wait().code(), Some(0), "{end}");
         assert!(began.elapsed() < PROMISE, "{end}: {:?}", began.elapsed());
     }
+}
+
+#[test]
+fn toolman_answers_what_it_cuts_off_in_its_own_shape() {
+    let config = "active_toolsets = [\"*\"]\n".to_owned() + &server("a", "--with never", "");
+    let mut gateway = Gateway::toolman(config);
+    assert_eq!(gateway.tools(), ["toolman_activate", "a_never"]);
+    let id = gateway.post_call("a_never", "{}");
+    gateway.fence();
+    gateway.close();
+    let answer = gateway.answer(&id).value();
+    let expected =
+        json!({"success": false, "result": null, "error": "a_never: the gateway is shutting down"});
+    assert_eq!(answer["result"]["structuredContent"], expected, "{answer}");
+    assert_eq!(answer["result"]["isError"], true);
+    assert_eq!(gateway.wait().code(), Some(0));
 }
 
 #[test]
@@ -132,9 +147,13 @@ fn what_comes_while_ending_is_answered_with_an_error_at_once() {
     // The signal and the requests race until the first request comes too late.
     let refused = (0..10_000).any(|_| {
         let id = gateway.post("tools/list", "{}");
-        gateway.answer(&id).value()["error"].is_object()
+        gateway.answer(&id).value()["error"]["message"] == "tools/list: the gateway is shutting down"
     });
     assert!(refused);
+    let late = gateway.post_use_tool("s1", "echo", "{}");
+    assert_eq!(gateway.answer(&late).failure(), "[dev/s1/echo] the gateway is shutting down");
+    let late = gateway.post_call("open_toolbox", r#"{"toolbox_name":"dev"}"#);
+    assert_eq!(gateway.answer(&late).failure(), "[dev] the gateway is shutting down");
     gateway.answer(&waiting);
     assert_eq!(gateway.wait().code(), Some(0));
 }

@@ -115,3 +115,43 @@ fn secrets_stand_in_no_error_and_no_log() {
         assert!(!text.contains(secret) && !log.contains(secret), "{text}\n{log}");
     }
 }
+
+#[test]
+fn reasons_of_failed_servers_hold_no_secrets() {
+    const LISTED: &str = "listed-in-the-file";
+    let refusal = format!(r#"initialize={{"code":-32000,"message":"no entry with {SECRET}"}}"#);
+    let mut refusing = fake_with("--era legacy", &["--error", &refusal]);
+    refusing["env"] = json!({"TOKEN": "${WB_SECRET}"});
+    let mut inheriting = fake_with("--exit 1", &["--stderr", &format!("it has {LISTED}")]);
+    inheriting["inheritEnv"] = json!(["WB_LISTED"]);
+    let servers = json!({
+        "bare": {"command": "${WB_SECRET}"},
+        "path": {"command": "/nowhere/${WB_SECRET}"},
+        "cwd": {"command": "true", "cwd": "/nowhere/${WB_SECRET}"},
+        "host": {"url": "http://${WB_SECRET}.invalid/mcp"},
+        "refusing": refusing,
+        "inheriting": inheriting,
+    });
+    let mut gateway = Gateway::spawn_with(Lab::new(), dev("proxy", servers), |command| {
+        command.env("WB_SECRET", SECRET).env("WB_LISTED", LISTED).env("RUST_LOG", "info");
+    });
+    gateway.initialize(VERSION);
+    let text = gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).failure();
+    for expected in [
+        "command '${WB_SECRET}' not found",
+        "/nowhere/${WB_SECRET}",
+        "working directory '/nowhere/${WB_SECRET}' does not exist",
+        "${WB_SECRET}.invalid",
+        "no entry with ${",
+        "it has ${WB_LISTED}",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    gateway.close();
+    gateway.wait();
+    let log = gateway.stderr();
+    assert!(log.contains("'${WB_SECRET}' is not in"), "{log}");
+    for secret in [SECRET, LISTED] {
+        assert!(!text.contains(secret) && !log.contains(secret), "{text}\n{log}");
+    }
+}

@@ -80,6 +80,13 @@ fn batches_are_answered_in_2025_03_26() {
     let mut gateway = Gateway::spawn(dev("dynamic", json!({})));
     gateway.initialize("2025-03-26");
     gateway.send(
+        r#"[{"jsonrpc":"2.0","id":50,"method":"ping"},{"jsonrpc":"2.0","id":5e1,"method":"ping"},{"jsonrpc":"2.0","id":"50","method":"ping"}]"#,
+    );
+    let twice = gateway.next();
+    let ids: Vec<_> =
+        twice.value().as_array().expect("a batch").iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [json!(50), json!(null), json!("50")], "an id stands for one request");
+    gateway.send(
         r#"[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":7,"method":"no/such"},3]"#,
     );
     let Value::Array(answers) = gateway.next().value() else { panic!("a batch is answered by a batch") };

@@ -28,6 +28,7 @@ fn the_first_lists_wait_for_servers_that_start() {
     let mut gateway = Gateway::toolman(config);
     let lists = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
     let ids = lists.map(|method| gateway.post(method, "{}"));
+    let catalog = gateway.post("resources/read", json!({"uri": "toolman://catalog"}));
     let call = gateway.post_call("a_echo", "{}");
     let read = gateway.post("resources/read", json!({"uri": "a_fake://resource/1"}));
     let prompt = gateway.post("prompts/get", json!({"name": "a_prompt-1"}));
@@ -40,6 +41,7 @@ fn the_first_lists_wait_for_servers_that_start() {
         let answer = gateway.answer(id);
         assert!(answer.raw.contains(part), "{part}: {answer:?}");
     }
+    assert!(gateway.answer(&catalog).raw.contains("a_echo"), "the catalog waits like the lists");
     gateway.answer(&call).text();
     gateway.answer(&read).result();
     gateway.answer(&prompt).result();

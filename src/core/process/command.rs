@@ -60,10 +60,6 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
                     }
                     Err(also_unusable) => {
                         let login = directories(&login);
-                        log::info!(
-                            "'{}' is not in {searched:?}, nor in the login shell's {login:?}",
-                            command.program
-                        );
                         return Err(CommandError::NotFound {
                             program: command.program.clone(),
                             searched,
@@ -148,6 +144,16 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// Where it was looked for, where that is a longer story.
+    pub fn places(&self) -> Option<String> {
+        match self {
+            Self::NotFound { program, searched, login, .. } => {
+                Some(format!("'{program}' is not in {searched:?}, nor in the login shell's {login:?}"))
+            }
+            _ => None,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {

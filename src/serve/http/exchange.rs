@@ -2,6 +2,7 @@
 //!
 //! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -23,7 +24,7 @@ use super::stream::{Batch, CutOff, Kind, Part, Reader, Stream, Writer};
 use super::{Backend, Scope, Server, Sink, body};
 use crate::wire::era::Version;
 use crate::wire::json::{Doc, Node, Scanner};
-use crate::wire::message::{Id, Message, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
 
 /// JSON nested deeper than this is refused.
 const DEEPEST: usize = 512;
@@ -432,10 +433,12 @@ impl<B: Backend> Server<B> {
     /// Hands the parts of a batch on; `false` if none of them is answered.
     fn run_batch(&self, session: &Session<B::Session>, message: &[u8], stream: Writer) -> bool {
         let parts: Vec<&RawValue> = serde_json::from_slice(message).unwrap_or_default();
+        let mut ids = HashSet::new();
         let read = |part: &&RawValue| {
             let mut scanner = Scanner::default();
             let doc = scanner.scan_str(part.get()).expect("a part of valid JSON");
             match Message::read(doc.root()) {
+                Ok(Message::Request { id, .. }) if !ids.insert(id.key()) => Err(Malformed::ID_TWICE),
                 Ok(Message::Request { .. }) => Ok(true),
                 Ok(_) => Ok(false),
                 Err(bad) => Err(bad),
