@@ -101,6 +101,9 @@ where
                 rules.replace(face.serving());
             }
             self.gateway.reload(face).await;
+            if let Some(rules) = &self.rules {
+                rules.enforce();
+            }
         } else {
             let count = check::errors(&problems);
             let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");

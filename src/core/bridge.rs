@@ -261,6 +261,19 @@ impl Call {
     /// A modern upstream asks a modern client: its question is passed on, its state sealed in ours.
     fn hand_on_questions(self: &Arc<Self>, result: Node<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
+        let asked = result.get("inputRequests").into_iter().flat_map(Node::members);
+        let needed = asked.filter_map(|(_, request)| capability_for(&request.get("method")?.as_str()?));
+        let mut missing: Vec<_> =
+            needed.filter(|needed| !reply.modern().is_some_and(|modern| modern.can(needed))).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            let members: Vec<_> = missing.iter().map(|name| format!("\"{name}\":{{}}")).collect();
+            let data = format!("{{\"requiredCapabilities\":{{{}}}}}", members.join(","));
+            let message =
+                format!("the server asks for what the client does not support: {}", missing.join(", "));
+            return reply.error(code::MISSING_CAPABILITY, &message, Some(&data));
+        }
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
         reply.result_with(|out| result.write_with(out, &[("requestState", Some(&quote(&sealed)))]));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -56,7 +56,7 @@ pub struct Engine {
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
-    /// By group, server, and the window that has it for itself.
+    /// By group, server, and the client that has it for itself.
     upstreams: Mutex<Upstreams>,
     windows: Mutex<Vec<Weak<Window>>>,
     /// The client on our stdin, where there is one.
@@ -66,10 +66,13 @@ pub struct Engine {
     quiet: AtomicUsize,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
     retired: Mutex<Vec<Weak<Upstream>>>,
+    /// Told of a window in which an upstream has come up or is new.
+    on_arrival: OnceLock<OnArrival>,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
+type OnArrival = Box<dyn Fn(&Arc<Window>) + Send + Sync>;
 type Upstreams = HashMap<(Arc<str>, Arc<str>, Option<u64>), Arc<Upstream>>;
 
 /// What the engine needs of the world around it.
@@ -119,8 +122,20 @@ impl Engine {
             stdio: Mutex::default(),
             quiet: AtomicUsize::new(0),
             retired: Mutex::default(),
+            on_arrival: OnceLock::new(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
+    }
+
+    /// Has `tell` called with every window in which an upstream has come up or is new.
+    pub fn on_arrival(&self, tell: impl Fn(&Arc<Window>) + Send + Sync + 'static) {
+        let _ = self.on_arrival.set(Box::new(tell));
+    }
+
+    fn arrived(&self, window: &Arc<Window>) {
+        if let Some(tell) = self.on_arrival.get().filter(|_| window.has_listeners()) {
+            tell(window);
+        }
     }
 
     /// A window for a client, or for all callers with the same credentials.
@@ -129,8 +144,9 @@ impl Engine {
         principal: &str,
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
+        client: Option<u64>,
     ) -> Arc<Window> {
-        let window = Window::new(principal, face, exposure);
+        let window = Window::new(principal, face, exposure, client);
         let mut windows = self.windows.lock();
         windows.retain(|window| window.strong_count() > 0);
         windows.push(Arc::downgrade(&window));
@@ -166,7 +182,7 @@ impl Engine {
         if let Some(upstream) = upstreams.get(&key) {
             return upstream.clone();
         }
-        let own = (key.0.clone(), key.1.clone(), Some(window.id));
+        let own = (key.0.clone(), key.1.clone(), Some(window.client));
         if let Some(upstream) = upstreams.get(&own) {
             return upstream.clone();
         }
@@ -251,6 +267,7 @@ impl Engine {
                 view.open(group)
             }
         };
+        self.arrived(window);
         (failed, changed)
     }
 
@@ -278,10 +295,15 @@ impl Engine {
     /// Ends everything of a window that is no longer looked through.
     pub fn discard(&self, window: &Arc<Window>) {
         let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
+        self.forget(window);
+        self.release(upstreams);
+    }
+
+    /// Tells those who look through a window of nothing any more.
+    pub fn forget(&self, window: &Arc<Window>) {
         self.windows
             .lock()
             .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
-        self.release(upstreams);
     }
 
     /// Ends the upstreams that nobody has open any more.
@@ -712,6 +734,9 @@ impl Engine {
             self.tell(&window, &changed);
             if exposure.lists_to_modern() && !changed.is_empty() && !self.is_quiet() {
                 window.tell_listeners(&changed);
+            }
+            if upstream.link().is_some() {
+                self.arrived(&window);
             }
         }
         if upstream.spec().restart && upstream.has_failed() {

@@ -50,9 +50,10 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     }
     if upstream.is_modern() {
         changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
-        if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
-            changes.push(("structuredContent", None));
-        }
+    }
+    // No legacy version knows anything but objects there.
+    if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
+        changes.push(("structuredContent", None));
     }
     if changes.is_empty() || !result.is_object() {
         return hand_on(result);
@@ -144,7 +145,7 @@ fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
         if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
             && let Some(uri) = node.get("uri").and_then(Node::as_str)
         {
-            session.remember_link(&uri, upstream);
+            session.window.remember_link(&uri, upstream);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::catalog::Kind;
@@ -222,8 +223,8 @@ pub struct Listener {
     kinds: Vec<Kind>,
     resources: Vec<String>,
     tasks: Vec<String>,
-    /// Those that exist, as their upstreams know them.
-    pub watched: Vec<(Arc<Upstream>, Watched)>,
+    /// Those that exist, by the names that it knows, as their upstreams know them.
+    pub watched: HashMap<String, (Arc<Upstream>, Watched)>,
     /// Answers when the subscription ends by our will.
     reply: Option<Reply>,
 }
@@ -264,7 +265,7 @@ impl Listener {
             kinds,
             resources,
             tasks,
-            watched: Vec::new(),
+            watched: HashMap::new(),
             reply: Some(reply),
         };
         listener.send(
@@ -277,6 +278,11 @@ impl Listener {
     /// The URIs that it wants to hear of.
     pub fn resources(&self) -> Vec<String> {
         self.resources.clone()
+    }
+
+    /// Whether it wants to hear of this URI.
+    pub fn wants(&self, uri: &str) -> bool {
+        self.resources.iter().any(|own| own == uri)
     }
 
     /// Tells of lists that changed, those it asked for.
@@ -294,7 +300,7 @@ impl Listener {
 
     /// Tells of a resource, if it asked for it; `params` are the upstream's.
     pub fn resource_updated(&self, uri: &str) {
-        if self.resources.iter().any(|own| own == uri) {
+        if self.wants(uri) {
             self.send("notifications/resources/updated", &format!(",\"uri\":{}", quote(uri)));
         }
     }

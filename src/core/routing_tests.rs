@@ -150,7 +150,7 @@ impl World {
         }
         let clients = (0..SESSIONS).map(|_| {
             let heard = Arc::new(Heard::default());
-            let window = Window::new("", 0, Arc::new(Unseen));
+            let window = Window::new("", 0, Arc::new(Unseen), None);
             (Session::new(window, Route::Stream(heard.clone())), heard)
         });
         Self {

@@ -65,6 +65,8 @@ impl Out for Route {
 pub struct Window {
     /// Tells windows apart.
     pub id: u64,
+    /// Tells clients apart that have upstreams for themselves: windows of the same client share it.
+    pub client: u64,
     /// Who looks through it, as the configuration names them.
     pub principal: String,
     /// Which of the gateway's faces is seen through it, and how things are named there.
@@ -72,20 +74,30 @@ pub struct Window {
     view: Mutex<View>,
     /// What was begun through it and goes on upstream.
     pub tasks: Tasks,
+    /// URIs that results mentioned in a `resource_link`, and who sent them.
+    links: Mutex<HashMap<String, Weak<Upstream>>>,
     sessions: Mutex<Vec<Weak<Session>>>,
     pub(super) listeners: Mutex<Vec<Listener>>,
 }
 
 impl Window {
-    /// A window on nothing yet.
-    pub fn new(principal: &str, face: usize, exposure: Arc<dyn Exposure + Send + Sync>) -> Arc<Self> {
+    /// A window on nothing yet, of a client that has others, or of a new one.
+    pub fn new(
+        principal: &str,
+        face: usize,
+        exposure: Arc<dyn Exposure + Send + Sync>,
+        client: Option<u64>,
+    ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id,
+            client: client.unwrap_or(id),
             principal: principal.to_owned(),
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             tasks: Tasks::default(),
+            links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
         })
@@ -119,6 +131,17 @@ impl Window {
         }
     }
 
+    /// The URIs that modern clients want to hear of.
+    pub fn listened(&self) -> HashSet<String> {
+        self.listeners.lock().iter().flat_map(Listener::resources).collect()
+    }
+
+    /// Hands over every subscription to this URI.
+    pub fn each_listener_of(&self, uri: &str, mut take: impl FnMut(&mut Listener)) {
+        let mut listeners = self.listeners.lock();
+        listeners.iter_mut().filter(|listener| listener.wants(uri)).for_each(&mut take);
+    }
+
     /// Tells modern clients of lists that changed, those that asked for it.
     pub fn tell_listeners(&self, changed: &[Kind]) {
         for listener in self.listeners.lock().iter() {
@@ -129,6 +152,21 @@ impl Window {
     /// What is seen through it.
     pub fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock()
+    }
+
+    /// Remembers who sent a link to this URI.
+    pub fn remember_link(&self, uri: &str, upstream: &Arc<Upstream>) {
+        let mut links = self.links.lock();
+        if links.len() >= MOST_LINKS && !links.contains_key(uri) {
+            links.clear();
+        }
+        links.insert(uri.to_owned(), Arc::downgrade(upstream));
+    }
+
+    /// Who sent a link to this URI, as long as it stands in `view`, which is this window's.
+    pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
+        let sender = self.links.lock().get(uri).and_then(Weak::upgrade)?;
+        view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, &sender)).then_some(sender)
     }
 
     /// Takes a subscription out, if the request with this id is one.
@@ -159,8 +197,6 @@ pub struct Session {
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
-    /// URIs that results mentioned in a `resource_link`, and who sent them.
-    links: Mutex<HashMap<String, Weak<Upstream>>>,
     /// Exposed URIs that the client subscribed to, and where they lead.
     pub subscriptions: Mutex<HashSet<String>>,
 }
@@ -197,7 +233,6 @@ impl Session {
             all_answered: Notify::new(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
-            links: Mutex::default(),
             subscriptions: Mutex::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.
@@ -361,18 +396,10 @@ impl Session {
         *self.log_level.lock() = Some(params.to_owned());
     }
 
-    /// Remembers who sent a link to this URI.
-    pub fn remember_link(&self, uri: &str, upstream: &Arc<Upstream>) {
-        let mut links = self.links.lock();
-        if links.len() >= MOST_LINKS && !links.contains_key(uri) {
-            links.clear();
-        }
-        links.insert(uri.to_owned(), Arc::downgrade(upstream));
-    }
-
-    /// Who sent a link to this URI.
-    pub fn link_sender(&self, uri: &str) -> Option<Arc<Upstream>> {
-        self.links.lock().get(uri).and_then(Weak::upgrade)
+    /// Notes that the client is subscribed to an exposed URI, or no longer; `false` if nothing changes by it.
+    pub fn note_subscription(&self, uri: &str, more: bool) -> bool {
+        let mut subscriptions = self.subscriptions.lock();
+        if more { subscriptions.insert(uri.to_owned()) } else { subscriptions.remove(uri) }
     }
 
     fn forget(&self, key: &str) -> Option<Waiting> {

@@ -271,8 +271,18 @@ impl Upstream {
         (resources, tasks)
     }
 
+    /// Whether the file has it no longer, or has another in its place.
+    pub fn is_retired(&self) -> bool {
+        self.state.lock().retired
+    }
+
+    /// Whether clients watch it.
+    pub fn is_watched(&self, what: &Watched) -> bool {
+        self.state.lock().watched.contains_key(what)
+    }
+
     /// Counts a watcher more or less. `true`: the upstream must be told.
-    pub(super) fn count_watcher(&self, what: &Watched, more: bool) -> bool {
+    pub fn count_watcher(&self, what: &Watched, more: bool) -> bool {
         let mut state = self.state.lock();
         let count = state.watched.entry(what.clone()).or_insert(0);
         let told = if more { *count == 0 } else { *count == 1 };
@@ -465,7 +475,7 @@ mod tests {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
         let link = upstream.link().expect("it is up");
-        let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen));
+        let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
         let caller = Caller { session: Some(Session::new(window, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
         let on_answer = Box::new(move |answer: Answer<'_>| {

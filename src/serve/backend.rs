@@ -17,7 +17,7 @@ use crate::wire::tool_headers;
 #[derive(Default)]
 pub(super) struct Guests {
     /// Views that modern callers with the same credentials share, by principal and path.
-    windows: HashMap<(String, Option<String>), Arc<Window>>,
+    pub(super) windows: HashMap<(String, Option<String>), Arc<Window>>,
     sessions: Vec<Weak<Session>>,
 }
 
@@ -37,7 +37,7 @@ impl Guests {
 impl Gateway {
     /// Lets what must run from the start begin, before anybody has come.
     pub fn begin_http(self: &Arc<Self>) {
-        let window = self.window(0, "");
+        let window = self.window(0, "", None);
         self.begin(&window);
         self.guests.lock().windows.insert((String::new(), None), window);
     }
@@ -76,10 +76,16 @@ impl Gateway {
     /// The view that modern callers with these credentials share.
     fn shared_window(self: &Arc<Self>, scope: &Scope) -> Option<Arc<Window>> {
         let key = (Self::principal(scope), scope.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
-        if let Some(window) = self.guests.lock().windows.get(&key) {
-            return Some(window.clone());
-        }
-        let window = self.window(self.face_of(&Self::part(scope))?, &key.0);
+        let client = {
+            let guests = self.guests.lock();
+            if let Some(window) = guests.windows.get(&key) {
+                return Some(window.clone());
+            }
+            // On whichever path, it is the same client.
+            let mut others = guests.windows.iter();
+            others.find(|((principal, _), _)| *principal == key.0).map(|(_, window)| window.client)
+        };
+        let window = self.window(self.face_of(&Self::part(scope))?, &key.0, client);
         Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
     }
 
@@ -107,7 +113,7 @@ impl Backend for Arc<Gateway> {
 
     fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Session> {
         let face = self.face_of(&Gateway::part(&scope)).unwrap_or(0);
-        let window = self.window(face, &Gateway::principal(&scope));
+        let window = self.window(face, &Gateway::principal(&scope), None);
         let session = Session::new(window, Route::Stream(unrelated));
         self.guests.lock().add(&session);
         session
@@ -122,7 +128,7 @@ impl Backend for Arc<Gateway> {
         session.abandon("the session has ended");
         let subscriptions = std::mem::take(&mut *session.subscriptions.lock());
         for uri in subscriptions {
-            if let Some((upstream, own)) = self.resource_of(session, &uri)
+            if let Some((upstream, own)) = self.resource_of(&session.window, &uri)
                 && let Ok(own) = serde_json::from_str::<String>(&own)
             {
                 self.engine.watch(&upstream, &Watched::Resource(own), false);

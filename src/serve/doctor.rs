@@ -42,7 +42,7 @@ impl Gateway {
     /// Starts every server at once and waits until each is up or failed. What was started runs until
     /// [`Gateway::end`].
     pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
-        let window = self.window(0, "doctor");
+        let window = self.window(0, "doctor", None);
         let patients = self.patients(&window);
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {

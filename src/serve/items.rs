@@ -6,7 +6,7 @@ use super::toolman::Found;
 use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::modern::Watched;
-use crate::core::session::{Reply, Session};
+use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::Upstream;
 use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
@@ -23,8 +23,8 @@ impl Gateway {
         // What was switched off since it was subscribed to can still be left.
         let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
         let found = match &*self.face(&session) {
-            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session, &uri),
-            Face::Toolman(bench) => match self.find_resource(bench, &session, &uri, left) {
+            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session.window, &uri),
+            Face::Toolman(bench) => match self.find_resource(bench, &session.window, &uri, left) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 Some(Found::Catalog) if !bench.is_ready() => return self.later(bench, method, params, reply),
                 Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
@@ -59,7 +59,8 @@ impl Gateway {
         }
     }
 
-    /// Subscribes a legacy client, or no longer. Upstreams of its era answer for themselves.
+    /// Subscribes a legacy client, or no longer. A legacy upstream answers for itself where it matters to it: it hears
+    /// of the first who subscribes and of the last who leaves.
     fn subscribe(
         self: &Arc<Self>,
         method: &'static str,
@@ -70,36 +71,49 @@ impl Gateway {
         reply: Reply,
     ) {
         let (session, more) = (reply.session().clone(), method == "resources/subscribe");
-        let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
-        let (engine, owner, exposed) = (self.engine.clone(), upstream.clone(), uri.to_owned());
-        let count = move |session: &Session| {
-            let changed = match more {
-                true => session.subscriptions.lock().insert(exposed),
-                false => session.subscriptions.lock().remove(&exposed),
-            };
-            if changed {
-                engine.watch(&owner, &Watched::Resource(own_uri), more);
+        let what = Watched::Resource(serde_json::from_str::<String>(own).unwrap_or_default());
+        let link = upstream.link();
+        if link.as_ref().is_some_and(|link| link.version().is_modern()) {
+            if session.note_subscription(uri, more) {
+                self.engine.watch(upstream, &what, more);
             }
-        };
-        if upstream.link().is_some_and(|link| link.version().is_modern()) {
-            count(&session);
             return reply.result("{}");
         }
         let relay = self.relay(&session, uri);
+        let changes = [("uri", Some(own))];
+        if !more {
+            // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
+            if session.note_subscription(uri, false) {
+                upstream.count_watcher(&what, false);
+            }
+            return match upstream.is_watched(&what) {
+                true => reply.result("{}"),
+                false => self.engine.forward(upstream, method, params, &changes, reply, relay),
+            };
+        }
+        if link.is_some() && upstream.is_watched(&what) {
+            if session.note_subscription(uri, true) {
+                upstream.count_watcher(&what, true);
+            }
+            return reply.result("{}");
+        }
+        let (owner, exposed) = (upstream.clone(), uri.to_owned());
         let finish = move |answer: Answer<'_>, reply: Reply| {
-            if let Answer::Result(_) = answer {
-                count(&session);
+            if let Answer::Result(_) = answer
+                && session.note_subscription(&exposed, true)
+            {
+                owner.count_watcher(&what, true);
             }
             relay(answer, reply);
         };
-        self.engine.forward(upstream, method, params, &[("uri", Some(own))], reply, finish);
+        self.engine.forward(upstream, method, params, &changes, reply, finish);
     }
 
     /// Who has the resource, whatever the face, if it can be read.
-    pub(super) fn resource_of(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        match &*self.face(session) {
-            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(session, uri),
-            Face::Toolman(bench) => match self.find_resource(bench, session, uri, false) {
+    pub(super) fn resource_of(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
+        match &*self.face_in(window) {
+            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(window, uri),
+            Face::Toolman(bench) => match self.find_resource(bench, window, uri, false) {
                 Some(Found::Resource(upstream, own)) => Some((upstream, own)),
                 _ => None,
             },
@@ -108,8 +122,8 @@ impl Gateway {
 
     /// Who has the resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that
     /// upstream, listed or not, since templates stand for more than lists show.
-    fn resource_owner(&self, session: &Session, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        let view = session.view();
+    fn resource_owner(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
+        let view = window.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return Some((target.upstream.clone(), target.raw_key().to_owned()));
         }
@@ -117,19 +131,18 @@ impl Gateway {
             view.items(Kind::Template).find(move |(_, item)| uri_template::fits(&item.name, uri, strict))
         };
         if let Some((entry, _)) = fits(true).or_else(|| fits(false)) {
-            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
+            let prefix = window.exposure().full_name(&entry.upstream, Kind::Resource, "");
             return Some((entry.upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri))));
         }
         for entry in view.entries() {
-            let prefix = session.window.exposure().full_name(&entry.upstream, Kind::Resource, "");
+            let prefix = window.exposure().full_name(&entry.upstream, Kind::Resource, "");
             if !prefix.is_empty()
                 && let Some(own) = uri.strip_prefix(&prefix)
             {
                 return Some((entry.upstream.clone(), quote(own)));
             }
         }
-        drop(view);
-        session.link_sender(uri).map(|upstream| (upstream, quote(uri)))
+        window.link_sender(&view, uri).map(|upstream| (upstream, quote(uri)))
     }
 
     pub(super) fn get_prompt(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
@@ -186,7 +199,8 @@ impl Gateway {
         if let Some(target) = session.view().find(Kind::Template, uri) {
             return Ok((target.upstream.clone(), target.raw_key().to_owned()));
         }
-        self.resource_of(session, uri).ok_or_else(|| format!("There is no resource or template '{uri}'."))
+        self.resource_of(&session.window, uri)
+            .ok_or_else(|| format!("There is no resource or template '{uri}'."))
     }
 
     /// An error of our own where the request was no tool call, in the shape of the face.

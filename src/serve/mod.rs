@@ -136,18 +136,25 @@ impl Gateway {
     pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
         let settings = face.common().clone();
         let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
-        Arc::new(Self {
+        let gateway = Arc::new(Self {
             engine: Engine::new(settings, around),
             faces,
             guests: Mutex::default(),
             finders: Finders::default(),
-        })
+        });
+        let weak = Arc::downgrade(&gateway);
+        gateway.engine.on_arrival(move |window| {
+            if let Some(gateway) = weak.upgrade() {
+                gateway.watch_resources(window);
+            }
+        });
+        gateway
     }
 
     /// A window of a face for a client, or for all callers with the same credentials.
-    fn window(self: &Arc<Self>, face: usize, principal: &str) -> Arc<Window> {
+    fn window(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Window> {
         let at_work = self.faces.read()[face].1.clone();
-        let window = self.engine.window(principal, face, at_work.exposure());
+        let window = self.engine.window(principal, face, at_work.exposure(), client);
         if let Face::Toolman(bench) = &*at_work {
             self.furnish(bench, &window);
         }
@@ -164,7 +171,11 @@ impl Gateway {
     }
 
     fn face(&self, session: &Session) -> Arc<Face> {
-        self.faces.read()[session.window.face()].1.clone()
+        self.face_in(&session.window)
+    }
+
+    fn face_in(&self, window: &Window) -> Arc<Face> {
+        self.faces.read()[window.face()].1.clone()
     }
 
     /// The face of a part of the file; `None` if there is no such toolbox in it.
@@ -447,10 +458,13 @@ impl Gateway {
 
     /// Forgets a request, and says which one of ours the upstream is to be told of.
     fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
-        if let Some(listener) = session.window.take_listener(session, id) {
+        let listener = session.window.take_listener(session, id);
+        // Before the subscription is dropped, which would answer it.
+        let sent = session.cancel(id);
+        if let Some(listener) = listener {
             self.unlisten(&listener);
         }
-        session.cancel(id).filter(|(link, ours)| link.peer.forget(*ours).is_some())
+        sent.filter(|(link, ours)| link.peer.forget(*ours).is_some())
     }
 }
 
@@ -544,7 +558,7 @@ mod tests {
         };
         let gateway = Gateway::new(Face::Workbench(Arc::new(Workbench { config })), around);
         let heard = Arc::new(Heard::default());
-        let window = Window::new("", 0, Arc::new(Panics));
+        let window = Window::new("", 0, Arc::new(Panics), None);
         let session = Session::new(window, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;

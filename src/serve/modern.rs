@@ -114,27 +114,45 @@ impl Gateway {
             return refuse_tasks(reply);
         }
         let Some(mut listener) = Listener::open(params, reply) else { return };
-        for uri in listener.resources() {
-            if let Some((upstream, own)) = self.resource_of(&session, &uri)
-                && let Ok(own) = serde_json::from_str::<String>(&own)
-            {
-                listener.watched.push((upstream, Watched::Resource(own)));
-            }
-        }
         for id in listener.tasks() {
             if let Some(place) = session.window.tasks.find(&id) {
-                listener.watched.push((place.link.upstream.clone(), Watched::Task(place.own)));
+                let task = (place.link.upstream.clone(), Watched::Task(place.own));
+                self.engine.watch(&task.0, &task.1, true);
+                listener.watched.insert(id, task);
             }
         }
-        for (upstream, what) in &listener.watched {
-            self.engine.watch(upstream, what, true);
-        }
         self.engine.listen(&session.window, listener);
+        self.watch_resources(&session.window);
+    }
+
+    /// Lets upstreams know which of their resources are listened for, also those that were not there before.
+    pub(super) fn watch_resources(&self, window: &Window) {
+        for uri in window.listened() {
+            let Some((upstream, own)) = self.resource_of(window, &uri) else { continue };
+            let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
+            let what = Watched::Resource(own);
+            window.each_listener_of(&uri, |listener| {
+                let before = listener.watched.get(&uri);
+                if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
+                    return;
+                }
+                // Who stands in for another was told what that one was watched for.
+                let told =
+                    before.is_some_and(|(before, _)| before.is_retired()) && upstream.is_watched(&what);
+                if !told {
+                    self.engine.watch(&upstream, &what, true);
+                }
+                let now = (upstream.clone(), what.clone());
+                if let Some((before, what)) = listener.watched.insert(uri.clone(), now) {
+                    self.engine.watch(&before, &what, false);
+                }
+            });
+        }
     }
 
     /// A subscription is over: its resources need no longer be watched for it.
     pub(super) fn unlisten(&self, listener: &Listener) {
-        for (upstream, what) in &listener.watched {
+        for (upstream, what) in listener.watched.values() {
             self.engine.watch(upstream, what, false);
         }
     }

@@ -14,6 +14,7 @@ use crate::core::engine::start_and_settle;
 use crate::core::session::{Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::faces::plain::Plain;
+use crate::faces::workbench::Workbench;
 use crate::wire::era::ClientHello;
 
 /// How long clients are not told of changed lists while servers start. Who is later is announced by itself.
@@ -82,7 +83,9 @@ impl Gateway {
         if let Some(token) = token.filter(|_| !self.engine.is_stdio()) {
             part.names = token.scope.clone();
         }
-        let index = self.face_of(&part).unwrap_or_else(|| window.face());
+        let Some(index) = self.face_of(&part) else {
+            return self.shut(window, whole, part.toolbox.as_deref());
+        };
         let face = self.faces.read()[index].1.clone();
         let (before, exposure) = (window.exposure(), face.exposure());
         window.set_face(index, exposure.clone());
@@ -111,6 +114,18 @@ impl Gateway {
             for group in groups {
                 view.open(group);
             }
+        }
+    }
+
+    /// Nothing is to be seen through a window any more: its toolbox is gone, or not for this client.
+    fn shut(&self, window: &Arc<Window>, whole: &Face, toolbox: Option<&str>) {
+        self.guests.lock().windows.retain(|_, other| !Arc::ptr_eq(other, window));
+        window.end_listeners();
+        let exists = |face: &Workbench| toolbox.is_some_and(|toolbox| face.toolbox(toolbox).is_some());
+        match whole {
+            Face::Workbench(face) if exists(face) => self.engine.discard(window),
+            // What the file has no longer ends by itself, after its calls in flight.
+            _ => self.engine.forget(window),
         }
     }
 

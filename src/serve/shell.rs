@@ -51,7 +51,7 @@ impl Shell {
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let face = gateway.faces.read()[0].1.clone();
-        let window = gateway.engine.window("shell", 0, face.exposure());
+        let window = gateway.engine.window("shell", 0, face.exposure(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = Session::new(window.clone(), Route::Stream(Arc::new(Mailbox(send))));
         session.greet(ClientHello {

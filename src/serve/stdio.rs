@@ -31,7 +31,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let out = Outbox::new();
-    let window = gateway.window(0, "stdio");
+    let window = gateway.window(0, "stdio", None);
     let session = Session::new(window.clone(), Route::Pipe(out.clone()));
     gateway.engine.attach_stdio(&session);
     gateway.begin(&window);

@@ -348,18 +348,19 @@ impl Gateway {
     pub(super) fn find_resource(
         &self,
         bench: &Bench,
-        session: &Session,
+        window: &Window,
         uri: &str,
         left: bool,
     ) -> Option<Found> {
         if uri == CATALOG {
             return Some(Found::Catalog);
         }
+        let view = window.view();
         let linked = || {
-            let sender = session.link_sender(uri).filter(|upstream| upstream.link().is_some());
+            let sender = window.link_sender(&view, uri);
+            let sender = sender.filter(|upstream| upstream.link().is_some());
             sender.map(|upstream| Found::Resource(upstream, quote(uri)))
         };
-        let view = session.view();
         if let Some(target) = view.find(Kind::Resource, uri) {
             return match target.active || left {
                 true => Some(Found::Resource(target.upstream.clone(), target.raw_key().to_owned())),

@@ -210,21 +210,23 @@ impl<B: Backend> Server<B> {
     }
 
     async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> Answer {
-        // Whether a request is modern shows only in its body, but then its header says so too.
-        if !says_modern(request.headers())
-            && let Err(denied) = self.session(request.headers(), &scope)
-            && denied.status == StatusCode::NOT_FOUND
-        {
-            return denied.answer(None);
-        }
+        // Whether a message is modern, and its session of no account, shows only in its body.
+        let session = self.session(request.headers(), &scope).err();
+        let stale = session
+            .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
         // What belongs to a call in flight, the answer to a question above all, still comes in.
         if self.is_draining() && !request.headers().contains_key(SESSION_ID) {
             return draining();
         }
+        let accepted = Accepted::read(request.headers());
+        if let Some(denied) = &stale
+            && !(is_json(request.headers()) && (accepted.json || accepted.events))
+        {
+            return denied.answer(None);
+        }
         if !is_json(request.headers()) {
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");
         }
-        let accepted = Accepted::read(request.headers());
         if !accepted.json && !accepted.events {
             let words = "application/json or text/event-stream must be acceptable";
             return refuse(StatusCode::NOT_ACCEPTABLE, words);
@@ -233,6 +235,9 @@ impl<B: Backend> Server<B> {
         let message = match body::read(incoming, limit, self.settings.head_timeout).await {
             Ok(message) => message,
             Err(status) => {
+                if let Some(denied) = &stale {
+                    return closing(denied.answer(None));
+                }
                 let words = match status {
                     StatusCode::PAYLOAD_TOO_LARGE => {
                         format!("a body has at most {limit} bytes (maxBodyBytes)")
@@ -243,6 +248,9 @@ impl<B: Backend> Server<B> {
                 return closing(refuse(status, words));
             }
         };
+        if let Some(denied) = stale.filter(|_| !is_modern(&message)) {
+            return denied.answer(None);
+        }
         let plan = self.plan(&head.headers, &scope, &message);
         let is_new = !matches!(plan, Plan::Done(_) | Plan::LegacyOneWay(_) | Plan::ModernNotification);
         if self.is_draining() && is_new {
@@ -359,6 +367,9 @@ impl<B: Backend> Server<B> {
             return refusal("Invalid request: batches are part of 2025-03-26 only");
         }
         match serde_json::from_str::<Vec<&RawValue>>(doc.root().raw()) {
+            Ok(parts) if parts.iter().any(|part| is_modern(part.get().as_bytes())) => {
+                refusal("Invalid request: the version of a modern message has no batches")
+            }
             Ok(parts) if !parts.is_empty() => Plan::Batch(session),
             _ => refusal("Invalid request: the batch is empty"),
         }
@@ -668,6 +679,17 @@ fn error_code(answer: &[u8]) -> Option<i64> {
     let mut scanner = Scanner::default();
     let code = scanner.scan(answer).ok()?.root().get("error")?.get("code")?.raw().parse().ok();
     Some(code.unwrap_or(code::INTERNAL))
+}
+
+/// Whether the message says by its `_meta` that it is modern.
+fn is_modern(message: &[u8]) -> bool {
+    let mut scanner = Scanner::default();
+    match scanner.scan(message).map(|doc| Message::read(doc.root())) {
+        Ok(Ok(Message::Request { params, .. } | Message::Notification { params, .. })) => {
+            !matches!(modern_meta(params), Ok(None))
+        }
+        _ => false,
+    }
 }
 
 fn is_string_or_integer(id: &Id) -> bool {

@@ -160,6 +160,11 @@ impl Rules {
         self.changed.notify_one();
     }
 
+    /// Ends the sessions whose toolbox is gone.
+    pub fn enforce(&self) {
+        self.changed.notify_one();
+    }
+
     fn get(&self) -> Arc<Rule> {
         self.current.read().clone()
     }
@@ -174,8 +179,13 @@ impl Rule {
         })
     }
 
-    fn allows(&self, scope: &Scope) -> bool {
-        scope.token.as_ref().is_none_or(|held| self.tokens.iter().any(|token| token.token == held.token))
+    /// The scope as the rules see it now; `None` if its token is gone.
+    fn renewed(&self, scope: &Scope) -> Option<Scope> {
+        let token = match &scope.token {
+            None => None,
+            Some(held) => Some(self.tokens.iter().find(|token| token.token == held.token)?.clone()),
+        };
+        Some(Scope { toolbox: scope.toolbox.clone(), token })
     }
 }
 
@@ -299,9 +309,9 @@ impl<B: Backend> Server<B> {
                 .clamp(Duration::from_millis(20), Duration::from_secs(10));
             let _ = timeout(pause, self.settings.rules.changed.notified()).await;
             let rule = self.settings.rules.get();
-            let ended = self
-                .sessions
-                .sweep(rule.session_idle_timeout, self.settings.kept_for, |scope| rule.allows(scope));
+            let exists = |scope: Scope| scope.toolbox.is_none() || self.backend.toolbox_exists(&scope);
+            let allowed = |scope: &Scope| rule.renewed(scope).is_some_and(exists);
+            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
             ended.iter().for_each(|session| self.backend.close(&session.backend));
         }
     }
