@@ -49,6 +49,8 @@ mod relay;
 mod reload;
 #[cfg(unix)]
 mod search;
+#[cfg(unix)]
+mod sharing;
 mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;
