@@ -12,7 +12,7 @@ fn says_who_is_well_and_who_is_not() {
         "My Server": fake("--with echo"),
         "dies": fake_with("--exit 3", &["--stderr", "the key is missing"]),
         "chatty": {"command": "@fake", "args": ["--stdout", "Welcome!", "--hang", "initialize", "--hang",
-                   "server/discover", "--marker", "@marker"], "connectTimeout": 1},
+                   "server/discover", "--marker", "@marker"], "connectTimeout": 5},
         "nowhere": {"command": "there-is-no-such-program"},
         "refused": {"url": "http://127.0.0.1:1/mcp"},
         "hangs": {"command": "@fake", "args": ["--hang", "initialize", "--hang", "server/discover",
