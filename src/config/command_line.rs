@@ -19,6 +19,8 @@ pub(crate) struct Word(Vec<Piece>);
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
+    /// `NAME=` at the beginning of a word, outside quotes.
+    Name(String),
     /// `${VAR}` or `${VAR:-…}`, and where it stands in the command string.
     Variable(String, Range<usize>),
 }
@@ -57,7 +59,7 @@ impl Word {
         let (mut text, mut faults) = (String::new(), Vec::new());
         for piece in &self.0 {
             match piece {
-                Piece::Text(part) => text.push_str(part),
+                Piece::Text(part) | Piece::Name(part) => text.push_str(part),
                 Piece::Variable(reference, range) => {
                     let expansion = expand(reference, environment);
                     text.push_str(&expansion.text);
@@ -73,16 +75,15 @@ impl Word {
     /// Its parts in order, each with whether it is a variable, `${…}`.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, bool)> {
         self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => (text.as_str(), false),
+            Piece::Text(text) | Piece::Name(text) => (text.as_str(), false),
             Piece::Variable(reference, _) => (reference.as_str(), true),
         })
     }
 
     /// The name before `=`, if this is an assignment whose name and `=` stood outside quotes.
     fn name(&self) -> Option<&str> {
-        // The splitter keeps an unquoted `NAME=` as a piece of its own.
         match self.0.first() {
-            Some(Piece::Text(text)) => text.strip_suffix('=').filter(|name| is_name(name)),
+            Some(Piece::Name(text)) => text.strip_suffix('='),
             _ => None,
         }
     }
@@ -124,8 +125,10 @@ impl Splitter<'_> {
                 '=' => {
                     self.push('=');
                     let name = self.pending.strip_suffix('=').is_some_and(is_name);
-                    if self.bare && name && self.word.as_ref().is_some_and(|word| word.0.is_empty()) {
-                        self.end_piece();
+                    if let Some(word) =
+                        self.word.as_mut().filter(|word| self.bare && name && word.0.is_empty())
+                    {
+                        word.0.push(Piece::Name(std::mem::take(&mut self.pending)));
                     }
                 }
                 other => {
@@ -340,6 +343,8 @@ mod tests {
             ("A\\=b cmd", "[A=b][cmd]"),
             ("A-B=c cmd", "[A-B=c][cmd]"),
             ("A=1", "A=1|"),
+            ("'A=' cmd", "[A=][cmd]"),
+            ("\"A=\"b cmd", "[A=b][cmd]"),
         ] {
             assert_eq!(shown(text, None), expected, "{text}");
         }
