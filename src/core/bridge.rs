@@ -354,12 +354,12 @@ impl Call {
             .map(|(key, _, request)| format!("{}:{request}", quote(key)))
             .collect();
         reply.result(&input_required(&requests.join(","), &sealed));
-        let (call, engine) = (self.clone(), Arc::downgrade(engine));
+        let engine = Arc::downgrade(engine);
         let patience =
             self.engine.upgrade().map_or(Duration::ZERO, |engine| engine.settings().question_timeout);
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
-            if engine.upgrade().is_some_and(|engine| engine.parked.take(token).is_some()) {
+            if let Some(call) = engine.upgrade().and_then(|engine| engine.parked.take(token)) {
                 call.expire();
             }
         });

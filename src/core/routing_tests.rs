@@ -16,7 +16,7 @@ use super::link::Link;
 use super::process::Launcher;
 use super::session::{Route, Session, Sink, Window};
 use super::upstream::Upstream;
-use super::view::{Clash, Exposure};
+use super::view::Exposure;
 use crate::config::{self, NameRule};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner};
@@ -287,23 +287,11 @@ impl Exposure for Unseen {
         false
     }
 
-    fn clash(&self) -> Clash {
-        Clash::Rename
-    }
-
     fn limits(&self) -> NameLimits {
         NameLimits { rule: NameRule::Safe, length: 64 }
     }
 
     fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
         false
-    }
-
-    fn lists_to_modern(&self) -> bool {
-        false
-    }
-
-    fn tells(&self, _: Kind, _: &str) -> Option<String> {
-        None
     }
 }

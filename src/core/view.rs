@@ -20,19 +20,29 @@ pub trait Exposure {
     /// Appends the definition as clients see it.
     fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>);
     /// Whether this thing exists for clients at all.
-    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool;
+    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
+        kind != Kind::Tool || upstream.spec().filter.allows(key)
+    }
     /// Whether it is active until it is switched by hand.
-    fn starts_active(&self, kind: Kind, full: &str, name: &str) -> bool;
+    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+        true
+    }
     /// What becomes of two tools that would share a name.
-    fn clash(&self) -> Clash;
+    fn clash(&self) -> Clash {
+        Clash::Rename
+    }
     /// How tool names must look.
     fn limits(&self) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
     /// Whether the lists of modern clients follow the catalog; else they never change.
-    fn lists_to_modern(&self) -> bool;
+    fn lists_to_modern(&self) -> bool {
+        false
+    }
     /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
-    fn tells(&self, kind: Kind, definition: &str) -> Option<String>;
+    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+        None
+    }
 }
 
 /// What becomes of two tools that would share a name, and of the names of an upstream that is down.

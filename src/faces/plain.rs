@@ -3,7 +3,7 @@
 use crate::config::{Common, NameRule, Toolbox};
 use crate::core::catalog::{Kind, NameLimits};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Clash, Exposure, View};
+use crate::core::view::{Exposure, View};
 use crate::faces::workbench::schema_change;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
@@ -42,18 +42,6 @@ impl Exposure for Plain {
         definition.write_with(out, &changes);
     }
 
-    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
-        kind != Kind::Tool || upstream.spec().filter.allows(key)
-    }
-
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
-        true
-    }
-
-    fn clash(&self) -> Clash {
-        Clash::Rename
-    }
-
     fn limits(&self) -> NameLimits {
         NameLimits { rule: NameRule::Exact, length: usize::MAX }
     }
@@ -64,9 +52,5 @@ impl Exposure for Plain {
 
     fn lists_to_modern(&self) -> bool {
         true
-    }
-
-    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
-        None
     }
 }

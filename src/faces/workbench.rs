@@ -8,7 +8,7 @@ use super::fit::{Listing, one_line};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::catalog::{Item, Items, Kind, NameLimits, has_schema, nearest};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Clash, Entry, Exposure, View};
+use crate::core::view::{Entry, Exposure, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner, quote};
 
@@ -624,26 +624,6 @@ impl Exposure for Workbench {
                 definition.write_with(out, &[(kind.key(), Some(&*name))])
             }
         }
-    }
-
-    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
-        kind != Kind::Tool || upstream.spec().filter.allows(key)
-    }
-
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
-        true
-    }
-
-    fn clash(&self) -> Clash {
-        Clash::Rename
-    }
-
-    fn lists_to_modern(&self) -> bool {
-        false
-    }
-
-    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
-        None
     }
 
     fn limits(&self) -> NameLimits {

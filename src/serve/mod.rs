@@ -491,7 +491,6 @@ mod tests {
     use crate::core::process::Launcher;
     use crate::core::session::Sink;
     use crate::core::upstream::Upstream;
-    use crate::core::view::Clash;
 
     /// A face whose lists make us panic.
     struct Panics;
@@ -505,32 +504,12 @@ mod tests {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
-        fn allows(&self, _: &Upstream, _: Kind, _: &str) -> bool {
-            true
-        }
-
-        fn starts_active(&self, _: Kind, _: &str, _: &str) -> bool {
-            true
-        }
-
-        fn clash(&self) -> Clash {
-            Clash::Rename
-        }
-
         fn limits(&self) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 64 }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
             panic!("injected")
-        }
-
-        fn lists_to_modern(&self) -> bool {
-            false
-        }
-
-        fn tells(&self, _: Kind, _: &str) -> Option<String> {
-            None
         }
     }
 
