@@ -17,6 +17,7 @@ use super::level;
 use super::link::{Caller, Link};
 use super::modern::{Listener, Watched};
 use super::process::Launcher;
+use super::progress::{Progress, write_params};
 use super::reload::Fate;
 use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
@@ -27,7 +28,6 @@ use crate::store::credentials::Credentials;
 use crate::store::definitions::{Definitions, Manner};
 use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::write_number;
 use crate::wire::oauth::{self, Authorizer};
 use crate::wire::peer::{Answer, Lost};
 
@@ -73,7 +73,8 @@ pub struct Engine {
 }
 
 type OnArrival = Box<dyn Fn(&Arc<Window>) + Send + Sync>;
-type Upstreams = HashMap<(Arc<str>, Arc<str>, Option<u64>), Arc<Upstream>>;
+type Upstreams = HashMap<Place, Arc<Upstream>>;
+type Place = (Arc<str>, Arc<str>, Option<u64>);
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -178,16 +179,13 @@ impl Engine {
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
-        let key = (group.into(), server.into(), None);
-        if let Some(upstream) = upstreams.get(&key) {
+        let keys = places(window, group, server);
+        if let Some(upstream) = keys.iter().find_map(|key| upstreams.get(key)) {
             return upstream.clone();
         }
-        let own = (key.0.clone(), key.1.clone(), Some(window.client));
-        if let Some(upstream) = upstreams.get(&own) {
-            return upstream.clone();
-        }
+        let [shared, own] = keys;
         let spec = spec();
-        let key = if spec.isolation == Isolation::Session { own } else { key };
+        let key = if spec.isolation == Isolation::Session { own } else { shared };
         let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
         upstreams.insert(key, upstream.clone());
         upstream
@@ -416,32 +414,18 @@ impl Engine {
     ) {
         let session = reply.session().clone();
         let key = reply.key().clone();
-        let meta = params.get("_meta").filter(|meta| meta.is_object());
-        let token = meta.and_then(|meta| meta.get("progressToken"));
+        let progress = Progress::asked(params);
         let caller = Caller {
             session: Some(session.clone()),
             key: Some(key.clone()),
-            progress: token.map(|token| token.raw().into()),
+            progress: progress.map(|progress| progress.token.raw().into()),
             call: None,
         };
-        let (way, progress) = (link.clone(), caller.progress.clone());
+        let (way, token) = (link.clone(), caller.progress.clone());
         let on_answer = Box::new(move |answer: Answer<'_>| {
-            level::deliver(&way, method, progress, answer, reply, finish);
+            level::deliver(&way, method, token, answer, reply, finish);
         });
-        let write = |out: &mut Vec<u8>, id: u64| match (meta, token) {
-            (Some(meta), Some(_)) => {
-                let mut number = Vec::new();
-                write_number(&mut number, id);
-                let mut meta_text = Vec::new();
-                let number = std::str::from_utf8(&number).expect("digits");
-                meta.write_with(&mut meta_text, &[("progressToken", Some(number))]);
-                let meta_text = String::from_utf8(meta_text).expect("written from UTF-8 texts");
-                let mut changes = changes.to_vec();
-                changes.push(("_meta", Some(&meta_text)));
-                params.write_with(out, &changes);
-            }
-            _ => params.write_with(out, changes),
-        };
+        let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
         if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
             session.sent(&key, link, id);
         }
@@ -722,8 +706,7 @@ impl Engine {
     /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
     pub fn known_upstream(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
         let upstreams = self.upstreams.lock();
-        let mut keys = [None, Some(window.id)].into_iter().map(|own| (group.into(), server.into(), own));
-        keys.find_map(|key| upstreams.get(&key).cloned())
+        places(window, group, server).iter().find_map(|key| upstreams.get(key).cloned())
     }
 
     /// Called by an upstream when it came up, went down or offers other things.
@@ -793,6 +776,11 @@ impl Engine {
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
         session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
     }
+}
+
+/// Where a server of a group is, for all clients and for the window's own.
+fn places(window: &Window, group: &str, server: &str) -> [Place; 2] {
+    [None, Some(window.client)].map(|client| (group.into(), server.into(), client))
 }
 
 /// How an upstream speaks.

@@ -10,6 +10,7 @@ mod life;
 pub mod link;
 pub mod modern;
 pub mod process;
+mod progress;
 mod relay;
 pub mod reload;
 #[cfg(test)]

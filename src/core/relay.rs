@@ -7,6 +7,7 @@ use super::bridge::{Call, capability_for, level_of};
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::link::Link;
+use super::progress::{Progress, write_params};
 use super::session::{Question, Session, Window};
 use super::tasks::{related_id, with_related};
 use crate::wire::era::{LOG_LEVELS, meta};
@@ -258,19 +259,13 @@ impl Engine {
 
     fn ask(&self, link: &Arc<Link>, to: &Audience, id: Id, method: &str, params: Option<Node<'_>>) {
         let session = &to.session;
-        let own_meta = params.and_then(|params| params.get("_meta"));
-        let token = own_meta.and_then(|own| own.get("progressToken"));
-        let question =
-            Question { link: Arc::downgrade(link), progress: token.map(|token| token.raw().into()) };
-        let write = |out: &mut Vec<u8>, ours: u64| match (params, own_meta, token) {
-            (Some(params), Some(own), Some(_)) => {
-                let mut text = Vec::new();
-                own.write_with(&mut text, &[("progressToken", Some(&ours.to_string()))]);
-                let text = String::from_utf8(text).expect("written from UTF-8 texts");
-                params.write_with(out, &[("_meta", Some(&text))]);
+        let progress = params.and_then(Progress::asked);
+        let token = progress.map(|progress| progress.token.raw().into());
+        let question = Question { link: Arc::downgrade(link), progress: token };
+        let write = |out: &mut Vec<u8>, ours: u64| {
+            if let Some(params) = params {
+                write_params(out, params, progress, &[], ours);
             }
-            (Some(params), ..) => params.write(out),
-            (None, ..) => {}
         };
         link.asking.fetch_add(1, Ordering::Relaxed);
         let key = id.key();

@@ -15,9 +15,9 @@ use super::life;
 use super::link::Link;
 use super::process::Launcher;
 use super::session::{Route, Session, Sink, Window};
-use super::upstream::Upstream;
+use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use crate::config::{self, NameRule};
+use crate::config::{self, Isolation, NameRule};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::lines::Line;
@@ -264,6 +264,21 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
         let internal = format!("error {}", code::INTERNAL);
         let expected = [("1".to_owned(), internal), ("2".to_owned(), "result fine".to_owned())];
         assert_eq!(world.told()[0], expected);
+    });
+}
+
+#[test]
+fn an_isolated_server_is_known_in_every_window_of_its_client() {
+    runtime().block_on(async {
+        let engine = World::new().engine;
+        let window = |client| engine.window("", 0, Arc::new(Unseen), client);
+        let one = window(None);
+        let (other, stranger) = (window(Some(one.client)), window(None));
+        let spec = Spec { isolation: Isolation::Session, ..(*Upstream::unreal("box", "s").spec()).clone() };
+        let upstream = engine.upstream(&one, "box", "s", "box", || spec);
+        let known = |window| engine.known_upstream(window, "box", "s");
+        assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
+        assert!(known(&stranger).is_none());
     });
 }
 
