@@ -332,6 +332,7 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
         }
         while let Some(line) = lines.next_line() {
             take(&engine, &link, &mut scanner, line, None);
+            lines.pause().await;
         }
         engine.client_room().await;
     }

@@ -84,6 +84,7 @@ impl Client {
             }
             while let Some(line) = lines.next_line() {
                 self.take(&mut scanner, line);
+                lines.pause().await;
             }
             // A client that does not read its answers is not read from.
             self.session.room().await;

@@ -16,6 +16,8 @@ pub struct Lines {
     /// How far a line break was looked for.
     seen: usize,
     limit: usize,
+    /// Lines since others could run.
+    turn: usize,
     /// What was thrown away of the line that is too long, while it lasts.
     overflow: Option<Overflow>,
     /// How the last line ended that was too long.
@@ -63,10 +65,14 @@ const MOST_ROOM: usize = 256 * 1024;
 /// each of many long lines costs more than to read them.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
+/// Lines that are handled at a stretch. Few enough that the other side works on the first while we are at the next, many
+/// enough that a system call carries some.
+const TURN: usize = 32;
+
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, seen: 0, limit, overflow: None, ending: Vec::new() }
+        Self { buffer: Vec::new(), start: 0, seen: 0, limit, turn: 0, overflow: None, ending: Vec::new() }
     }
 
     /// Another limit, for lines that are not whole yet.
@@ -130,6 +136,15 @@ impl Lines {
             if start < end {
                 return Some(Line::Whole(&self.buffer[start..end]));
             }
+        }
+    }
+
+    /// To be awaited after each line: lets others run now and then, those above all who write what became of the lines.
+    pub async fn pause(&mut self) {
+        self.turn += 1;
+        if self.turn == TURN {
+            self.turn = 0;
+            tokio::task::yield_now().await;
         }
     }
 
