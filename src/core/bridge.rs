@@ -89,15 +89,8 @@ impl Call {
             rounds: AtomicU32::new(0),
         });
         call.in_turn(|call, turn| {
-            let wanted = {
-                let mut state = call.state.lock();
-                state.turn = Some(turn);
-                state.reply.as_ref().is_some_and(Reply::is_wanted)
-            };
-            if wanted {
-                let text = call.params.clone();
-                call.send(&text);
-            }
+            call.state.lock().turn = Some(turn);
+            call.send(&call.params);
         });
     }
 
@@ -115,13 +108,13 @@ impl Call {
         turns.wait(move |turn| go(&self, turn));
     }
 
-    /// Sends it, or sends it again with what the upstream asked for.
+    /// Sends it, or sends it again with what the upstream asked for, if the client still wants the answer.
     fn send(self: &Arc<Self>, params: &str) {
         let mut scanner = Scanner::default();
         let params = scanner.scan_str(params).expect("written as valid JSON").root();
         let (session, key, capabilities, level) = {
             let state = self.state.lock();
-            let Some(reply) = &state.reply else { return };
+            let Some(reply) = state.reply.as_ref().filter(|reply| reply.is_wanted()) else { return };
             let session = reply.session().clone();
             let (capabilities, level) = match reply.modern() {
                 Some(modern) => (None, modern.log_level),
@@ -477,7 +470,7 @@ impl Call {
         let state = result.get("requestState").map(|state| state.raw().to_owned());
         let mut responses = Vec::new();
         for (name, method, params) in requests {
-            let outcome = ask(&session, Some(&key), &self.link, &method, &params, patience).await;
+            let outcome = ask(&session, &key, &self.link, &method, &params, patience).await;
             match outcome {
                 Ok(response) => responses.push(format!("{}:{response}", quote(&name))),
                 Err(_) if method == "elicitation/create" => {
@@ -570,10 +563,10 @@ impl Parked {
     }
 }
 
-/// Asks a legacy client and waits for its raw result.
+/// Asks a legacy client, on behalf of a call of it, and waits for its raw result.
 pub(super) async fn ask(
     session: &Arc<Session>,
-    key: Option<&str>,
+    call: &Arc<str>,
     link: &Arc<Link>,
     method: &str,
     params: &str,
@@ -592,10 +585,10 @@ pub(super) async fn ask(
             Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
         });
     });
-    let question = Question { link: Arc::downgrade(link), progress: None };
+    let question = Question { link: Arc::downgrade(link), progress: None, call: Some(call.clone()) };
     let deadline = Deadline::new(None, Some(patience), &link.asking);
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    session.peer.request_via(&session.route(key), method, write, question, deadline, on_answer);
+    session.peer.request_via(&session.route(Some(call)), method, write, question, deadline, on_answer);
     match receive.await {
         Ok(Ok(result)) => Ok(result),
         Ok(Err(CallError::Refused(error))) => Err(error),

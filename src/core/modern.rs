@@ -322,7 +322,7 @@ impl Listener {
         given.write_with(&mut own_meta, &[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
         let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
         if let Some(session) = self.session.upgrade() {
-            session.notify(Some(&self.id.key()), "notifications/tasks", |out| {
+            session.notify(self.key(), "notifications/tasks", |out| {
                 params.write_with(out, &[("_meta", Some(&own_meta)), ("taskId", Some(&quote(id)))]);
             });
         }
@@ -340,9 +340,13 @@ impl Listener {
         }
     }
 
+    fn key(&self) -> Option<&Arc<str>> {
+        self.reply.as_ref().map(Reply::key)
+    }
+
     fn send(&self, method: &str, more: &str) {
         if let Some(session) = self.session.upgrade() {
-            session.notify(Some(&self.id.key()), method, |out| {
+            session.notify(self.key(), method, |out| {
                 let params = format!("{{\"_meta\":{{\"{}\":{}}}{more}}}", meta::SUBSCRIPTION, self.id.raw());
                 out.extend_from_slice(params.as_bytes());
             });

@@ -71,7 +71,7 @@ impl Engine {
                 return;
             }
         }
-        to.session.notify(to.key.as_deref(), method, |out| match params {
+        to.session.notify(to.key.as_ref(), method, |out| match params {
             Some(params) if link.version().is_modern() => without_subscription(params, out),
             Some(params) => params.write(out),
             None => {}
@@ -141,7 +141,7 @@ impl Engine {
     fn upstream_progress(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &Session, key: Option<&str>, token: &str| {
+        let notify = |session: &Session, key: Option<&Arc<str>>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
@@ -150,7 +150,7 @@ impl Engine {
             Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?))
         });
         match caller {
-            Some(Some((session, key, token))) => notify(&session, key.as_deref(), &token),
+            Some(Some((session, key, token))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
                 for window in self.windows() {
@@ -261,7 +261,7 @@ impl Engine {
         let session = &to.session;
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());
-        let question = Question { link: Arc::downgrade(link), progress: token };
+        let question = Question { link: Arc::downgrade(link), progress: token, call: None };
         let write = |out: &mut Vec<u8>, ours: u64| {
             if let Some(params) = params {
                 write_params(out, params, progress, &[], ours);
@@ -294,7 +294,7 @@ impl Engine {
             });
         });
         let deadline = Deadline::new(None, Some(self.settings().question_timeout), &link.asking);
-        let route = session.route(to.key.as_deref());
+        let route = session.route(to.key.as_ref());
         if let Some(ours) = session.peer.request_via(&route, method, write, question, deadline, on_answer) {
             link.questions.lock().insert(key, (ours, session.clone()));
         }

@@ -37,6 +37,9 @@ impl Gateway {
             for (server, reason) in &failed {
                 log::warn!("[{name}/{server}] {reason}");
             }
+            if !reply.is_wanted() {
+                return;
+            }
             if !plain.is_open(&window.view()) {
                 let reasons: Vec<_> =
                     failed.iter().map(|(server, reason)| format!("{server}: {reason}")).collect();

@@ -164,6 +164,9 @@ impl Gateway {
                 return reply.result(&face.not_configured(&toolbox, None));
             };
             let mut failed = gateway.open_toolbox(&reply.session().window, configured).await;
+            if !reply.is_wanted() {
+                return;
+            }
             if failed.len() < configured.servers.len() {
                 failed.retain(|(failed, _)| **failed == *server);
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{CAN_ALL, Client, Era, Host, Remote, subscription};
+use crate::client::{CAN_ALL, Client, Era, Host, Remote, Web, subscription};
 use crate::harness::{Gateway, Lab, Message, dev, fake, server};
 
 const ASK: &str = r#"{"method":"elicitation/create","params":"{\"message\":\"Who?\"}"}"#;
@@ -218,6 +218,21 @@ fn a_legacy_client_is_asked_for_real_and_no_more_than_ten_times() {
     let (questions, answer) = client.call_and_answer("ask", &rounds(11), ACCEPT);
     assert_eq!(questions.len(), 10);
     assert!(!answer.at(&["error"]).is_empty() || answer.is_error(), "{answer:?}");
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_its_legacy_client_is_asked_does_not_go_out_again() {
+    let mut client = client(Era::Legacy, "--with ask,requests --era modern");
+    let call = client.post_call("ask", ASK);
+    let question = client.take("a question", |message| message.method() == "elicitation/create");
+    client.cancel(&call);
+    let withdrawn = client.notification("notifications/cancelled");
+    assert_eq!(withdrawn.at(&["params", "requestId"]), question.id());
+    client.reply(&question, &format!(r#""result":{ACCEPT}"#));
+    client.gateway().fence();
+    let calls = client.call("requests", json!({"method": "tools/call"})).text();
+    assert_eq!(calls.matches(r#""name":"ask""#).count(), 1, "{calls}");
+    assert!(!client.left().iter().any(|message| message.id() == call), "{:?}", client.left());
 }
 
 #[test]
@@ -583,6 +598,22 @@ fn a_modern_client_of_toolman_activates_calls_and_reads_while_its_lists_stay() {
     assert!(client.call("toolman_call", &call).json()["pid"].is_u64());
     assert!(client.call("p_report", "{}").json()["pid"].is_u64());
     client.request("resources/read", json!({"uri": uri})).result();
+}
+
+#[test]
+fn a_request_that_is_cancelled_while_its_plain_server_opens_reaches_nobody() {
+    let flags = "--with echo,requests --count @dir/starts --wait-for @dir/go";
+    let host = Host::workbench(dev("dynamic", json!({"a": fake(flags)})));
+    let mut web = Web::new(&host.address);
+    web.path = "/mcp/dev".to_owned();
+    let mut client = Client::web(Era::Legacy, web, "{}");
+    let call = client.post_call("echo", "{}");
+    client.until("the toolbox opens", |_| host.lab.starts("starts") == 1);
+    client.cancel(&call);
+    host.lab.write("go", "");
+    client.tools();
+    let calls = client.call("requests", json!({"method": "tools/call"})).json();
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
 }
 
 #[test]
