@@ -426,7 +426,7 @@ impl Engine {
             level::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
-        if let Some(id) = link.peer.request(method, write, caller, link.deadline(), on_answer) {
+        if let Some(id) = link.peer.request(method, write, caller, link.deadline(&session), on_answer) {
             session.sent(&key, link, id);
         }
     }

@@ -7,7 +7,7 @@ use super::catalog::Kind;
 use super::seal::params_digest;
 use super::session::{Reply, Session};
 use super::upstream::Upstream;
-use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares, declares_at, meta, our_info};
+use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code};
 
@@ -131,19 +131,9 @@ impl ModernCall {
         }))
     }
 
-    /// Whether the client can be asked this.
-    pub fn can(&self, capability: &str) -> bool {
-        declares(&self.capabilities, capability)
-    }
-
     /// Whether it can be asked anything.
     pub fn can_be_asked(&self) -> bool {
         can_be_asked(&self.capabilities)
-    }
-
-    /// Whether its user can be led to a page.
-    pub fn can_visit(&self) -> bool {
-        declares_at(&self.capabilities, &["elicitation", "url"])
     }
 
     /// Whether it takes a task for an answer.
@@ -378,7 +368,7 @@ mod tests {
         assert!(read("tools/list", "{}").unwrap().is_none());
         assert!(read("tools/list", r#"{"_meta":{"progressToken":1}}"#).unwrap().is_none());
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
-        assert!(read("tools/list", modern).unwrap().unwrap().can("roots"));
+        assert_eq!(read("tools/list", modern).unwrap().unwrap().capabilities, r#"{"roots":{}}"#);
         for (params, code) in [
             (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, -32602),
             (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, -32602),

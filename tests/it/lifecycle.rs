@@ -1,5 +1,7 @@
 //! When upstreams start, how often, and what their failing does.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, fake_with};
@@ -235,6 +237,26 @@ fn a_question_pauses_the_idle_timeout() {
     gateway.use_tool("clock", "slow", json!({"ms": 1500})).text();
     gateway.reply(&question, r#""result":{"action":"accept"}"#);
     assert_eq!(gateway.answer(&call).json()["result"]["action"], "accept");
+}
+
+#[test]
+fn a_question_that_is_withdrawn_leaves_its_call_the_whole_idle_time() {
+    let idle = Duration::from_secs(1);
+    let mut asking = fake("--with ask,notify");
+    asking["callTimeout"] = json!(idle.as_secs());
+    let mut gateway = Gateway::spawn(dev("proxy", json!({"asking": asking, "clock": fake("--with slow")})));
+    gateway.initialize_with(VERSION, r#"{"elicitation":{}}"#);
+    gateway.open("dev");
+    let call =
+        gateway.post_use_tool("asking", "ask", json!({"method": "elicitation/create", "params": "{}"}));
+    gateway.question("elicitation/create");
+    gateway.use_tool("clock", "slow", json!({"ms": 1500})).text();
+    let withdrawn = Instant::now();
+    // The fake numbers its questions from 1.
+    let params = json!({"method": "notifications/cancelled", "params": r#"{"requestId":1}"#});
+    gateway.use_tool("asking", "notify", params).text();
+    let text = gateway.answer(&call).failure();
+    assert!(text.starts_with("[dev/asking/ask] ") && withdrawn.elapsed() >= idle, "{text}");
 }
 
 #[test]
