@@ -22,7 +22,7 @@ struct Audience {
 }
 
 impl Audience {
-    /// Whether it can be sent what is no answer and no part of one.
+    /// Whether it is of the legacy era: who made no request of either has said so when it came.
     fn is_legacy(&self) -> bool {
         match &self.call {
             Some(call) => call.modern().is_none(),
@@ -66,8 +66,8 @@ impl Engine {
     /// Log messages, and whatever no rule names, go to the client that they belong to.
     fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
         let Some(to) = self.audience(link, on) else { return };
-        let is_for_modern = to.call.is_some() && method != "notifications/elicitation/complete";
-        if !to.is_legacy() && !is_for_modern {
+        // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
+        if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
         }
         if method == "notifications/message" {
@@ -229,17 +229,11 @@ impl Engine {
             };
             if !needed.is_in(capabilities) {
                 // A client that can be asked, though not in this way, knows the method.
-                return match declares(capabilities, needed.capability) {
-                    true => {
-                        let message = format!("Invalid params: the client does not support {needed}");
-                        refuse(link, &id, code::INVALID_PARAMS, &message)
-                    }
-                    false => {
-                        let capability = needed.capability;
-                        let message = format!("Method not found: the client does not support {capability}");
-                        refuse(link, &id, code::METHOD_NOT_FOUND, &message)
-                    }
+                let (code, problem, what) = match declares(capabilities, needed.capability) {
+                    true => (code::INVALID_PARAMS, "Invalid params", needed.to_string()),
+                    false => (code::METHOD_NOT_FOUND, "Method not found", needed.capability.to_owned()),
                 };
+                return refuse(link, &id, code, &format!("{problem}: the client does not support {what}"));
             }
         }
         match (&to.call, modern) {
