@@ -331,6 +331,7 @@ impl Session {
         if let Some(batch) = &waiting.batch {
             batch.add(&waiting.route, None);
         }
+        // What the client was asked for its sake is of no use any more.
         let mut questions = Vec::new();
         self.peer.each(|id, question| {
             questions.extend(question.call.as_ref().filter(|call| Arc::ptr_eq(call, &key)).map(|_| id));
