@@ -217,6 +217,12 @@ impl Link {
         Asking { link: self.clone(), client }
     }
 
+    /// When a request of our own is given up.
+    pub(super) fn own_deadline(&self) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
+    }
+
     /// Whether the upstream still reads what it is sent.
     pub fn takes_calls(&self) -> bool {
         self.out.held() < MOST_UNREAD
@@ -315,7 +321,7 @@ impl Link {
 
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
-        self.ask_for(method, params, |result| result.raw().to_owned()).await
+        self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
     /// A request of our own, and what `read` makes of its result.
@@ -323,6 +329,7 @@ impl Link {
         self: &Arc<Self>,
         method: &str,
         params: &str,
+        deadline: Option<Deadline>,
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
     ) -> Result<R, Trouble> {
         let modern = self.version().is_modern();
@@ -331,7 +338,7 @@ impl Link {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
         };
-        let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
+        let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
             CallError::Refused(error) => refusal(method, &error),
