@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
@@ -197,6 +198,8 @@ pub struct Session {
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
+    /// The `Mcp-Param-…` headers of a modern request over HTTP. Until its tool is known nobody can tell what they must say.
+    pub mirrored: OnceLock<HeaderMap>,
     /// Exposed URIs that the client subscribed to, and where they lead.
     pub subscriptions: Mutex<HashSet<String>>,
 }
@@ -233,6 +236,7 @@ impl Session {
             all_answered: Notify::new(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
+            mirrored: OnceLock::new(),
             subscriptions: Mutex::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.

@@ -367,6 +367,9 @@ impl Gateway {
         match &*self.face(reply.session()) {
             Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
             Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
+        if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
+            return reply.error(refusal.code, &refusal.message, None);
+        }
             Face::Plain(_) => self.call_plain(&name, params, reply),
         }
     }

@@ -69,6 +69,12 @@ impl Gateway {
             Ok(state) => state,
             Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
         };
+        // Before the state is used up.
+        if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
+            && let Err(refusal) = self.check_mirrored(&name, params.get("arguments"), reply.session())
+        {
+            return reply.error(refusal.code, &refusal.message, None);
+        }
         let again = match state {
             State::Parked(token) => {
                 if let Err(reply) = self.engine.resume(token, params, reply) {

@@ -17,7 +17,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::guard::{authenticate, single};
 use super::headers::{
-    Accepted, LAST_EVENT_ID, Refusal, SESSION_ID, agree, is_json, legacy_version, modern_meta, says_modern,
+    Accepted, LAST_EVENT_ID, Refusal, SESSION_ID, agree, is_json, legacy_version, mirrored, modern_meta,
+    says_modern,
 };
 use super::sessions::Session;
 use super::stream::{Batch, CutOff, Kind, Part, Reader, Stream, Writer};
@@ -168,6 +169,7 @@ impl<B: Backend> Server<B> {
 
     fn delete(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
         match self.live_session(headers, scope) {
+            Ok(_) if self.is_draining() => draining(),
             Ok(session) => {
                 self.end(&session);
                 empty(StatusCode::NO_CONTENT)
@@ -258,9 +260,9 @@ impl<B: Backend> Server<B> {
         }
         match plan {
             Plan::Done(answer) => answer,
-            Plan::Modern => self.modern(scope, &message, accepted).await,
+            Plan::Modern => self.modern(scope, &message, mirrored(&head.headers), accepted).await,
             Plan::ModernNotification => {
-                drop(self.backend.modern(scope, &message, Arc::new(Nobody)));
+                drop(self.backend.modern(scope, &message, HeaderMap::new(), Arc::new(Nobody)));
                 empty(StatusCode::ACCEPTED)
             }
             Plan::LegacyOneWay(session) => {
@@ -331,8 +333,11 @@ impl<B: Backend> Server<B> {
                     let words = "Invalid request: \"id\" must be a string or an integer";
                     return refusal(None, code::INVALID_REQUEST, words);
                 }
-                let demanded = |tool: &str| self.backend.param_headers(scope, tool);
-                match agree(headers, &method, params, demanded) {
+                match agree(headers, &method, params) {
+                    Ok(()) if method == "subscriptions/listen" && !Accepted::read(headers).events => {
+                        let words = "a subscription is answered with text/event-stream";
+                        Plan::Done(refuse(StatusCode::NOT_ACCEPTABLE, words))
+                    }
                     Ok(()) => Plan::Modern,
                     Err(refusal) => Plan::Done(refused(Some(&id), &refusal)),
                 }
@@ -375,19 +380,19 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    async fn modern(&self, scope: Scope, message: &[u8], accepted: Accepted) -> Answer {
-        let stream = Stream::answer(0, accepted, false, Box::new(self.calls.begin()));
+    async fn modern(&self, scope: Scope, message: &[u8], mirrored: HeaderMap, accepted: Accepted) -> Answer {
+        // A lone answer is looked at before it becomes an event: it may have a status of its own.
+        let looked_at = Accepted { json: true, ..accepted };
+        let stream = Stream::answer(0, looked_at, false, Box::new(self.calls.begin()));
         let mut reader = stream.read_after(0).expect("there is always a place before the first event");
-        let cancel = self.backend.modern(scope, message, Arc::new(Writer(stream)));
+        let cancel = self.backend.modern(scope, message, mirrored, Arc::new(Writer(stream)));
         match reader.kind().await {
-            Kind::Json(answer) => {
-                let status = match error_code(&answer) {
-                    Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-                    Some(-32022..=-32020) => StatusCode::BAD_REQUEST,
-                    _ => StatusCode::OK,
-                };
-                json(status, answer)
-            }
+            Kind::Json(answer) => match error_code(&answer) {
+                Some(code::METHOD_NOT_FOUND) => json(StatusCode::NOT_FOUND, answer),
+                Some(-32022..=-32020) => json(StatusCode::BAD_REQUEST, answer),
+                _ if accepted.json => json(StatusCode::OK, answer),
+                _ => events(Payload::Whole([b"data: ", &*answer, b"\n\n"].concat().into())),
+            },
             Kind::Events => self.event_stream(reader, None, cancel),
             Kind::Nothing => empty(StatusCode::ACCEPTED),
         }
@@ -475,13 +480,8 @@ impl<B: Backend> Server<B> {
 
     fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> Answer {
         let silence = self.settings.keep_alive;
-        let events = Events { reader, start, silence, alarm: Box::pin(sleep(silence)), _held: held };
-        let mut answer = Response::new(Payload::Events(Box::new(events)));
-        let headers = answer.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-        answer
+        let stream = Events { reader, start, silence, alarm: Box::pin(sleep(silence)), _held: held };
+        events(Payload::Events(Box::new(stream)))
     }
 }
 
@@ -603,6 +603,15 @@ fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answ
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     whole(status, "application/json", body)
+}
+
+fn events(body: Payload) -> Answer {
+    let mut answer = Response::new(body);
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    answer
 }
 
 fn text(status: StatusCode, words: impl Into<String>) -> Answer {
