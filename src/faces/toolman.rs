@@ -508,10 +508,13 @@ pub fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<
     if !extra.is_empty() {
         return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
     }
-    let name = arguments.and_then(|arguments| arguments.get("name")).and_then(Node::as_str);
-    let given = arguments.and_then(|arguments| arguments.get("arguments"));
-    match (name, given) {
-        (Some(name), given) if given.is_none_or(Node::is_object) => Ok((name, given)),
+    let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
+        Some(Ok(found)) => found,
+        Some(Err(_)) => return Err(format!("Invalid parameters: a key stands twice; {expected}")),
+        None => [None, None],
+    };
+    match name.and_then(Node::as_str) {
+        Some(name) if given.is_none_or(Node::is_object) => Ok((name, given)),
         _ => Err(format!("Invalid parameters: {expected}")),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::toolman::Found;
-use super::{Face, Gateway};
+use super::{Face, Gateway, TWICE};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::modern::Watched;
 use crate::core::session::{Reply, Session, Window};
@@ -165,7 +165,13 @@ impl Gateway {
 
     pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        let reference = params.get("ref").filter(|reference| reference.is_object());
+        let Ok(reference) = params.unique("ref") else {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        };
+        let reference = reference.filter(|reference| reference.is_object());
+        if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        }
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {

@@ -220,6 +220,35 @@ fn both_contracts_return_the_same_results() {
 
 #[test]
 fn blocks_that_an_old_client_does_not_know_become_text() {
+#[test]
+fn references_and_subscriptions_with_a_key_twice_are_refused() {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with requests --prompts 2")})));
+    gateway.open("dev");
+    let prompt = |n: u32| json!({"type": "ref/prompt", "name": format!("dev__a__prompt-{n}")}).to_string();
+    let argument = r#""argument":{"name":"a","value":""}"#;
+    for params in [
+        format!(r#"{{"ref":{},"ref":{},{argument}}}"#, prompt(1), prompt(2)),
+        format!(r#"{{"ref":{},{argument}}}"#, prompt(1).replacen('{', r#"{"name":"dev__a__prompt-2","#, 1)),
+        format!(r#"{{"ref":{},{argument}}}"#, prompt(1).replacen('{', r#"{"type":"ref/resource","#, 1)),
+    ] {
+        assert_eq!(gateway.request("completion/complete", &params).error_code(), -32602, "{params}");
+    }
+    let requests = gateway.use_tool("a", "requests", json!({"method": "completion/complete"})).json();
+    assert_eq!(requests, json!([]), "nothing went upstream");
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let (twice, state) =
+        (r#""notifications":{},"notifications":{"toolsListChanged":true}"#, r#""requestState":"x""#);
+    for (method, params) in [
+        ("subscriptions/listen", format!("{{{meta},{twice}}}")),
+        ("tools/call", format!(r#"{{{meta},"name":"dev__a__requests",{state},{state}}}"#)),
+        ("prompts/get", format!(r#"{{{meta},"name":"dev__a__prompt-1",{state},{state}}}"#)),
+    ] {
+        let answer = gateway.request(method, &params);
+        assert_eq!(answer.error_code(), -32602, "{params}");
+        assert!(answer.at(&["error", "message"]).contains("twice"), "{answer:?}");
+    }
+}
+
     let link = r#"{"type":"resource_link","uri":"x:1","name":"l"}"#;
     let audio = r#"{"type":"audio","data":"AA==","mimeType":"audio/wav"}"#;
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","new":1.10}"#;
