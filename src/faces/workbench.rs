@@ -1,6 +1,7 @@
 //! The workbench: toolboxes that a model opens.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use super::find;
@@ -11,6 +12,8 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Entry, Exposure, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::code;
+use crate::wire::text::{listed, one_line};
 
 /// The face, as configured.
 pub struct Workbench {
@@ -334,8 +337,8 @@ impl Workbench {
         ))
     }
 
-    /// The closed toolbox whose tool would be registered under this name, and the server there. `remembered` tells
-    /// what a server is known to offer.
+    /// The closed toolbox whose tool would be registered under this name, and the servers there that may have it: one
+    /// server's name may begin with another's. `remembered` tells what a server is known to offer.
     pub fn closed_toolbox_of(
         &self,
         view: &View,
@@ -348,7 +351,8 @@ impl Workbench {
         };
         let prefix =
             |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
-        let plain = closed().find(|(toolbox, server)| name.starts_with(&prefix(toolbox, server)));
+        let plain =
+            |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| name.starts_with(&prefix(toolbox, server));
         let altered = |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| {
             remembered(server).is_some_and(|items| {
                 items.of(Kind::Tool).iter().any(|item| {
@@ -358,7 +362,10 @@ impl Workbench {
                 })
             })
         };
-        plain.or_else(|| closed().find(altered)).map(|(toolbox, server)| (toolbox, server.name.as_str()))
+        let (toolbox, _) = closed().find(plain).or_else(|| closed().find(altered))?;
+        let meant = closed().filter(|(other, _)| other.name == toolbox.name);
+        let meant = meant.filter(|found| plain(found) || altered(found));
+        Some((toolbox, meant.map(|(_, server)| server.name.as_str()).collect()))
     }
 
     /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
@@ -503,19 +510,19 @@ impl Workbench {
     }
 
     /// No such toolbox.
-    pub fn not_configured(&self, name: &str, wanted: Option<&Address<'_>>) -> String {
+    pub fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> String {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         let there = match names.is_empty() {
             true => "No toolboxes are configured.".to_owned(),
             false => format!("Configured toolboxes: {}", names.join(", ")),
         };
-        let wanted = wanted.map(|address| format!(", so {address} cannot be called")).unwrap_or_default();
+        let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
         error_result(&[&format!("Toolbox '{name}' not found in configuration{wanted}"), &there])
     }
 
     /// The toolbox would have to be open for this.
-    pub fn not_open(&self, toolbox: &str, wanted: Option<&Address<'_>>) -> String {
-        let wanted = wanted.map(|address| format!(", so {address} cannot be called")).unwrap_or_default();
+    pub fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> String {
+        let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
         let open = self.open_tool().name();
         error_result(&[&format!(
             "Toolbox '{toolbox}' is not open{wanted}. Open it first: {open} {{\"toolbox_name\": {}}}",
@@ -558,21 +565,23 @@ impl Workbench {
         )])
     }
 
-    /// No tool of that name at all.
-    pub fn unknown_tool(&self, view: &View, name: &str) -> String {
-        let own = self.callable().map(|meta| -> &str { meta.name() });
-        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
-        let near = nearest(name, names, 5);
+    /// No tool of that name: in the toolbox where it was looked for, or at all.
+    pub fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> String {
+        let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
+        let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
+        let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
+        let near = nearest(name, own.chain(items.map(|(_, item)| &*item.name)), 5);
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
             true => format!("A toolbox must be open before its tools can be called: see {open}"),
             false => format!("Nearest names: {}", near.join(", ")),
         };
-        error_result(&[&format!("Tool '{name}' not found. {hint}")])
+        let place = toolbox.map(|toolbox| format!(" in toolbox '{toolbox}'")).unwrap_or_default();
+        error_result(&[&format!("Tool '{name}' not found{place}. {hint}")])
     }
 }
 
-impl std::fmt::Display for Address<'_> {
+impl Display for Address<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}/{}/{}", self.toolbox, self.server, self.tool)
     }
@@ -780,7 +789,25 @@ pub fn error_result(texts: &[&str]) -> String {
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
-/// A result for a call that its upstream answered with an error, or not at all; `error` is the raw error object.
+/// A result for a call that its upstream answered with an error. Of one that is not as it should be we keep what there is.
+pub fn refused_call(address: &str, error: Node<'_>) -> String {
+    let is_number = |code: &Node<'_>| code.raw().starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    let (code, message) = (error.get("code").filter(is_number), error.get("message"));
+    if let (Some(_), Some(Some(message))) = (code, message.map(Node::as_str)) {
+        return failed_call(address, &message, error.raw());
+    }
+    let message = match message.unwrap_or(error).as_str() {
+        Some(text) => text,
+        None if error.is_object() => "no message".into(),
+        None => error.raw().into(),
+    };
+    let code = code.map_or_else(|| code::INTERNAL.to_string(), |code| code.raw().to_owned());
+    let mut whole = Vec::new();
+    error.write_with(&mut whole, &[("code", Some(&code)), ("message", Some(&quote(&message)))]);
+    failed_call(address, &message, &String::from_utf8(whole).expect("written from UTF-8 texts"))
+}
+
+/// A result for a call that failed; `error` is the raw error object.
 pub fn failed_call(address: &str, message: &str, error: &str) -> String {
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"isError\":true,\"_meta\":{{\"mcp-workbench/error\":{error}}}}}",

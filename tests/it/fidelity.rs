@@ -146,6 +146,29 @@ fn an_upstreams_error_becomes_a_result_that_keeps_code_and_data() {
 }
 
 #[test]
+fn of_an_upstreams_odd_error_code_and_data_are_kept_as_far_as_there_are_any() {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with error")})));
+    gateway.open("dev");
+    for (error, text, kept) in [
+        (r#"{"message":"m","data":{"a":1}}"#, "m", r#"{"message":"m","data":{"a":1},"code":-32603}"#),
+        (
+            r#"{"code":-32000.0,"message":"m","data":1.10}"#,
+            "m",
+            r#"{"code":-32000.0,"message":"m","data":1.10}"#,
+        ),
+        (r#"{"code":5,"data":[1]}"#, "no message", r#"{"code":5,"data":[1],"message":"no message"}"#),
+        (r#"{"code":5,"message":null}"#, "no message", r#"{"code":5,"message":"no message"}"#),
+        (r#"{"code":"E1","message":"m","x":1}"#, "m", r#"{"code":-32603,"message":"m","x":1}"#),
+        (r#""broken""#, "broken", r#"{"code":-32603,"message":"broken"}"#),
+        ("[1]", "[1]", r#"{"code":-32603,"message":"[1]"}"#),
+    ] {
+        let answer = gateway.use_tool("a", "error", json!({"json": error}));
+        assert_eq!(answer.failure(), format!("[dev/a/error] {text}"), "{error}");
+        assert_eq!(answer.at(&["result", "_meta", "mcp-workbench/error"]), kept, "{error}");
+    }
+}
+
+#[test]
 fn notifications_that_no_rule_names_are_relayed_as_they_came() {
     for (mode, mut gateway) in gateways() {
         for params in VALUES {
@@ -198,29 +221,6 @@ fn duplicates_of_keys_that_we_route_by_are_refused() {
 }
 
 #[test]
-fn both_contracts_return_the_same_results() {
-    let result = r#"{"content":[{"type":"text","text":"\u0041"}],"structuredContent":{"n":1.10}}"#;
-    for mode in ["dynamic", "proxy"] {
-        let mut gateway = Gateway::start(classic(mode, json!({"a": fake("--with result")})));
-        gateway.call("workbench_open_toolbox", r#"{"toolbox_name":"dev"}"#);
-        let arguments = json!({"json": result});
-        let answers = [
-            gateway.call("dev__a__result", &arguments),
-            gateway.use_tool("a", "result", &arguments),
-            gateway.call(
-                "workbench_use_tool",
-                json!({"toolbox_name": "dev", "tool_name": "dev__a__result", "arguments": arguments}),
-            ),
-        ];
-        for answer in answers {
-            assert_eq!(answer.at(&["result"]), result, "{mode}");
-        }
-    }
-}
-
-#[test]
-fn blocks_that_an_old_client_does_not_know_become_text() {
-#[test]
 fn references_and_subscriptions_with_a_key_twice_are_refused() {
     let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with requests --prompts 2")})));
     gateway.open("dev");
@@ -249,6 +249,29 @@ fn references_and_subscriptions_with_a_key_twice_are_refused() {
     }
 }
 
+#[test]
+fn both_contracts_return_the_same_results() {
+    let result = r#"{"content":[{"type":"text","text":"\u0041"}],"structuredContent":{"n":1.10}}"#;
+    for mode in ["dynamic", "proxy"] {
+        let mut gateway = Gateway::start(classic(mode, json!({"a": fake("--with result")})));
+        gateway.call("workbench_open_toolbox", r#"{"toolbox_name":"dev"}"#);
+        let arguments = json!({"json": result});
+        let answers = [
+            gateway.call("dev__a__result", &arguments),
+            gateway.use_tool("a", "result", &arguments),
+            gateway.call(
+                "workbench_use_tool",
+                json!({"toolbox_name": "dev", "tool_name": "dev__a__result", "arguments": arguments}),
+            ),
+        ];
+        for answer in answers {
+            assert_eq!(answer.at(&["result"]), result, "{mode}");
+        }
+    }
+}
+
+#[test]
+fn blocks_that_an_old_client_does_not_know_become_text() {
     let link = r#"{"type":"resource_link","uri":"x:1","name":"l"}"#;
     let audio = r#"{"type":"audio","data":"AA==","mimeType":"audio/wav"}"#;
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","new":1.10}"#;
