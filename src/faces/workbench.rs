@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::find;
-use super::fit::{Listing, one_line};
+use super::fit::Listing;
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::catalog::{Item, Items, Kind, NameLimits, has_schema, nearest};
 use crate::core::upstream::Upstream;
@@ -344,7 +344,7 @@ impl Workbench {
         view: &View,
         name: &str,
         remembered: impl Fn(&config::Server) -> Option<Items>,
-    ) -> Option<(&Toolbox, &str)> {
+    ) -> Option<(&Toolbox, Vec<&str>)> {
         let closed = || {
             let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
             closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server)))
@@ -547,10 +547,10 @@ impl Workbench {
             .collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
-            (false, _) => format!("Nearest names: {}", near.join(", ")),
+            (false, _) => format!("Nearest names: {}", listed(&near)),
             (true, false) => {
                 let more = tools.len().saturating_sub(10);
-                let shown = tools[..tools.len().min(10)].join(", ");
+                let shown = listed(&tools[..tools.len().min(10)]);
                 if more == 0 {
                     format!("Its tools: {shown}")
                 } else {
@@ -574,7 +574,7 @@ impl Workbench {
         let open = self.open_tool().name();
         let hint = match near.is_empty() {
             true => format!("A toolbox must be open before its tools can be called: see {open}"),
-            false => format!("Nearest names: {}", near.join(", ")),
+            false => format!("Nearest names: {}", listed(&near)),
         };
         let place = toolbox.map(|toolbox| format!(" in toolbox '{toolbox}'")).unwrap_or_default();
         error_result(&[&format!("Tool '{name}' not found{place}. {hint}")])

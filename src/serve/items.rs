@@ -12,6 +12,7 @@ use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
+use crate::wire::text::listed;
 
 impl Gateway {
     /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
@@ -239,7 +240,7 @@ fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), Stri
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {
                 true => String::new(),
-                false => format!(" Nearest names: {}.", near.join(", ")),
+                false => format!(" Nearest names: {}.", listed(&near)),
             };
             Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
         }
