@@ -25,7 +25,7 @@ use crate::wire::peer::{Lost, Peer};
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
     /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
-    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
+    /// reads it. A sink that is dropped before its last message ends its stream without an answer.
     fn send(&self, message: &[u8], last: bool) -> bool;
 }
 
