@@ -1,10 +1,12 @@
 //! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
 //! `exchange`; who may come in, in `guard`.
 
+mod answer;
 mod body;
 mod exchange;
 mod guard;
 mod headers;
+mod plan;
 mod sessions;
 mod stream;
 #[cfg(test)]
