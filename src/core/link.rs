@@ -24,6 +24,7 @@ use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Paused, Peer};
+use crate::wire::text::plain;
 use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
@@ -220,7 +221,7 @@ impl Link {
     /// When a request of our own is given up.
     pub(super) fn own_deadline(&self) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
-        Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
+        Deadline::new(timeouts.call, timeouts.max_call, None)
     }
 
     /// Whether the upstream still reads what it is sent.
@@ -410,12 +411,9 @@ impl Link {
     fn take_noise(&self, text: &[u8]) {
         if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
-            let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            log::warn!(
-                "[{}] wrote what is no message to its stdout: {}",
-                self.upstream,
-                self.redactor.redact(&shown)
-            );
+            let text = plain(&text);
+            let shown = self.redactor.redact(&text);
+            log::warn!("[{}] wrote what is no message to its stdout: {shown}", self.upstream);
         }
     }
 

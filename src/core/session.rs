@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
@@ -25,7 +26,7 @@ use crate::wire::peer::{Lost, Peer};
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
     /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
-    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
+    /// reads it. A sink that is dropped before its last message ends its stream without an answer.
     fn send(&self, message: &[u8], last: bool) -> bool;
 }
 
@@ -213,6 +214,8 @@ pub struct Session {
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
+    /// The `Mcp-Param-…` headers of a modern request over HTTP. Until its tool is known nobody can tell what they must say.
+    pub mirrored: OnceLock<HeaderMap>,
     /// Exposed URIs that the client subscribed to, and where they lead: to whom, and to which URI there.
     subscriptions: Mutex<HashMap<String, (Origin, String)>>,
 }
@@ -254,6 +257,7 @@ impl Session {
             all_answered: Notify::new(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
+            mirrored: OnceLock::new(),
             subscriptions: Mutex::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.

@@ -173,6 +173,11 @@ impl Target {
         &self.item().name
     }
 
+    /// As its upstream defined it.
+    pub fn definition(&self) -> &str {
+        self.item().own.raw()
+    }
+
     fn item(&self) -> &ExposedItem {
         &self.exposed.of(self.kind).items()[self.item]
     }

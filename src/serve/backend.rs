@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::http::{Backend, ParamHeaders, Scope};
+use hyper::header::HeaderMap;
+
+use super::http::{Backend, Refusal, Scope, mirror};
 use super::{Face, Gateway, Part, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
 use crate::core::session::{Route, Session, Sink, Window};
-use crate::wire::json::Scanner;
+use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Message};
-use crate::wire::tool_headers;
 
 /// Who is there over HTTP.
 #[derive(Default)]
@@ -88,6 +89,21 @@ impl Gateway {
         Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
     }
 
+    /// Checks that the headers of a call over HTTP say what its body says, as far as its tool is known. Where it is not,
+    /// nothing is sent on yet, and the call is handled again when it is.
+    pub(super) fn check_mirrored(
+        &self,
+        name: &str,
+        arguments: Option<Node<'_>>,
+        session: &Session,
+    ) -> Result<(), Refusal> {
+        let Some(headers) = session.mirrored.get() else { return Ok(()) };
+        let Some(target) = session.view().find(Kind::Tool, name) else { return Ok(()) };
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
+        mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
+    }
+
     fn take_text(self: &Arc<Self>, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
         let mut scanner = Scanner::default();
         if let Ok(doc) = scanner.scan(message) {
@@ -128,9 +144,16 @@ impl Backend for Arc<Gateway> {
         self.engine.discard(&session.window);
     }
 
-    fn modern(&self, scope: Scope, message: &[u8], stream: Arc<dyn Sink>) -> Box<dyn Send> {
+    fn modern(
+        &self,
+        scope: Scope,
+        message: &[u8],
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send> {
         let Some(window) = self.shared_window(&scope) else { return Box::new(()) };
         let session = Session::new(window, Route::Nowhere);
+        session.mirrored.set(mirrored).expect("the session is new");
         self.guests.lock().add(&session);
         let mut scanner = Scanner::default();
         let id = match scanner.scan(message).map(|doc| Message::read(doc.root())) {
@@ -142,19 +165,6 @@ impl Backend for Arc<Gateway> {
             Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
             None => Box::new(()),
         }
-    }
-
-    fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders {
-        let Some(window) = self.shared_window(scope) else { return ParamHeaders::default() };
-        let view = window.view();
-        let Some(item) = view.items(Kind::Tool).map(|(_, item)| item).find(|item| *item.name == *tool) else {
-            return ParamHeaders::default();
-        };
-        let mut scanner = Scanner::default();
-        let root = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
-        let schema = root.get("inputSchema").map_or("{}", |schema| schema.raw());
-        let headers = tool_headers::read_schema(schema).unwrap_or_default();
-        headers.into_iter().map(|header| (header.suffix, header.path)).collect()
     }
 
     fn drain(&self) {

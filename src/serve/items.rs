@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::toolman::Found;
-use super::{Face, Gateway};
+use super::{Face, Gateway, TWICE};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::modern::Watched;
 use crate::core::session::{Reply, Session, Window};
@@ -12,6 +12,7 @@ use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
+use crate::wire::text::listed;
 
 impl Gateway {
     /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
@@ -170,7 +171,13 @@ impl Gateway {
 
     pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        let reference = params.get("ref").filter(|reference| reference.is_object());
+        let Ok(reference) = params.unique("ref") else {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        };
+        let reference = reference.filter(|reference| reference.is_object());
+        if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        }
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
@@ -238,7 +245,7 @@ fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), Stri
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {
                 true => String::new(),
-                false => format!(" Nearest names: {}.", near.join(", ")),
+                false => format!(" Nearest names: {}.", listed(&near)),
             };
             Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
         }

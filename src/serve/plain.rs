@@ -10,6 +10,7 @@ use crate::faces::plain::Plain;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
+use crate::wire::text::listed;
 
 impl Gateway {
     /// Opens the toolbox, then handles the request.
@@ -69,7 +70,7 @@ impl Gateway {
             let view = session.view();
             let near = nearest(name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
             let near =
-                if near.is_empty() { String::new() } else { format!(" Nearest names: {}", near.join(", ")) };
+                if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
             return reply.error(code::INVALID_PARAMS, &format!("Unknown tool: {name}.{near}"), None);
         };
         let changes = [("name", Some(target.raw_key()))];
