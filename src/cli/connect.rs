@@ -4,7 +4,7 @@ use super::World;
 use super::change::{Answer, Console, Outcome, Proposal, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
-use super::variables::{held_by_clients, unset};
+use super::variables::{held_by_clients, known, unset};
 use crate::clients::{
     self, Client, Found, ImportedServer, Ourselves, Scope, held, places, read, read_config,
 };
@@ -50,13 +50,18 @@ pub(super) fn connect(
     };
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
     let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
+    let found = held_by_clients(&groups, world);
     let taken: Vec<&ImportedServer> = match request.keep {
         true => Vec::new(),
-        false => there.iter().filter(|server| !is_gateway(server) && held(server, &groups)).collect(),
+        false => {
+            let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
+            let held = held(&there, &present, &|name| known(name, &found, world));
+            held.into_iter().filter(|server| !is_gateway(server)).collect()
+        }
     };
     let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
     let (known, strange): (Vec<_>, Vec<_>) =
-        held_by_clients(&groups, world).into_iter().partition(|one| client.takes_literally(&one.text));
+        found.into_iter().partition(|one| client.takes_literally(&one.text));
     let ourselves = ourselves(request, client, config, &known);
     let after = clients::connect(client, &base.text, &ourselves, &paths)
         .map_err(|refusal| refused(&path, &refusal))?;

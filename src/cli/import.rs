@@ -4,6 +4,7 @@ use super::World;
 use super::change::{Answer, Config, Console, Outcome, Proposal, format, open, refused, validate};
 use super::failure::Failure;
 use super::schema::SCHEMA_URLS;
+use super::variables::{held_by_clients, known};
 use crate::clients::{
     Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
     places, plan, read, read_config, toolman_value, workbench_value,
@@ -276,13 +277,14 @@ fn bring(
     let face = request.face;
     let groups = read_config(face, &config.value);
     let toolbox = toolbox(request, &groups)?;
-    let environment = |name: &str| request.world.variable(name);
+    let found = held_by_clients(&groups, request.world);
+    let environment = |name: &str| known(name, &found, request.world);
     let mut vault = Vault::new(&environment, variables(&config.text));
     let mut hidden = literals(&sources.servers);
     let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
     let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
     let taken: Vec<_> = taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
-    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &mut vault);
+    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &environment, &mut vault);
     let mut notes = sources.notes;
     let edits = edits(face, &toolbox, &groups, &additions, config.snapshot.bytes.is_none(), &mut notes);
     let file = config.snapshot.path.clone();
@@ -297,8 +299,9 @@ fn bring(
                "renamedFrom": addition.renamed_from})
     });
     answer.insert("added".to_owned(), added.collect());
-    let present =
-        merged.iter().map(|one| json!({"server": one.name, "client": one.client, "sameAs": one.same_as}));
+    let present = merged.iter().map(|one| {
+        json!({"server": one.name, "client": one.client, "sameAs": one.same_as, "notTaken": one.differs})
+    });
     answer.insert("merged".to_owned(), present.collect());
     let secrets = vault.replaced.iter();
     let secrets = secrets.map(|one| json!({"variable": one.variable, "server": one.server, "key": one.key}));

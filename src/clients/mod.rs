@@ -15,9 +15,9 @@ mod template;
 mod variables;
 
 pub use entry::{Ourselves, connect, disconnect, is_there};
-pub use ours::{Group, held, read_config, toolman_value, workbench_value};
+pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{Place, Scope, places};
-pub use plan::{Addition, Plan, Present, Value as Found, plan, values};
+pub use plan::{Addition, Plan, Present, Value as Found, held, plan, values};
 pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};

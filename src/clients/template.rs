@@ -1,5 +1,6 @@
 //! Text with variables in it, free of anybody's syntax.
 
+use crate::config::Environment;
 use crate::config::expand::{Place, place};
 
 /// Text and variables, in order. Text is what it is: nothing in it is expanded.
@@ -101,6 +102,15 @@ impl Template {
             [Piece::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// What it becomes; `None` where a variable is neither set nor has a default.
+    pub(super) fn known(&self, environment: &Environment<'_>) -> Option<String> {
+        let known = |piece: &Piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::Variable { name, default } => environment(name).or_else(|| default.clone()),
+        };
+        self.0.iter().map(known).collect()
     }
 
     /// What its variables must be for it to become this text; `None` where that cannot be told.

@@ -427,6 +427,136 @@ fn servers_that_are_not_ours_stay() {
     assert!(read(&home.file_of("cursor")) == read(&fixtures().join("cursor.json")));
 }
 
+/// Servers that differ in a secret alone are two accounts, and both must stay reachable.
+#[test]
+fn two_accounts_stay_two() {
+    let server = |token: &str| json!({"command": "gh-mcp", "env": {"GITHUB_TOKEN": token}});
+    let config = |servers: Value| json!({"toolboxes": {"dev": {"mcpServers": servers}}}).to_string();
+    for (ours, theirs, variable, added, removed) in [
+        // The values are known to differ.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            Some("ghp_fixture_home"),
+            json!(["github-work"]),
+            json!(["github-work"]),
+        ),
+        // They are known to be the same.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            Some("ghp_fixture_work"),
+            json!([]),
+            json!(["github-work"]),
+        ),
+        // Nobody knows: names decide.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            None,
+            json!(["github-work"]),
+            json!(["github-work"]),
+        ),
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github": server("ghp_fixture_work")}),
+            None,
+            json!([]),
+            json!(["github"]),
+        ),
+        // One of ours stands for one of theirs.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github": server("ghp_fixture_home"), "github-2": server("ghp_fixture_work")}),
+            None,
+            json!(["github-2"]),
+            json!(["github", "github-2"]),
+        ),
+        // In clear text on both sides.
+        (
+            json!({"github": server("ghp_fixture_home")}),
+            json!({"github": server("ghp_fixture_work")}),
+            None,
+            json!(["github-2"]),
+            json!(["github"]),
+        ),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), config(ours.clone()).as_bytes());
+        home.put("cursor", json!({"mcpServers": theirs}).to_string().as_bytes());
+        let run = |args: &[&str]| {
+            let mut command = home.command("mcp-workbench", &[args, &["--yes", "--json"]].concat());
+            command.envs(variable.map(|value| ("GITHUB_TOKEN", value)));
+            let finished = home.lab.run(&mut command);
+            serde_json::from_str::<Value>(&finished.stdout).expect("one JSON value")
+        };
+        // Before they are imported, those that differ stay where they are.
+        let early = run(&["connect", "cursor"])["removed"].clone();
+        run(&["disconnect", "cursor"]);
+        let said = run(&["import", "cursor"]);
+        let names = said["added"].as_array().expect("a list").iter().map(|one| one["server"].clone());
+        assert_eq!(json!(names.collect::<Vec<_>>()), added, "{ours} {theirs} {said}");
+        let expected = removed.as_array().expect("a list").len() - added.as_array().expect("a list").len();
+        assert_eq!(early.as_array().map(Vec::len), Some(expected), "{ours} {theirs}");
+        assert_eq!(run(&["import", "cursor"])["changed"], json!(false), "{ours} {theirs}");
+        assert_eq!(run(&["connect", "cursor"])["removed"], removed, "{ours} {theirs}");
+    }
+}
+
+/// What is called the same and does something else is another server; what is off here is needed there.
+#[test]
+fn connect_takes_out_what_works_here_alone() {
+    for (ours, theirs, taken) in [
+        (json!({"command": "s"}), json!({"command": "s"}), true),
+        (json!({"command": "s", "toolFilters": ["x"]}), json!({"command": "s", "timeout": 5000}), true),
+        (
+            json!({"command": "s", "env": {"DB": "prod"}}),
+            json!({"command": "s", "env": {"DB": "test"}}),
+            false,
+        ),
+        (json!({"command": "s", "cwd": "/x"}), json!({"command": "s", "cwd": "/y"}), false),
+        (json!({"command": "s", "disabled": true}), json!({"command": "s"}), false),
+        (json!({"command": "s", "disabled": true}), json!({"command": "s", "disabled": true}), true),
+        (json!({"command": "s"}), json!({"command": "s", "disabled": true}), true),
+        (
+            json!({"url": "http://h", "headers": {"X-Tenant": "1"}}),
+            json!({"url": "http://h", "headers": {"X-Tenant": "2"}}),
+            false,
+        ),
+        (
+            json!({"command": "s", "args": ["--token", "one11111"]}),
+            json!({"command": "s", "args": ["--token", "two22222"]}),
+            false,
+        ),
+    ] {
+        let home = Home::new();
+        home.write(
+            &home.config(),
+            json!({"toolboxes": {"dev": {"mcpServers": {"a": ours}}}}).to_string().as_bytes(),
+        );
+        home.put("cursor", json!({"mcpServers": {"a": theirs}}).to_string().as_bytes());
+        let said = home.json(&["connect", "cursor", "--dry-run"]);
+        assert_eq!(said["removed"], if taken { json!(["a"]) } else { json!([]) }, "{ours} {theirs}");
+    }
+}
+
+/// What a server that is there already has elsewhere and not here is named.
+#[test]
+fn what_is_not_taken_over_is_named() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "s"}}}}}"#);
+    let codex = "[mcp_servers.a]\ncommand = \"s\"\nenabled_tools = [\"x\"]\ntool_timeout_sec = 90
+startup_timeout_sec = 7\nenv_vars = [\"FOO\"]\nenabled = false\n";
+    home.put("codex", codex.as_bytes());
+    let finished = home.run(&["import", "codex", "--yes"]);
+    let expected = "= a (Codex) is there already; its startup timeout was not taken over; its timeout was not taken \
+                    over; its list of tools was not taken over; its list of inherited variables was not taken over; \
+                    that it is off there was not taken over\n";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+    let said = home.json(&["import", "codex", "--yes"]);
+    assert_eq!(said["merged"][0]["notTaken"].as_array().map(Vec::len), Some(5), "{said}");
+}
+
 #[test]
 fn a_broken_file_is_left_alone() {
     for (client, broken) in [
