@@ -295,8 +295,16 @@ fn bring(
     let mut answer = Map::new();
     let added = additions.iter().map(|addition| {
         let server = &addition.server;
-        json!({"toolbox": toolbox, "server": server.name, "client": server.origin.client, "disabled": server.disabled,
-               "renamedFrom": addition.renamed_from})
+        let mut added = json!({"client": server.origin.client, "disabled": server.disabled,
+                               "renamedFrom": addition.renamed_from});
+        match face {
+            Face::Workbench => {
+                added["toolbox"] = json!(toolbox);
+                added["server"] = json!(server.name);
+            }
+            Face::Toolman => added["namespace"] = json!(server.name),
+        }
+        added
     });
     answer.insert("added".to_owned(), added.collect());
     let present = merged.iter().map(|one| {
@@ -304,7 +312,8 @@ fn bring(
     });
     answer.insert("merged".to_owned(), present.collect());
     let secrets = vault.replaced.iter();
-    let secrets = secrets.map(|one| json!({"variable": one.variable, "server": one.server, "key": one.key}));
+    let word = if face == Face::Workbench { "server" } else { "namespace" };
+    let secrets = secrets.map(|one| json!({"variable": one.variable, word: one.server, "key": one.key}));
     answer.insert("secrets".to_owned(), secrets.collect());
     let listed = notes.iter().map(|note| {
         json!({"client": note.client, "file": note.file, "server": note.server, "key": note.key, "message": note.message})
@@ -414,11 +423,13 @@ fn edits(
                         client: server.origin.client,
                         file: server.origin.file.clone(),
                         server: server.name.clone(),
-                        key: "tools".to_owned(),
-                        message: "are filtered there; here `active_toolsets` says what is active".to_owned(),
+                        key: server.tools_key.clone(),
+                        message: "names the tools that pass; here `active_toolsets` says what is active"
+                            .to_owned(),
                     });
                 }
-                Edit::Push { path: vec!["servers".to_owned()], value: toolman_value(server) }
+                let path = vec!["servers".to_owned()];
+                Edit::Push { path, value: toolman_value(server), index: usize::MAX }
             }
         });
     }

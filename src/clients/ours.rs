@@ -178,7 +178,7 @@ fn split_command(server: &mut ImportedServer) {
         for (part, variable) in word.parts() {
             match variable {
                 false => template.push_text(part),
-                true => Template::ours(part).pieces().iter().for_each(|piece| template.push(piece.clone())),
+                true => template.extend(&Template::ours(part)),
             }
         }
         template

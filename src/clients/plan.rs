@@ -81,8 +81,9 @@ pub fn values(
     let mut doubtful = Vec::new();
     for server in distinct(imported).0 {
         let Some(own) = counterpart(&server, &mut left, environment) else { continue };
-        for (ours, theirs) in own.beside(&server) {
-            let values = theirs.text().and_then(|text| ours.values_in(text)).unwrap_or_default();
+        for (ours, theirs) in own.beside(&server).into_iter().filter(|(ours, theirs)| ours != theirs) {
+            let text = theirs.known(&|_| None);
+            let values = text.and_then(|text| ours.values_in(&text)).unwrap_or_default();
             for (variable, text) in values {
                 match found.iter().find(|known| known.variable == variable) {
                     Some(known) if known.text != text => doubtful.push(variable),

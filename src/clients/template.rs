@@ -21,6 +21,16 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// What stands there in clear text: a default too, and nothing for a variable without one.
+    pub(super) fn clear_text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Variable { default: Some(text), .. } => text,
+            Self::Variable { default: None, .. } => "",
+        }
+    }
+}
+
 impl Template {
     /// Text without variables.
     pub fn literal(text: impl Into<String>) -> Self {
@@ -77,6 +87,11 @@ impl Template {
         }
     }
 
+    /// Appends another one.
+    pub fn extend(&mut self, other: &Self) {
+        other.0.iter().for_each(|piece| self.push(piece.clone()));
+    }
+
     /// Appends a variable.
     pub fn push_variable(&mut self, name: &str, default: Option<&str>) {
         self.0.push(Piece::Variable { name: name.to_owned(), default: default.map(str::to_owned) });
@@ -111,6 +126,11 @@ impl Template {
             Piece::Variable { name, default } => environment(name).or_else(|| default.clone()),
         };
         self.0.iter().map(known).collect()
+    }
+
+    /// All that stands in it in clear text.
+    pub(super) fn without_variables(&self) -> String {
+        self.0.iter().map(Piece::clear_text).collect()
     }
 
     /// What its variables must be for it to become this text; `None` where that cannot be told.
