@@ -337,6 +337,10 @@ url = \"https://h/mcp\"
             &json!("four")
         )
     );
+    home.put("codex", b"[mcp_servers.five]\ncommand = \"5\"\nenabled_tools = [\"x\"]\n");
+    let note =
+        "Codex: five: enabled_tools names the tools that pass; here `active_toolsets` says what is active\n";
+    assert!(run(&["import", "codex", "--yes"]).contains(note));
     let (status, _, stderr) = said(&home, "toolman", &["add", "x", "--toolbox", "t", "--", "y"]);
     assert_eq!((status, stderr.as_str()), (2, "error: tools.toml has no toolboxes\nleave --toolbox out\n"));
 }
