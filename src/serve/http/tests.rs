@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::config::Secret;
@@ -490,6 +490,21 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
         two.len()
     );
     assert_eq!(server.ask(&request).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_sends_a_refused_body_slowly_still_learns_why() {
+    let server = Running::open().await;
+    let mut client = server.connect().await;
+    let (pieces, piece) = (60, "x".repeat(100_000));
+    let head = post("/mcp", "", "").replace("Length: 0", &format!("Length: {}", pieces * piece.len()));
+    client.send(&head).await;
+    // Longer than anybody would wait for a client that is silent; this one never is.
+    for _ in 0..pieces {
+        sleep(Duration::from_millis(100)).await;
+        client.send(&piece).await;
+    }
+    assert_eq!(client.reply().await.status, 413);
 }
 
 #[tokio::test]
