@@ -366,6 +366,12 @@ impl Workbench {
         error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
     }
 
+    /// A toolbox was closed before it had opened.
+    pub fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
+        let wanted = wanted.map(|wanted| format!("{wanted} cannot be called: ")).unwrap_or_default();
+        error_result(&[&format!("{wanted}Toolbox '{toolbox}' was closed while it was being opened")])
+    }
+
     fn listing(&self, head: &str, tail: &str) -> String {
         let rows: Vec<_> = self
             .config

@@ -158,7 +158,7 @@ impl Stream {
                 return Pushed::Read;
             }
             if !self.accepted.events {
-                return Pushed::Read;
+                return Pushed::Nowhere;
             }
             state.started = true;
         }
