@@ -35,7 +35,7 @@ impl<B: Backend> Server<B> {
         let answer = self.admitted(Request::from_parts(head, &mut body)).await;
         // Who waits to be asked for the body has not sent it.
         if !body.is_end_stream() && !waits {
-            tokio::spawn(body::discard(body));
+            tokio::spawn(body::discard(body, self.settings.head_timeout));
         }
         if let Payload::Events(events) = answer.body() {
             events.reader.on_cut_off(hang_up);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
 
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
 
@@ -123,6 +124,21 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
         two.len()
     );
     assert_eq!(server.ask(&request).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_sends_a_refused_body_slowly_still_learns_why() {
+    let server = Running::open().await;
+    let mut client = server.connect().await;
+    let (pieces, piece) = (60, "x".repeat(100_000));
+    let head = post("/mcp", "", "").replace("Length: 0", &format!("Length: {}", pieces * piece.len()));
+    client.send(&head).await;
+    // Longer than anybody would wait for a client that is silent; this one never is.
+    for _ in 0..pieces {
+        sleep(Duration::from_millis(100)).await;
+        client.send(&piece).await;
+    }
+    assert_eq!(client.reply().await.status, 413);
 }
 
 #[tokio::test]
