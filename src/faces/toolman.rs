@@ -276,8 +276,9 @@ impl Toolman {
         text.trim_end().to_owned()
     }
 
-    /// What the lists of a call come to in this catalog, or why nothing changes.
-    pub fn resolve(&self, view: &View, switches: &Switches) -> Result<Change, String> {
+    /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
+    /// active from the start.
+    pub fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
         let lists = [
             (&switches.tools_on, true, 0),
             (&switches.tools_off, false, 0),
@@ -287,7 +288,7 @@ impl Toolman {
         if lists.iter().all(|(names, ..)| names.is_empty()) {
             return Err(format!(
                 "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
-                self.catalog(view, false)
+                self.catalog(view, modern)
             ));
         }
         let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];

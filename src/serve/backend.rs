@@ -9,7 +9,6 @@ use super::http::{Backend, Refusal, Scope, mirror};
 use super::{Face, Gateway, Part, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
-use crate::core::modern::Watched;
 use crate::core::session::{Route, Session, Sink, Window};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Message};
@@ -142,14 +141,6 @@ impl Backend for Arc<Gateway> {
     fn close(&self, session: &Arc<Session>) {
         session.end();
         session.abandon("the session has ended");
-        let subscriptions = std::mem::take(&mut *session.subscriptions.lock());
-        for uri in subscriptions {
-            if let Some((upstream, own)) = self.resource_of(&session.window, &uri)
-                && let Ok(own) = serde_json::from_str::<String>(&own)
-            {
-                self.engine.watch(&upstream, &Watched::Resource(own), false);
-            }
-        }
         self.engine.discard(&session.window);
     }
 

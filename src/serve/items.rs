@@ -22,7 +22,7 @@ impl Gateway {
         };
         let session = reply.session().clone();
         // What was switched off since it was subscribed to can still be left.
-        let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
+        let left = method == "resources/unsubscribe" && session.is_subscribed(&uri);
         let found = match &*self.face(&session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session.window, &uri),
             Face::Toolman(bench) => match self.find_resource(bench, &session.window, &uri, left) {
@@ -72,10 +72,15 @@ impl Gateway {
         reply: Reply,
     ) {
         let (session, more) = (reply.session().clone(), method == "resources/subscribe");
-        let what = Watched::Resource(serde_json::from_str::<String>(own).unwrap_or_default());
+        let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
+        let what = Watched::Resource(own_uri.clone());
         let link = upstream.link();
         if link.as_ref().is_some_and(|link| link.version().is_modern()) {
-            if session.note_subscription(uri, more) {
+            let is_new = match more {
+                true => session.subscribe(uri, upstream, &own_uri),
+                false => session.unsubscribe(uri),
+            };
+            if is_new {
                 self.engine.watch(upstream, &what, more);
             }
             return reply.result("{}");
@@ -84,7 +89,7 @@ impl Gateway {
         let changes = [("uri", Some(own))];
         if !more {
             // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
-            if session.note_subscription(uri, false) {
+            if session.unsubscribe(uri) {
                 upstream.count_watcher(&what, false);
             }
             return match upstream.is_watched(&what) {
@@ -93,7 +98,7 @@ impl Gateway {
             };
         }
         if link.is_some() && upstream.is_watched(&what) {
-            if session.note_subscription(uri, true) {
+            if session.subscribe(uri, upstream, &own_uri) {
                 upstream.count_watcher(&what, true);
             }
             return reply.result("{}");
@@ -101,7 +106,7 @@ impl Gateway {
         let (owner, exposed) = (upstream.clone(), uri.to_owned());
         let finish = move |answer: Answer<'_>, reply: Reply| {
             if let Answer::Result(_) = answer
-                && session.note_subscription(&exposed, true)
+                && session.subscribe(&exposed, &owner, &own_uri)
             {
                 owner.count_watcher(&what, true);
             }

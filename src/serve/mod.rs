@@ -33,7 +33,7 @@ use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench, failed_call};
 use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Message, code, error_object};
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -219,18 +219,14 @@ impl Gateway {
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
     ) {
-        let refuse = |route: Option<Route>, id: Option<&Id>, code, message: &str, data: Option<&str>| {
-            let error = error_object(code, message, data);
-            let route = route.unwrap_or_else(|| session.route(None));
-            session.send(&route, batch, |out| {
-                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
-            });
-        };
         match message {
             Ok(Message::Request { id, method, params }) => {
                 let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
-                    Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
+                    Err(bad) => {
+                        let error = error_object(bad.code, &bad.message, bad.data.as_deref());
+                        return session.refuse(Some(&id), &error, route, batch);
+                    }
                 };
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 match session.is_ending() {
@@ -244,7 +240,10 @@ impl Gateway {
                     log::debug!("an answer of the client that nobody waits for");
                 }
             }
-            Err(bad) => refuse(route, bad.id.as_ref(), bad.code, bad.message, None),
+            Err(bad) => {
+                let error = error_object(bad.code, bad.message, None);
+                session.refuse(bad.id.as_ref(), &error, route, batch);
+            }
         }
     }
 

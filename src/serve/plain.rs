@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
+use crate::core::opening::Opened;
 use crate::core::session::Reply;
 use crate::faces::plain::Plain;
 use crate::wire::json::{Node, Scanner};
@@ -34,9 +35,15 @@ impl Gateway {
             let upstreams: Vec<_> =
                 servers.map(|server| gateway.workbench_upstream(&window, name, server)).collect();
             // Nobody has seen a list before, so nobody is told that it changed.
-            let (failed, _) = gateway.engine.connect(&window, name, &upstreams).await;
+            let Some(Opened { failed, .. }) = gateway.engine.connect(&window, name, &upstreams).await else {
+                let message = format!("Toolbox '{name}' was closed while it was being opened");
+                return reply.error(code::UPSTREAM_LOST, &message, None);
+            };
             for (server, reason) in &failed {
                 log::warn!("[{name}/{server}] {reason}");
+            }
+            if !reply.is_wanted() {
+                return;
             }
             if !plain.is_open(&window.view()) {
                 let reasons: Vec<_> =

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Face, Gateway};
 use crate::config::{Server, Toolbox};
 use crate::core::catalog::Kind;
-use crate::core::session::{Reply, Window};
+use crate::core::opening::Opened;
+use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
@@ -104,14 +105,19 @@ impl Gateway {
         tokio::spawn(async move {
             let session = reply.session().clone();
             // The file may have changed since the call came.
-            let face = match &*gateway.face(&session) {
-                Face::Workbench(now) => now.clone(),
-                _ => face,
-            };
+            let face = gateway.workbench(&session, face);
             let Some(toolbox) = face.toolbox(&name) else {
                 return reply.result(&face.not_configured(&name, None));
             };
-            let failed = gateway.open_toolbox(&session.window, toolbox).await;
+            let opened = gateway.open_toolbox(&session.window, toolbox).await;
+            // And it may have changed meanwhile.
+            let face = gateway.workbench(&session, face);
+            let Some(toolbox) = face.toolbox(&name) else {
+                return reply.result(&face.not_configured(&name, None));
+            };
+            let Some(Opened { failed, .. }) = opened else {
+                return reply.result(&face.closed_meanwhile(&name, None));
+            };
             let modern = reply.modern().is_some();
             let mode = if modern { Mode::Proxy } else { face.mode(session.hello()) };
             let answer = face.opened(meta, mode, modern, toolbox, &session.view(), &failed);
@@ -119,11 +125,15 @@ impl Gateway {
         });
     }
 
-    async fn open_toolbox(
-        self: &Arc<Self>,
-        window: &Arc<Window>,
-        toolbox: &Toolbox,
-    ) -> Vec<(Arc<str>, Arc<str>)> {
+    /// What a client of the workbench sees now, which may be another thing than `before`.
+    fn workbench(&self, session: &Session, before: Arc<Workbench>) -> Arc<Workbench> {
+        match &*self.face(session) {
+            Face::Workbench(now) => now.clone(),
+            _ => before,
+        }
+    }
+
+    async fn open_toolbox(self: &Arc<Self>, window: &Arc<Window>, toolbox: &Toolbox) -> Option<Opened> {
         let name = toolbox.name.as_str();
         let servers = toolbox.servers.iter();
         let upstreams: Vec<_> = servers.map(|server| self.workbench_upstream(window, name, server)).collect();
@@ -163,7 +173,13 @@ impl Gateway {
             let Some(configured) = face.toolbox(&toolbox) else {
                 return reply.result(&face.not_configured(&toolbox, Some(&wanted)));
             };
-            let mut failed = gateway.open_toolbox(&reply.session().window, configured).await;
+            let opened = gateway.open_toolbox(&reply.session().window, configured).await;
+            if !reply.is_wanted() {
+                return;
+            }
+            let Some(Opened { mut failed, .. }) = opened else {
+                return reply.result(&face.closed_meanwhile(&toolbox, Some(&wanted)));
+            };
             if failed.len() < configured.servers.len() {
                 failed.retain(|(failed, _)| servers.iter().any(|server| *server == **failed));
             }

@@ -325,6 +325,29 @@ fn many_calls_at_once_open_a_toolbox_once() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_while_its_toolbox_opens_reaches_nobody() {
+    let mut config = dev("proxy", json!({"a": fake("--with echo,requests --wait-for @dir/go")}));
+    config["search"] = json!(true);
+    let mut gateway = Gateway::start(config);
+    let address = json!({"toolbox": "dev", "server": "a", "tool": "echo"});
+    let calls = [
+        ("dev__a__echo", json!({})),
+        ("use_tool", json!({"tool": address})),
+        ("workbench_use_tool", json!({"toolbox_name": "dev", "tool_name": "dev__a__echo"})),
+    ];
+    let ids = calls.map(|(tool, arguments)| gateway.post_call(tool, arguments));
+    for id in &ids {
+        gateway.notify("notifications/cancelled", format!(r#"{{"requestId":{id}}}"#));
+    }
+    gateway.fence();
+    gateway.lab.write("go", "");
+    gateway.open("dev");
+    let calls = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
+    assert!(!gateway.has(|message| ids.contains(&message.id())));
+}
+
+#[test]
 fn the_classic_contract_has_it_too() {
     let mut config = office("proxy");
     config["metaTools"] = json!("classic");

@@ -166,6 +166,27 @@ fn a_server_of_the_old_transport_is_found_and_used() {
 }
 
 #[test]
+fn a_question_finds_no_way_to_a_client_that_takes_no_events() {
+    for era in ["legacy", "modern"] {
+        let host = Host::workbench(dev("proxy", json!({"a": fake(&format!("--with ask --era {era}"))})));
+        let mut client = host.client(Era::Legacy);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        let ask = json!({"method": "elicitation/create", "params": r#"{"message":"?"}"#});
+        let tool = json!({"toolbox": "dev", "server": "a", "tool": "ask"});
+        let params = json!({"name": "use_tool", "arguments": {"tool": tool, "arguments": ask}});
+        let web = client.over_http();
+        let headers = format!("{}Accept: application/json\r\n", web.common());
+        let body = json!({"jsonrpc": "2.0", "id": "q", "method": "tools/call", "params": params});
+        let raw = web.exchange("POST", &headers, &body.to_string()).body;
+        let answer = Message { raw }.json();
+        match era {
+            "legacy" => assert_eq!(answer["error"]["code"], -32000, "{answer}"),
+            _ => assert_eq!(answer["result"]["action"], "decline", "{answer}"),
+        }
+    }
+}
+
+#[test]
 fn a_server_behind_tls_is_reached_if_its_certificate_is_trusted() {
     let remote = Remote::start("--with echo --era modern");
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");

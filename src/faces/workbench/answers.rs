@@ -156,6 +156,12 @@ impl Workbench {
         error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
     }
 
+    /// A toolbox was closed before it had opened.
+    pub fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
+        let wanted = wanted.map(|wanted| format!("{wanted} cannot be called: ")).unwrap_or_default();
+        error_result(&[&format!("{wanted}Toolbox '{toolbox}' was closed while it was being opened")])
+    }
+
     /// No such toolbox.
     pub fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> String {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
