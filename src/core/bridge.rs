@@ -2,24 +2,27 @@
 //!
 //! A call between a legacy client and a legacy upstream never comes here; it has no state beyond its answer.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::engine::Engine;
 use super::level;
-use super::link::{Caller, Link};
+use super::link::{Asking, Caller, Link};
 use super::modern::ModernCall;
 use super::seal::{Sealed, State, params_digest};
 use super::session::{Question, Reply, Session};
 use super::turns::Turn;
-use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, meta, modern_meta};
+use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, declares_at, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
-use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer};
+use crate::wire::peer::{Answer, Deadline, Lost, OnAnswer};
 
 /// Turns the answer into the reply.
 pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
@@ -48,6 +51,8 @@ struct CallState {
     upstream_id: Option<u64>,
     /// Questions that wait for the client: our key, the upstream's id, and the request as raw JSON.
     questions: Vec<(String, Id, String)>,
+    /// While they do.
+    asking: Option<Asking>,
     /// How many there were so far.
     asked: usize,
     /// Whether one came while several calls were under way, so that it may be another's.
@@ -81,6 +86,7 @@ impl Call {
                 finish: Some(finish),
                 upstream_id: None,
                 questions: Vec::new(),
+                asking: None,
                 asked: 0,
                 crowded: false,
                 turn: None,
@@ -89,15 +95,8 @@ impl Call {
             rounds: AtomicU32::new(0),
         });
         call.in_turn(|call, turn| {
-            let wanted = {
-                let mut state = call.state.lock();
-                state.turn = Some(turn);
-                state.reply.as_ref().is_some_and(Reply::is_wanted)
-            };
-            if wanted {
-                let text = call.params.clone();
-                call.send(&text);
-            }
+            call.state.lock().turn = Some(turn);
+            call.send(&call.params);
         });
     }
 
@@ -115,13 +114,13 @@ impl Call {
         turns.wait(move |turn| go(&self, turn));
     }
 
-    /// Sends it, or sends it again with what the upstream asked for.
+    /// Sends it, or sends it again with what the upstream asked for, if the client still wants the answer.
     fn send(self: &Arc<Self>, params: &str) {
         let mut scanner = Scanner::default();
         let params = scanner.scan_str(params).expect("written as valid JSON").root();
         let (session, key, capabilities, level) = {
             let state = self.state.lock();
-            let Some(reply) = &state.reply else { return };
+            let Some(reply) = state.reply.as_ref().filter(|reply| reply.is_wanted()) else { return };
             let session = reply.session().clone();
             let (capabilities, level) = match reply.modern() {
                 Some(modern) => (None, modern.log_level),
@@ -164,7 +163,8 @@ impl Call {
         };
         let call = self.clone();
         let on_answer: OnAnswer = Box::new(move |answer| call.answered(answer));
-        if let Some(id) = self.link.peer.request(self.method, write, caller, self.link.deadline(), on_answer)
+        if let Some(id) =
+            self.link.peer.request(self.method, write, caller, self.link.deadline(&session), on_answer)
         {
             self.state.lock().upstream_id = Some(id);
             session.sent(&key, &self.link, id);
@@ -220,7 +220,10 @@ impl Call {
                     Answer::Error(error) => Err(Ok(error.raw().to_owned())),
                     Answer::Lost(lost) => Err(Err(lost.clone())),
                 });
-                return;
+                // The upstream waits for the client no longer.
+                let asking = state.asking.take();
+                drop(state);
+                return drop(asking);
             }
         }
         let modern_client = self.modern.is_some();
@@ -261,18 +264,16 @@ impl Call {
     /// A modern upstream asks a modern client: its question is passed on, its state sealed in ours.
     fn hand_on_questions(self: &Arc<Self>, result: Node<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
+        let mut scanner = Scanner::default();
+        // By itself, since the members of questions stand too deep in an answer.
+        let result = scanner.scan_str(result.raw()).expect("validated when it was read").root();
         let asked = result.get("inputRequests").into_iter().flat_map(Node::members);
-        let needed = asked.filter_map(|(_, request)| capability_for(&request.get("method")?.as_str()?));
-        let mut missing: Vec<_> =
-            needed.filter(|needed| !reply.modern().is_some_and(|modern| modern.can(needed))).collect();
-        missing.sort_unstable();
-        missing.dedup();
+        let needed = asked
+            .filter_map(|(_, request)| Needed::of(&request.get("method")?.as_str()?, request.get("params")));
+        let can = |needed: &Needed| reply.modern().is_some_and(|modern| needed.is_in(&modern.capabilities));
+        let missing: BTreeSet<_> = needed.filter(|needed| !can(needed)).collect();
         if !missing.is_empty() {
-            let members: Vec<_> = missing.iter().map(|name| format!("\"{name}\":{{}}")).collect();
-            let data = format!("{{\"requiredCapabilities\":{{{}}}}}", members.join(","));
-            let message =
-                format!("the server asks for what the client does not support: {}", missing.join(", "));
-            return reply.error(code::MISSING_CAPABILITY, &message, Some(&data));
+            return refuse_missing(reply, &missing);
         }
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
@@ -282,13 +283,8 @@ impl Call {
     /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
     fn visit_first(self: &Arc<Self>, error: Node<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
-        if !reply.modern().is_some_and(|modern| modern.can_visit()) {
-            let data = "{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}";
-            return reply.error(
-                code::MISSING_CAPABILITY,
-                "the client cannot be asked to visit a page",
-                Some(data),
-            );
+        if !reply.modern().is_some_and(|modern| Needed::PAGE.is_in(&modern.capabilities)) {
+            return refuse_missing(reply, &[Needed::PAGE].into());
         }
         let list = error.get("data").and_then(|data| data.get("elicitations")).map_or("[]", Node::raw);
         let list: Vec<&serde_json::value::RawValue> = serde_json::from_str(list).unwrap_or_default();
@@ -313,8 +309,14 @@ impl Call {
     /// `crowded`: the question came while several calls were under way.
     pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>, crowded: bool) {
         let Some(engine) = self.engine.upgrade() else { return };
-        let request =
-            format!("{{\"method\":{},\"params\":{}}}", quote(method), params.map_or("{}", Node::raw));
+        let mut request = format!("{{\"method\":{},\"params\":", quote(method)).into_bytes();
+        match params {
+            // The modern era has no such ids.
+            Some(params) => params.write_with(&mut request, &[("elicitationId", None)]),
+            None => request.extend_from_slice(b"{}"),
+        }
+        request.push(b'}');
+        let request = String::from_utf8(request).expect("written from UTF-8 texts");
         {
             let mut state = self.state.lock();
             state.asked += 1;
@@ -346,13 +348,13 @@ impl Call {
     fn ask_modern_client(self: &Arc<Self>, engine: &Arc<Engine>, reply: Reply) {
         let token = engine.parked.add(self.clone());
         let sealed = self.seal(&reply, State::Parked(token));
-        let requests: Vec<_> = self
-            .state
-            .lock()
-            .questions
-            .iter()
-            .map(|(key, _, request)| format!("{}:{request}", quote(key)))
-            .collect();
+        let asking = self.link.asks(reply.session());
+        let requests: Vec<_> = {
+            let mut state = self.state.lock();
+            state.asking = Some(asking);
+            let questions = state.questions.iter();
+            questions.map(|(key, _, request)| format!("{}:{request}", quote(key))).collect()
+        };
         reply.result(&input_required(&requests.join(","), &sealed));
         let engine = Arc::downgrade(engine);
         let patience =
@@ -367,9 +369,9 @@ impl Call {
 
     /// The client did not come back.
     fn expire(&self) {
-        let (id, questions) = {
+        let (id, questions, _asking) = {
             let mut state = self.state.lock();
-            (state.upstream_id, std::mem::take(&mut state.questions))
+            (state.upstream_id, std::mem::take(&mut state.questions), state.asking.take())
         };
         for (_, question, _) in questions {
             self.refuse_question(&question, "the client did not answer in time");
@@ -404,6 +406,7 @@ impl Call {
                 caller.key = Some(key);
             });
         }
+        let _asking = self.state.lock().asking.take();
         let (answered, early, ask_again) = {
             let mut state = self.state.lock();
             let asked = std::mem::take(&mut state.questions);
@@ -459,25 +462,13 @@ impl Call {
             let lost = Lost::new(format!("the server asked for more input {MOST_ROUNDS} times"));
             return self.deliver(Answer::Lost(&lost));
         }
-        let patience = self
-            .engine
-            .upgrade()
-            .map_or(Duration::from_secs(300), |engine| engine.settings().question_timeout);
-        let requests: Vec<(String, String, String)> = result
-            .get("inputRequests")
-            .map(|requests| {
-                let read = |(key, request): (std::borrow::Cow<'_, str>, Node<'_>)| {
-                    let method =
-                        request.get("method").and_then(Node::as_str).unwrap_or_default().into_owned();
-                    (key.into_owned(), method, request.get("params").map_or("{}", Node::raw).to_owned())
-                };
-                requests.members().map(read).collect()
-            })
-            .unwrap_or_default();
-        let state = result.get("requestState").map(|state| state.raw().to_owned());
         let mut responses = Vec::new();
-        for (name, method, params) in requests {
-            let outcome = ask(&session, Some(&key), &self.link, &method, &params, patience).await;
+        for (name, request) in result.get("inputRequests").into_iter().flat_map(Node::members) {
+            let method = request.get("method").and_then(Node::as_str).unwrap_or_default();
+            let outcome = self.ask(&session, &key, &method, request.get("params")).await;
+            if !self.state.lock().reply.as_ref().is_some_and(Reply::is_wanted) {
+                return;
+            }
             match outcome {
                 Ok(response) => responses.push(format!("{}:{response}", quote(&name))),
                 Err(_) if method == "elicitation/create" => {
@@ -497,10 +488,53 @@ impl Call {
         let mut text = Vec::new();
         params.write_with(
             &mut text,
-            &[("inputResponses", Some(&responses)), ("requestState", state.as_deref())],
+            &[
+                ("inputResponses", Some(&responses)),
+                ("requestState", result.get("requestState").map(Node::raw)),
+            ],
         );
         let text = String::from_utf8(text).expect("written from UTF-8 texts");
         self.send(&text);
+    }
+
+    /// Asks a legacy client for this call of it, its request with this key, and waits for the raw result.
+    async fn ask(
+        &self,
+        session: &Arc<Session>,
+        key: &Arc<str>,
+        method: &str,
+        params: Option<Node<'_>>,
+    ) -> Result<String, String> {
+        let needed = Needed::of(method, params);
+        if let Some(needed) = needed
+            && !session.hello().is_some_and(|hello| needed.is_in(&hello.capabilities))
+        {
+            return Err(format!("it does not support {needed}"));
+        }
+        let Some(engine) = self.engine.upgrade() else { return Err("the gateway is gone".to_owned()) };
+        // A page to visit has an id in the legacy era, and none in the modern.
+        let new_id = quote(&format!("{:016x}", engine.seal.number()));
+        let without_id = |params: &Node<'_>| params.get("elicitationId").is_none();
+        let id = params.filter(without_id).filter(|_| needed == Some(Needed::PAGE)).map(|_| &*new_id);
+        let write = |out: &mut Vec<u8>, _| match (params, id) {
+            (None, _) => out.extend_from_slice(b"{}"),
+            (Some(params), None) => params.write(out),
+            (Some(params), id) => params.write_with(out, &[("elicitationId", id)]),
+        };
+        let (send, receive) = oneshot::channel();
+        let on_answer: OnAnswer = Box::new(move |answer| {
+            let _ = send.send(match answer {
+                Answer::Result(result) => Ok(result.raw().to_owned()),
+                Answer::Error(error) => Err(error.raw().to_owned()),
+                Answer::Lost(lost) => Err(lost.to_string()),
+            });
+        });
+        let question = Question { link: Arc::downgrade(&self.link), progress: None, call: Some(key.clone()) };
+        let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
+        drop(engine);
+        let _asking = self.link.asks(session);
+        session.peer.request_via(&session.route(Some(key)), method, write, question, deadline, on_answer);
+        receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))
     }
 
     fn refuse_question(&self, id: &Id, why: &str) {
@@ -570,47 +604,53 @@ impl Parked {
     }
 }
 
-/// Asks a legacy client and waits for its raw result.
-pub(super) async fn ask(
-    session: &Arc<Session>,
-    key: Option<&str>,
-    link: &Arc<Link>,
-    method: &str,
-    params: &str,
-    patience: Duration,
-) -> Result<String, String> {
-    if let Some(capability) = capability_for(method)
-        && !session.hello().is_some_and(|hello| declares(&hello.capabilities, capability))
-    {
-        return Err(format!("it does not support {capability}"));
+/// What a client must have declared to be asked something: a capability, and where it matters which part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Needed {
+    pub(super) capability: &'static str,
+    part: Option<&'static str>,
+}
+
+impl Needed {
+    /// A person to be led to a page.
+    const PAGE: Self = Self { capability: "elicitation", part: Some("url") };
+
+    /// What this question needs; `None` for questions that no rule names.
+    pub(super) fn of(method: &str, params: Option<Node<'_>>) -> Option<Self> {
+        let member = |key| params.and_then(|params| params.get(key));
+        let part_of = |capability, part| Some(Self { capability, part });
+        match method {
+            "elicitation/create" if member("mode").is_some_and(|mode| mode.raw() == "\"url\"") => {
+                Some(Self::PAGE)
+            }
+            "elicitation/create" => part_of("elicitation", Some("form")),
+            "sampling/createMessage" if member("tools").or(member("toolChoice")).is_some() => {
+                part_of("sampling", Some("tools"))
+            }
+            "sampling/createMessage" => part_of("sampling", None),
+            "roots/list" => part_of("roots", None),
+            _ => None,
+        }
     }
-    let (send, receive) = oneshot::channel();
-    let on_answer: OnAnswer = Box::new(move |answer| {
-        let _ = send.send(match answer {
-            Answer::Result(result) => Ok(result.raw().to_owned()),
-            Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
-            Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
-        });
-    });
-    let question = Question { link: Arc::downgrade(link), progress: None };
-    let deadline = Deadline::new(None, Some(patience), &link.asking);
-    let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    session.peer.request_via(&session.route(key), method, write, question, deadline, on_answer);
-    match receive.await {
-        Ok(Ok(result)) => Ok(result),
-        Ok(Err(CallError::Refused(error))) => Err(error),
-        Ok(Err(CallError::Lost(lost))) => Err(lost.to_string()),
-        Err(_) => Err("it is gone".to_owned()),
+
+    /// Whether these capabilities, a raw object, hold it. Who names no page among the ways of elicitation can do forms.
+    pub(super) fn is_in(self, capabilities: &str) -> bool {
+        let has = |part| declares_at(capabilities, &[self.capability, part]);
+        declares(capabilities, self.capability)
+            && match self.part {
+                None => true,
+                Some("form") => has("form") || !has("url"),
+                Some(part) => has(part),
+            }
     }
 }
 
-/// The capability that a client needs for a question.
-pub(super) fn capability_for(method: &str) -> Option<&'static str> {
-    match method {
-        "sampling/createMessage" => Some("sampling"),
-        "elicitation/create" => Some("elicitation"),
-        "roots/list" => Some("roots"),
-        _ => None,
+impl fmt::Display for Needed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Some(part) => write!(out, "{}.{part}", self.capability),
+            None => out.write_str(self.capability),
+        }
     }
 }
 
@@ -630,6 +670,21 @@ fn without_tasks(capabilities: &str) -> String {
     let root = scanner.scan_str(capabilities).expect("scanned just now").root();
     root.write_with(&mut text, &[("extensions", Some(&others))]);
     String::from_utf8(text).expect("written from UTF-8 texts")
+}
+
+/// Tells a modern client what it must be able to do for this call.
+fn refuse_missing(reply: Reply, missing: &BTreeSet<Needed>) {
+    let mut required = serde_json::Map::new();
+    for needed in missing {
+        let parts = required.entry(needed.capability).or_insert_with(|| json!({}));
+        if let Some(part) = needed.part {
+            parts[part] = json!({});
+        }
+    }
+    let names: Vec<_> = missing.iter().map(Needed::to_string).collect();
+    let message = format!("the server asks for what the client does not support: {}", names.join(", "));
+    let data = json!({"requiredCapabilities": required}).to_string();
+    reply.error(code::MISSING_CAPABILITY, &message, Some(&data));
 }
 
 fn input_required(requests: &str, sealed: &str) -> String {

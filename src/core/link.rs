@@ -1,7 +1,7 @@
 //! A live connection to an upstream: requests, answers, and what comes unasked.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
-use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Peer};
+use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Paused, Peer};
+use crate::wire::text::plain;
 use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
@@ -47,8 +48,8 @@ pub struct Link {
     hello: OnceLock<ServerHello>,
     /// Its questions that wait for a client: its id, ours towards the client, and the client.
     pub(super) questions: Mutex<HashMap<Arc<str>, Asked>>,
-    /// How many questions are open; calls do not time out meanwhile.
-    pub(super) asking: Arc<AtomicUsize>,
+    /// The clients that it asks something just now.
+    asked: Arc<Paused>,
     pub(super) turns: Arc<Turns>,
     mute: AtomicBool,
     /// Where the HTTP client looks up which parameters it mirrors into headers.
@@ -67,6 +68,21 @@ pub struct Link {
 
 /// A question's id towards the client, and the client.
 pub(super) type Asked = (u64, Arc<Session>);
+
+/// An open question of an upstream. No call to it of the client that is asked runs out of time meanwhile, and each has
+/// all of its time afterwards.
+pub(super) struct Asking {
+    link: Arc<Link>,
+    client: u64,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.link.asked.remove(self.client);
+        let is_asked = |session: &Arc<Session>| session.window.client == self.client;
+        self.link.peer.touch_where(|caller| caller.session.as_ref().is_some_and(is_asked));
+    }
+}
 
 /// Whose request it was, and under which token it wants progress.
 #[derive(Default)]
@@ -91,7 +107,7 @@ impl Link {
             level: AtomicU8::new(u8::MAX),
             hello: OnceLock::new(),
             questions: Mutex::default(),
-            asking: Arc::default(),
+            asked: Arc::default(),
             turns: Arc::default(),
             mute: AtomicBool::new(false),
             mirrored: OnceLock::new(),
@@ -189,10 +205,23 @@ impl Link {
         self.hello.get().map_or(TaskSupport::None, ServerHello::tasks)
     }
 
-    /// When a call to this upstream is given up.
-    pub fn deadline(&self) -> Option<Deadline> {
+    /// When a call of this client to the upstream is given up.
+    pub fn deadline(&self, session: &Session) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
-        Deadline::new(timeouts.call, timeouts.max_call, &self.asking)
+        Deadline::new(timeouts.call, timeouts.max_call, Some((&self.asked, session.window.client)))
+    }
+
+    /// Notes that the upstream asks this client something, for as long as what is returned lasts.
+    pub(super) fn asks(self: &Arc<Self>, session: &Session) -> Asking {
+        let client = session.window.client;
+        self.asked.add(client);
+        Asking { link: self.clone(), client }
+    }
+
+    /// When a request of our own is given up.
+    pub(super) fn own_deadline(&self) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        Deadline::new(timeouts.call, timeouts.max_call, None)
     }
 
     /// Whether the upstream still reads what it is sent.
@@ -293,7 +322,7 @@ impl Link {
 
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
-        self.ask_for(method, params, |result| result.raw().to_owned()).await
+        self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
     /// A request of our own, and what `read` makes of its result.
@@ -301,6 +330,7 @@ impl Link {
         self: &Arc<Self>,
         method: &str,
         params: &str,
+        deadline: Option<Deadline>,
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
     ) -> Result<R, Trouble> {
         let modern = self.version().is_modern();
@@ -309,7 +339,7 @@ impl Link {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
         };
-        let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
+        let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
             CallError::Refused(error) => refusal(method, &error),
@@ -381,12 +411,9 @@ impl Link {
     fn take_noise(&self, text: &[u8]) {
         if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
-            let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            log::warn!(
-                "[{}] wrote what is no message to its stdout: {}",
-                self.upstream,
-                self.redactor.redact(&shown)
-            );
+            let text = plain(&text);
+            let shown = self.redactor.redact(&text);
+            log::warn!("[{}] wrote what is no message to its stdout: {shown}", self.upstream);
         }
     }
 

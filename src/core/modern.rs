@@ -7,7 +7,7 @@ use super::catalog::Kind;
 use super::seal::params_digest;
 use super::session::{Reply, Session};
 use super::upstream::Upstream;
-use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares, declares_at, meta, our_info};
+use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code};
 
@@ -131,19 +131,9 @@ impl ModernCall {
         }))
     }
 
-    /// Whether the client can be asked this.
-    pub fn can(&self, capability: &str) -> bool {
-        declares(&self.capabilities, capability)
-    }
-
     /// Whether it can be asked anything.
     pub fn can_be_asked(&self) -> bool {
         can_be_asked(&self.capabilities)
-    }
-
-    /// Whether its user can be led to a page.
-    pub fn can_visit(&self) -> bool {
-        declares_at(&self.capabilities, &["elicitation", "url"])
     }
 
     /// Whether it takes a task for an answer.
@@ -322,7 +312,7 @@ impl Listener {
         given.write_with(&mut own_meta, &[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
         let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
         if let Some(session) = self.session.upgrade() {
-            session.notify(Some(&self.id.key()), "notifications/tasks", |out| {
+            session.notify(self.key(), "notifications/tasks", |out| {
                 params.write_with(out, &[("_meta", Some(&own_meta)), ("taskId", Some(&quote(id)))]);
             });
         }
@@ -340,9 +330,13 @@ impl Listener {
         }
     }
 
+    fn key(&self) -> Option<&Arc<str>> {
+        self.reply.as_ref().map(Reply::key)
+    }
+
     fn send(&self, method: &str, more: &str) {
         if let Some(session) = self.session.upgrade() {
-            session.notify(Some(&self.id.key()), method, |out| {
+            session.notify(self.key(), method, |out| {
                 let params = format!("{{\"_meta\":{{\"{}\":{}}}{more}}}", meta::SUBSCRIPTION, self.id.raw());
                 out.extend_from_slice(params.as_bytes());
             });
@@ -374,7 +368,7 @@ mod tests {
         assert!(read("tools/list", "{}").unwrap().is_none());
         assert!(read("tools/list", r#"{"_meta":{"progressToken":1}}"#).unwrap().is_none());
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
-        assert!(read("tools/list", modern).unwrap().unwrap().can("roots"));
+        assert_eq!(read("tools/list", modern).unwrap().unwrap().capabilities, r#"{"roots":{}}"#);
         for (params, code) in [
             (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, -32602),
             (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, -32602),

@@ -1,16 +1,15 @@
 //! What upstreams say of their own accord: notifications, and questions to the client.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::bridge::{Call, capability_for, level_of};
+use super::bridge::{Call, Needed, level_of};
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::link::Link;
 use super::progress::{Progress, write_params};
 use super::session::{Question, Session, Window};
 use super::tasks::{related_id, with_related};
-use crate::wire::era::{LOG_LEVELS, meta};
+use crate::wire::era::{LOG_LEVELS, declares, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
@@ -20,6 +19,16 @@ struct Audience {
     session: Arc<Session>,
     key: Option<Arc<str>>,
     call: Option<Arc<Call>>,
+}
+
+impl Audience {
+    /// Whether it is of the legacy era: who made no request of either has said so when it came.
+    fn is_legacy(&self) -> bool {
+        match &self.call {
+            Some(call) => call.modern().is_none(),
+            None => self.session.hello().is_some(),
+        }
+    }
 }
 
 impl Engine {
@@ -57,6 +66,10 @@ impl Engine {
     /// Log messages, and whatever no rule names, go to the client that they belong to.
     fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
         let Some(to) = self.audience(link, on) else { return };
+        // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
+        if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
+            return;
+        }
         if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
@@ -71,7 +84,7 @@ impl Engine {
                 return;
             }
         }
-        to.session.notify(to.key.as_deref(), method, |out| match params {
+        to.session.notify(to.key.as_ref(), method, |out| match params {
             Some(params) if link.version().is_modern() => without_subscription(params, out),
             Some(params) => params.write(out),
             None => {}
@@ -116,7 +129,7 @@ impl Engine {
             }
             for uri in [exposed.as_str(), &*own] {
                 for session in window.sessions() {
-                    if session.subscriptions.lock().contains(uri) {
+                    if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
                             without_subscription(params, &mut text);
@@ -141,7 +154,7 @@ impl Engine {
     fn upstream_progress(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &Session, key: Option<&str>, token: &str| {
+        let notify = |session: &Session, key: Option<&Arc<str>>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
@@ -150,7 +163,7 @@ impl Engine {
             Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?))
         });
         match caller {
-            Some(Some((session, key, token))) => notify(&session, key.as_deref(), &token),
+            Some(Some((session, key, token))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
                 for window in self.windows() {
@@ -208,21 +221,25 @@ impl Engine {
             );
         };
         let modern = to.call.as_ref().and_then(|call| call.modern());
-        if let Some(capability) = capability_for(method) {
-            let can = match &modern {
-                Some(modern) => modern.can(capability),
-                None => to.session.hello().is_some_and(|hello| hello.can(capability)),
+        let needed = Needed::of(method, params);
+        if let Some(needed) = needed {
+            let capabilities = match &modern {
+                Some(modern) => &modern.capabilities,
+                None => to.session.hello().map_or("{}", |hello| &hello.capabilities),
             };
-            if !can {
-                let message = format!("Method not found: the client does not support {capability}");
-                return refuse(link, &id, code::METHOD_NOT_FOUND, &message);
+            if !needed.is_in(capabilities) {
+                // A client that can be asked, though not in this way, knows the method.
+                let (code, problem, what) = match declares(capabilities, needed.capability) {
+                    true => (code::INVALID_PARAMS, "Invalid params", needed.to_string()),
+                    false => (code::METHOD_NOT_FOUND, "Method not found", needed.capability.to_owned()),
+                };
+                return refuse(link, &id, code, &format!("{problem}: the client does not support {what}"));
             }
         }
         match (&to.call, modern) {
-            (Some(call), Some(_)) if capability_for(method).is_some() => {
-                call.park(id, method, params, crowded)
-            }
-            (_, Some(_)) => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
+            (Some(call), Some(_)) if needed.is_some() => call.park(id, method, params, crowded),
+            // Nobody but legacy clients is asked for real.
+            _ if !to.is_legacy() => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
             _ if link.questions.lock().contains_key(&id.key()) => {
                 refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
             }
@@ -261,21 +278,17 @@ impl Engine {
         let session = &to.session;
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());
-        let question = Question { link: Arc::downgrade(link), progress: token };
+        let question = Question { link: Arc::downgrade(link), progress: token, call: None };
         let write = |out: &mut Vec<u8>, ours: u64| {
             if let Some(params) = params {
                 write_params(out, params, progress, &[], ours);
             }
         };
-        link.asking.fetch_add(1, Ordering::Relaxed);
         let key = id.key();
-        let (asker, asked) = (link.clone(), session.clone());
+        let (asker, asked, asking) = (link.clone(), session.clone(), link.asks(session));
         let on_answer = Box::new(move |answer: Answer<'_>| {
+            drop(asking);
             asker.questions.lock().remove(&id.key());
-            asker.asking.fetch_sub(1, Ordering::Relaxed);
-            asker.peer.touch_where(|caller| {
-                caller.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &asked))
-            });
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
                     match related_id(result).and_then(|task| asked.window.tasks.find(&task)) {
@@ -293,8 +306,8 @@ impl Engine {
                 }),
             });
         });
-        let deadline = Deadline::new(None, Some(self.settings().question_timeout), &link.asking);
-        let route = session.route(to.key.as_deref());
+        let deadline = Deadline::new(None, Some(self.settings().question_timeout), None);
+        let route = session.route(to.key.as_ref());
         if let Some(ours) = session.peer.request_via(&route, method, write, question, deadline, on_answer) {
             link.questions.lock().insert(key, (ours, session.clone()));
         }
@@ -307,7 +320,6 @@ fn upstream_cancelled(link: &Arc<Link>, params: Option<Node<'_>>) {
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
     let Some((ours, session)) = link.questions.lock().remove(&id.key()) else { return };
     if session.peer.forget(ours).is_some() {
-        link.asking.fetch_sub(1, Ordering::Relaxed);
         session.peer.notify("notifications/cancelled", |out| {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
         });

@@ -14,7 +14,7 @@ use super::engine::{Engine, Surroundings};
 use super::life;
 use super::link::Link;
 use super::process::Launcher;
-use super::session::{Route, Session, Sink, Window};
+use super::session::{Reply, Route, Session, Sink, Window};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use crate::config::{self, Isolation, NameRule};
@@ -26,12 +26,18 @@ use crate::wire::peer::Answer;
 
 const SESSIONS: usize = 2;
 const UPSTREAMS: usize = 2;
+/// Where requests are that wait with us, beside the servers.
+const HERE: usize = UPSTREAMS;
 
 /// What happens next.
 #[derive(Debug, Clone)]
 enum Step {
     /// A client calls a server under an id that may be in use.
     Call { session: usize, id: usize, upstream: usize },
+    /// A client asks for what waits with us, under an id that may be in use.
+    Hold { session: usize, id: usize },
+    /// One of those that wait with us, or waited, gets our answer.
+    Release { id: u64 },
     /// A server answers one of its requests, or one that never was; the life before may still have something to say.
     Answer { upstream: usize, id: u64, error: bool, stale: bool },
     /// A client gives a request up, which it may never have made.
@@ -47,6 +53,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (session.clone(), id.clone(), upstream.clone())
             .prop_map(|(session, id, upstream)| Step::Call { session, id, upstream }),
+        2 => (session.clone(), id.clone()).prop_map(|(session, id)| Step::Hold { session, id }),
+        2 => (0..12u64).prop_map(|id| Step::Release { id }),
         6 => (upstream.clone(), 0..12u64, any::<bool>(), prop::bool::weighted(0.2))
             .prop_map(|(upstream, id, error, stale)| Step::Answer { upstream, id, error, stale }),
         2 => (session, id).prop_map(|(session, id)| Step::Cancel { session, id }),
@@ -66,8 +74,8 @@ type Told = (String, String);
 struct Model {
     /// Open requests of clients: where each went, and under which id.
     open: BTreeMap<(usize, usize), (usize, u64)>,
-    /// The id that each server's next request has.
-    next: [u64; UPSTREAMS],
+    /// The id that each server's last request has, and the number of the last that waits with us.
+    last: [u64; UPSTREAMS + 1],
     told: [Vec<Told>; SESSIONS],
 }
 
@@ -76,12 +84,16 @@ impl Model {
         let mut tell =
             |session: usize, id: &str, what: String| self.told[session].push((id.to_owned(), what));
         match *step {
+            Step::Hold { session, id } => self.take(&Step::Call { session, id, upstream: HERE }),
+            Step::Release { id } => {
+                self.take(&Step::Answer { upstream: HERE, id, error: false, stale: false });
+            }
             Step::Call { session, id, upstream } => {
                 if self.open.contains_key(&(session, id)) {
                     return tell(session, "null", format!("error {}", code::INVALID_REQUEST));
                 }
-                self.next[upstream] += 1;
-                self.open.insert((session, id), (upstream, self.next[upstream]));
+                self.last[upstream] += 1;
+                self.open.insert((session, id), (upstream, self.last[upstream]));
             }
             Step::Answer { stale: true, .. } | Step::Noise { .. } => {}
             Step::Answer { upstream, id, error, stale: false } => {
@@ -94,7 +106,7 @@ impl Model {
             }
             Step::Cancel { session, id } => drop(self.open.remove(&(session, id))),
             Step::Crash { upstream } => {
-                self.next[upstream] = 0;
+                self.last[upstream] = 0;
                 let lost: Vec<_> = self.open.extract_if(.., |_, target| target.0 == upstream).collect();
                 // In the order in which they were sent.
                 let mut lost: Vec<_> = lost.into_iter().map(|(who, target)| (target.1, who)).collect();
@@ -113,6 +125,8 @@ struct World {
     upstreams: Vec<Arc<Upstream>>,
     /// The life before this one.
     before: HashMap<usize, Arc<Link>>,
+    /// What waits with us, and gaps where it was answered.
+    held: Vec<Option<Reply>>,
     clients: Vec<(Arc<Session>, Arc<Heard>)>,
 }
 
@@ -157,6 +171,7 @@ impl World {
             engine: Engine::new(config.common, around),
             upstreams,
             before: HashMap::new(),
+            held: Vec::new(),
             clients: clients.collect(),
         }
     }
@@ -169,6 +184,16 @@ impl World {
                     Answer::Error(error) => reply.raw_error(error),
                     Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
                 })
+            }
+            Step::Hold { session, id } => {
+                let reply = self.accept(session, IDS[id]);
+                self.held.extend(reply.map(Some));
+            }
+            Step::Release { id } => {
+                let held = self.held.get_mut((id as usize).wrapping_sub(1));
+                if let Some(reply) = held.and_then(Option::take) {
+                    reply.result(&format!(r#"{{"mark":"{HERE}-{id}"}}"#));
+                }
             }
             Step::Answer { upstream, id, error, stale } => {
                 let link = match stale {
@@ -184,8 +209,7 @@ impl World {
                 }
             }
             Step::Cancel { session, id } => {
-                let mut scanner = Scanner::default();
-                let id = Id::from_node(scanner.scan_str(IDS[id]).expect("JSON").root()).expect("an id");
+                let id = Id::from_raw(IDS[id]).expect("an id");
                 if let Some((link, ours)) = self.clients[session].0.cancel(&id) {
                     link.peer.forget(ours);
                 }
@@ -209,14 +233,16 @@ impl World {
         session: usize,
         id: &str,
         upstream: usize,
-        finish: impl FnOnce(Answer<'_>, super::session::Reply) + Send + 'static,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        let mut scanner = Scanner::default();
-        let id = Id::from_node(scanner.scan_str(id).expect("JSON").root()).expect("an id");
-        let Some(reply) = self.clients[session].0.accept(id, None, None, None) else { return };
+        let Some(reply) = self.accept(session, id) else { return };
         let mut scanner = Scanner::default();
         let params = scanner.scan_str(r#"{"name":"tool"}"#).expect("JSON").root();
         self.engine.forward(&self.upstreams[upstream], "tools/call", params, &[], reply, finish);
+    }
+
+    fn accept(&self, session: usize, id: &str) -> Option<Reply> {
+        self.clients[session].0.accept(Id::from_raw(id).expect("an id"), None, None, None)
     }
 
     fn line(&self, link: &Arc<Link>, line: &str) {

@@ -1,17 +1,19 @@
 //! A client: what it said of itself, what it waits for, what it sees.
 
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use super::catalog::Kind;
 use super::link::Link;
 use super::modern::{Listener, ModernCall};
+use super::opening::{Hush, Hushes};
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
@@ -24,7 +26,7 @@ use crate::wire::peer::{Lost, Peer};
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
     /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
-    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
+    /// reads it. A sink that is dropped before its last message ends its stream without an answer.
     fn send(&self, message: &[u8], last: bool) -> bool;
 }
 
@@ -74,11 +76,15 @@ pub struct Window {
     view: Mutex<View>,
     /// What was begun through it and goes on upstream.
     pub tasks: Tasks,
-    /// URIs that results mentioned in a `resource_link`, and who sent them.
-    links: Mutex<HashMap<String, Weak<Upstream>>>,
+    /// URIs that results mentioned in a `resource_link`, and the group and server that sent them.
+    links: Mutex<HashMap<String, Origin>>,
     sessions: Mutex<Vec<Weak<Session>>>,
     pub(super) listeners: Mutex<Vec<Listener>>,
+    hushes: Hushes,
 }
+
+/// A group and a server in it. They stay when the file puts another upstream there.
+type Origin = (Arc<str>, Arc<str>);
 
 impl Window {
     /// A window on nothing yet, of a client that has others, or of a new one.
@@ -100,6 +106,7 @@ impl Window {
             links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
+            hushes: Hushes::default(),
         })
     }
 
@@ -160,13 +167,23 @@ impl Window {
         if links.len() >= MOST_LINKS && !links.contains_key(uri) {
             links.clear();
         }
-        links.insert(uri.to_owned(), Arc::downgrade(upstream));
+        links.insert(uri.to_owned(), (upstream.group.clone(), upstream.server.clone()));
     }
 
-    /// Who sent a link to this URI, as long as it stands in `view`, which is this window's.
+    /// Who sent a link to this URI, or stands in for it, as long as it stands in `view`, which is this window's.
     pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
-        let sender = self.links.lock().get(uri).and_then(Weak::upgrade)?;
-        view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, &sender)).then_some(sender)
+        let (group, server) = self.links.lock().get(uri).cloned()?;
+        view.server(&group, &server).map(|entry| entry.upstream.clone())
+    }
+
+    /// Tells of nothing that lists gain or lose by these upstreams while what is returned lives.
+    pub fn hush(&self, upstreams: Vec<Arc<Upstream>>) -> Arc<Hush> {
+        self.hushes.begin(upstreams)
+    }
+
+    /// Whether it is not the time yet to tell of lists that changed by what an upstream does.
+    pub(super) fn holds_back(&self, upstream: &Arc<Upstream>, changed: &[Kind]) -> bool {
+        self.hushes.note(upstream, changed)
     }
 
     /// Takes a subscription out, if the request with this id is one.
@@ -192,13 +209,15 @@ pub struct Session {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
-    waiting: Mutex<HashMap<Arc<str>, Waiting>>,
+    waiting: Mutex<Requests>,
     all_answered: Notify,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
-    /// Exposed URIs that the client subscribed to, and where they lead.
-    pub subscriptions: Mutex<HashSet<String>>,
+    /// The `Mcp-Param-…` headers of a modern request over HTTP. Until its tool is known nobody can tell what they must say.
+    pub mirrored: OnceLock<HeaderMap>,
+    /// Exposed URIs that the client subscribed to, and where they lead: to whom, and to which URI there.
+    subscriptions: Mutex<HashMap<String, (Origin, String)>>,
 }
 
 /// A question of an upstream that waits for the client.
@@ -207,7 +226,12 @@ pub struct Question {
     pub link: Weak<Link>,
     /// The upstream's own progress token, raw.
     pub progress: Option<Box<str>>,
+    /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
+    pub call: Option<Arc<str>>,
 }
+
+/// A client's requests by their ids.
+type Requests = HashMap<Arc<str>, Waiting>;
 
 /// A request of the client that has no answer yet.
 struct Waiting {
@@ -233,6 +257,7 @@ impl Session {
             all_answered: Notify::new(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
+            mirrored: OnceLock::new(),
             subscriptions: Mutex::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.
@@ -273,14 +298,6 @@ impl Session {
         batch: Option<Arc<Batch>>,
         modern: Option<Arc<ModernCall>>,
     ) -> Option<Reply> {
-        let route = route.unwrap_or_else(|| self.main.clone());
-        let refuse = |id: Option<&Id>, code, message: &str| {
-            let error = error_object(code, message, None);
-            self.send(&route, batch.as_ref(), |out| {
-                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
-            });
-            None
-        };
         let key = id.key();
         let mut waiting = self.waiting.lock();
         let Entry::Vacant(entry) = waiting.entry(key.clone()) else {
@@ -289,30 +306,58 @@ impl Session {
                 "Invalid request: the id {} is in use by a request that is not answered yet",
                 id.raw()
             );
-            return refuse(None, code::INVALID_REQUEST, &message);
+            let error = error_object(code::INVALID_REQUEST, &message, None);
+            self.refuse(None, &error, route, batch.as_ref());
+            return None;
         };
+        let route = route.unwrap_or_else(|| self.main.clone());
         entry.insert(Waiting { id, batch, target: None, route });
         Some(Reply { session: self.clone(), key: Some(key), modern })
     }
 
+    /// Turns away what is not taken on, with a raw error. An id that a request in flight has is left out: the client
+    /// would take the refusal for that one's answer.
+    pub fn refuse(&self, id: Option<&Id>, error: &str, route: Option<Route>, batch: Option<&Arc<Batch>>) {
+        let id = id.filter(|id| !self.waiting.lock().contains_key(&id.key()));
+        let route = route.unwrap_or_else(|| self.main.clone());
+        self.send(&route, batch, |out| {
+            write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
+        });
+    }
+
     /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &str, link: &Arc<Link>, id: u64) {
-        if let Some(waiting) = self.waiting.lock().get_mut(key) {
-            waiting.target = Some((link.clone(), id));
+    pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
+        if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
+            waiting.get_mut().target = Some((link.clone(), id));
         }
     }
 
     /// Which way messages about a request go: its own while it waits, else the session's.
-    pub fn route(&self, key: Option<&str>) -> Route {
-        let own = key.and_then(|key| self.waiting.lock().get(key).map(|waiting| waiting.route.clone()));
-        own.unwrap_or_else(|| self.main.clone())
+    pub fn route(&self, key: Option<&Arc<str>>) -> Route {
+        let route = |key| own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().route.clone());
+        key.and_then(route).unwrap_or_else(|| self.main.clone())
     }
 
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
     pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
-        let waiting = self.forget(&id.key())?;
+        let (key, waiting) = {
+            let mut waiting = self.waiting.lock();
+            let found = waiting.remove_entry(&*id.key())?;
+            if waiting.is_empty() {
+                self.all_answered.notify_waiters();
+            }
+            found
+        };
         if let Some(batch) = &waiting.batch {
             batch.add(&waiting.route, None);
+        }
+        let mut questions = Vec::new();
+        self.peer.each(|id, question| {
+            questions.extend(question.call.as_ref().filter(|call| Arc::ptr_eq(call, &key)).map(|_| id));
+        });
+        for id in questions {
+            let reason = "the call that it belongs to was cancelled";
+            self.peer.cancel(id, reason, &Lost::new(reason));
         }
         waiting.target
     }
@@ -367,7 +412,7 @@ impl Session {
     }
 
     /// Sends a notification that belongs to the request with this key, or to none.
-    pub fn notify(&self, key: Option<&str>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+    pub fn notify(&self, key: Option<&Arc<str>>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
         self.route(key).push(false, |out| write_notification(out, method, params));
     }
 
@@ -396,19 +441,33 @@ impl Session {
         *self.log_level.lock() = Some(params.to_owned());
     }
 
-    /// Notes that the client is subscribed to an exposed URI, or no longer; `false` if nothing changes by it.
-    pub fn note_subscription(&self, uri: &str, more: bool) -> bool {
-        let mut subscriptions = self.subscriptions.lock();
-        if more { subscriptions.insert(uri.to_owned()) } else { subscriptions.remove(uri) }
+    /// Whether the client is subscribed to an exposed URI.
+    pub fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscriptions.lock().contains_key(uri)
     }
 
-    fn forget(&self, key: &str) -> Option<Waiting> {
-        let mut waiting = self.waiting.lock();
-        let found = waiting.remove(key);
-        if waiting.is_empty() {
-            self.all_answered.notify_waiters();
-        }
-        found
+    /// Notes that the client is subscribed to an exposed URI, which is `own` at the upstream; `false`: it was.
+    pub fn subscribe(&self, uri: &str, upstream: &Upstream, own: &str) -> bool {
+        let origin = (upstream.group.clone(), upstream.server.clone());
+        self.subscriptions.lock().insert(uri.to_owned(), (origin, own.to_owned())).is_none()
+    }
+
+    /// Notes that the client is not subscribed to an exposed URI any more; `false`: it was not.
+    pub fn unsubscribe(&self, uri: &str) -> bool {
+        self.subscriptions.lock().remove(uri).is_some()
+    }
+
+    /// Ends the subscriptions that lead to a server. Returns their URIs there.
+    pub(super) fn end_subscriptions(&self, group: &str, server: &str) -> Vec<String> {
+        let mut subscriptions = self.subscriptions.lock();
+        let ended = subscriptions.extract_if(|_, ((to, at), _)| **to == *group && **at == *server);
+        ended.map(|(_, (_, own))| own).collect()
+    }
+
+    /// Ends the subscriptions that lead to a server which no longer stands in the view.
+    pub fn end_lost_subscriptions(&self) {
+        let view = self.view();
+        self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
     }
 
     /// Sends an answer, or lets it wait for the rest of its batch.
@@ -423,6 +482,15 @@ impl Session {
                 batch.add(route, Some(answer));
             }
         }
+    }
+}
+
+/// The request that this very key belongs to. Once a request is cancelled another may have its id, in a key that reads
+/// the same.
+fn own<'a>(waiting: &'a mut Requests, key: &Arc<str>) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
+    match waiting.entry(key.clone()) {
+        Entry::Occupied(entry) if Arc::ptr_eq(entry.key(), key) => Some(entry),
+        _ => None,
     }
 }
 
@@ -481,25 +549,25 @@ impl Reply {
         }
     }
 
-    /// The request's id, as [`Session::sent`] wants it.
+    /// What the session knows the request by, as long as the client wants the answer.
     pub fn key(&self) -> &Arc<str> {
         self.key.as_ref().expect("taken only by an answer, which consumes the reply")
     }
 
     /// The request's id, while the client wants the answer.
     pub fn id(&self) -> Option<Id> {
-        self.session.waiting.lock().get(self.key()).map(|waiting| waiting.id.clone())
+        own(&mut self.session.waiting.lock(), self.key()).map(|waiting| waiting.get().id.clone())
     }
 
     /// The request of ours that it went on as, while the client wants the answer.
     pub(super) fn sent_as(&self) -> Option<u64> {
-        let waiting = self.session.waiting.lock();
-        waiting.get(self.key())?.target.as_ref().map(|(_, id)| *id)
+        let mut waiting = self.session.waiting.lock();
+        own(&mut waiting, self.key())?.get().target.as_ref().map(|(_, id)| *id)
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        self.session.waiting.lock().contains_key(&**self.key())
+        own(&mut self.session.waiting.lock(), self.key()).is_some()
     }
 
     /// Answers with a result that `write` writes as raw JSON.
@@ -549,7 +617,7 @@ impl Reply {
         let Some(key) = self.key.take() else { return };
         let (found, last) = {
             let mut waiting = self.session.waiting.lock();
-            (waiting.remove(&key), waiting.is_empty())
+            (own(&mut waiting, &key).map(OccupiedEntry::remove), waiting.is_empty())
         };
         if let Some(Waiting { id, batch, route, .. }) = found {
             let written =
@@ -577,6 +645,53 @@ impl Drop for Reply {
                 "Internal error: the request was dropped without an answer",
                 None,
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::routing_tests::Unseen;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Sink for Heard {
+        fn send(&self, message: &[u8], _last: bool) -> bool {
+            self.0.lock().push(String::from_utf8_lossy(message).into_owned());
+            true
+        }
+    }
+
+    #[test]
+    fn a_request_does_not_know_another_that_has_its_id() {
+        let [main, first_way, second_way] = [(); 3].map(|()| Arc::new(Heard::default()));
+        let window = Window::new("", 0, Arc::new(Unseen), None);
+        let session = Session::new(window, Route::Stream(main.clone()));
+        for id in ["7", r#""a""#, r#""\u0061b""#, "7.0"] {
+            let id = || Id::from_raw(id).expect("an id");
+            let accept = |id: Id, way: &Arc<Heard>| {
+                session.accept(id, Some(Route::Stream(way.clone())), None, None).expect("the id is free")
+            };
+            let first = accept(id(), &first_way);
+            assert!(first.is_wanted());
+            session.cancel(&id());
+            let second = accept(id(), &second_way);
+            assert!(!first.is_wanted() && first.id().is_none() && first.sent_as().is_none());
+            session.notify(Some(first.key()), "late", |_| ());
+            first.result("1");
+            assert!(second.is_wanted());
+            second.result("2");
+            assert!(first_way.0.lock().is_empty());
+            assert_eq!(
+                main.0.lock().drain(..).count(),
+                1,
+                "what belongs to no request goes the session's way"
+            );
+            let heard: Vec<_> = second_way.0.lock().drain(..).collect();
+            assert_eq!(heard.len(), 1, "{heard:?}");
+            assert!(heard[0].ends_with(r#""result":2}"#), "{heard:?}");
         }
     }
 }

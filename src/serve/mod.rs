@@ -33,7 +33,7 @@ use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench, failed_call};
 use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Message, code, error_object};
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -127,6 +127,9 @@ impl Face {
 /// Why calls are cut off, or not taken on, at the end.
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
+/// Why a request is refused that has two values for a key by which we route.
+const TWICE: &str = "Invalid params: a key stands twice";
+
 /// What we can always do, as members of a raw object.
 const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
      \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
@@ -216,18 +219,14 @@ impl Gateway {
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
     ) {
-        let refuse = |route: Option<Route>, id: Option<&Id>, code, message: &str, data: Option<&str>| {
-            let error = error_object(code, message, data);
-            let route = route.unwrap_or_else(|| session.route(None));
-            session.send(&route, batch, |out| {
-                write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
-            });
-        };
         match message {
             Ok(Message::Request { id, method, params }) => {
                 let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
-                    Err(bad) => return refuse(route, Some(&id), bad.code, &bad.message, bad.data.as_deref()),
+                    Err(bad) => {
+                        let error = error_object(bad.code, &bad.message, bad.data.as_deref());
+                        return session.refuse(Some(&id), &error, route, batch);
+                    }
                 };
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 match session.is_ending() {
@@ -241,7 +240,10 @@ impl Gateway {
                     log::debug!("an answer of the client that nobody waits for");
                 }
             }
-            Err(bad) => refuse(route, bad.id.as_ref(), bad.code, bad.message, None),
+            Err(bad) => {
+                let error = error_object(bad.code, bad.message, None);
+                session.refuse(bad.id.as_ref(), &error, route, batch);
+            }
         }
     }
 
@@ -357,13 +359,16 @@ impl Gateway {
         let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
             Ok([Some(name), arguments, _]) => (name, arguments),
             Ok([None, ..]) => {
-                return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
+                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
             }
-            Err(_) => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
+            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
         };
         let Some(name) = name.as_str() else {
-            return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
+        if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
+            return reply.error(refusal.code, &refusal.message, None);
+        }
         match &*self.face(reply.session()) {
             Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
             Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
@@ -379,11 +384,8 @@ impl Gateway {
             return self.later(bench, kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
-            return reply.error(
-                code::INVALID_PARAMS,
-                "Invalid params: unknown cursor; every list is one page",
-                None,
-            );
+            let message = "Invalid params: unknown cursor; every list is one page";
+            return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let modern = reply.modern().is_some();
         let view = session.view();

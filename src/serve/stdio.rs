@@ -14,7 +14,7 @@ use crate::core::session::{Batch, Route, Session};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines, TooLong};
-use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Message, code, error_object};
 use crate::wire::outbox::Outbox;
 
 /// What calls in flight may take to finish when the gateway ends.
@@ -98,7 +98,7 @@ impl Client {
         let text = match line {
             Line::Whole(text) => text,
             Line::TooLong(TooLong { start, length, .. }) => {
-                let id = scanner.id_in_prefix(start).map(Id::from_number);
+                let id = scanner.raw_id_in_prefix(start).and_then(Id::from_raw);
                 let limit = self.gateway.engine.settings().max_message_bytes;
                 let message =
                     format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");
@@ -150,9 +150,6 @@ impl Client {
     }
 
     fn refuse(&self, id: Option<&Id>, code: i64, message: &str) {
-        let error = error_object(code, message, None);
-        self.session.send(&self.session.route(None), None, |out| {
-            write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()))
-        });
+        self.session.refuse(id, &error_object(code, message, None), None, None);
     }
 }

@@ -101,11 +101,6 @@ impl ClientHello {
             capabilities,
         })
     }
-
-    /// Whether the client declared this capability.
-    pub fn can(&self, capability: &str) -> bool {
-        declares(&self.capabilities, capability)
-    }
 }
 
 /// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.

@@ -380,22 +380,22 @@ impl Scanner {
 
     /// The number under `id` in a message that was cut off.
     pub fn id_in_prefix(&mut self, prefix: &[u8]) -> Option<u64> {
+        self.raw_id_in_prefix(prefix)?.parse().ok()
+    }
+
+    /// What stands under `id` in a message that was cut off, raw.
+    pub fn raw_id_in_prefix<'a>(&mut self, prefix: &'a [u8]) -> Option<&'a str> {
         let text = match std::str::from_utf8(prefix) {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&prefix[..error.valid_up_to()]).expect("valid up to there"),
         };
         let _ = self.scan_str(text);
-        let doc = self.doc(text, Span::new(0, 0));
-        let outer = doc
-            .found
-            .members
-            .iter()
-            .filter(|member| member.depth == 1 && member.value.end > member.value.start);
+        let outer =
+            self.members.iter().filter(|member| member.depth == 1 && member.value.end > member.value.start);
         // What ends with the text may have been longer.
-        let outer = outer.filter(|member| (member.value.end as usize) < doc.text.len());
-        let mut ids = outer.filter(|member| &doc.text[member.key.range()] == "\"id\"");
-        let id = ids.next()?;
-        doc.text[id.value.range()].parse().ok()
+        let outer = outer.filter(|member| (member.value.end as usize) < text.len());
+        let mut ids = outer.filter(|member| &text[member.key.range()] == "\"id\"");
+        Some(&text[ids.next()?.value.range()])
     }
 
     /// The end of the value that begins at `at`.
@@ -772,6 +772,19 @@ mod tests {
                 "{}",
                 String::from_utf8_lossy(prefix)
             );
+        }
+    }
+
+    #[test]
+    fn finds_an_id_of_any_kind_in_a_message_that_was_cut_off() {
+        for (prefix, expected) in [
+            (r#"{"id":"a\"b","method":"m","params":{"x":"aaa"#, Some(r#""a\"b""#)),
+            (r#"{"id":-1.5e3,"method":"aaa"#, Some("-1.5e3")),
+            (r#"{"params":{"id":"inner","x":"aaa"#, None),
+            (r#"{"id":"aaa"#, None),
+            (r#"{"id":"aaa""#, None),
+        ] {
+            assert_eq!(Scanner::default().raw_id_in_prefix(prefix.as_bytes()), expected, "{prefix}");
         }
     }
 

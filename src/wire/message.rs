@@ -56,12 +56,17 @@ impl Id {
 
     /// A string or a number; anything else is no id.
     pub fn from_node(node: Node<'_>) -> Option<Self> {
-        Self::raw_from_node(node).map(|raw| Self(raw.into()))
+        Self::from_raw(node.raw())
     }
 
-    fn raw_from_node(node: Node<'_>) -> Option<&str> {
-        matches!(node.raw().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')).then(|| node.raw())
+    /// As [`Self::from_node`], of raw JSON.
+    pub fn from_raw(raw: &str) -> Option<Self> {
+        is_id(raw).then(|| Self(raw.into()))
     }
+}
+
+fn is_id(raw: &str) -> bool {
+    matches!(raw.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
 /// A number with fraction or exponent, spelled as an integer where it is one of reasonable length.
@@ -181,10 +186,10 @@ impl<'a> Message<'a> {
                 }
             }
             (None, Some(id), Some(result), None) => {
-                Ok(Self::Response { id: Id::raw_from_node(id), outcome: Ok(result) })
+                Ok(Self::Response { id: Some(id.raw()).filter(|raw| is_id(raw)), outcome: Ok(result) })
             }
             (None, Some(id), None, Some(error)) => {
-                Ok(Self::Response { id: Id::raw_from_node(id), outcome: Err(error) })
+                Ok(Self::Response { id: Some(id.raw()).filter(|raw| is_id(raw)), outcome: Err(error) })
             }
             _ => Err(bad(id, "Invalid request: neither a request, a notification nor a response")),
         }

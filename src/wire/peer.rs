@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -86,25 +85,53 @@ pub struct Deadline {
     idle: Option<Duration>,
     touched: Instant,
     end: Option<Instant>,
-    /// While this is not 0 the idle time stands still.
-    paused: Arc<AtomicUsize>,
+    /// While the number stands among the paused, the idle time stands still.
+    pause: Option<(Arc<Paused>, u64)>,
+}
+
+/// Those whose requests wait for something that takes its time, by number, as often as there are reasons.
+#[derive(Debug, Default)]
+pub struct Paused(Mutex<Vec<u64>>);
+
+impl Paused {
+    /// Adds a reason.
+    pub fn add(&self, who: u64) {
+        self.0.lock().push(who);
+    }
+
+    /// Takes a reason away.
+    pub fn remove(&self, who: u64) {
+        let mut paused = self.0.lock();
+        if let Some(at) = paused.iter().position(|other| *other == who) {
+            paused.swap_remove(at);
+        }
+    }
+
+    fn contains(&self, who: u64) -> bool {
+        self.0.lock().contains(&who)
+    }
 }
 
 impl Deadline {
-    /// Silence of `idle` while `paused` is 0, or `max` in all; `None` where neither is set.
-    pub fn new(idle: Option<Duration>, max: Option<Duration>, paused: &Arc<AtomicUsize>) -> Option<Self> {
+    /// Silence of `idle`, or `max` in all; `None` where neither is set. The idle time may be paused.
+    pub fn new(
+        idle: Option<Duration>,
+        max: Option<Duration>,
+        pause: Option<(&Arc<Paused>, u64)>,
+    ) -> Option<Self> {
         let now = Instant::now();
         (idle.is_some() || max.is_some()).then(|| Self {
             idle,
             touched: now,
             end: max.and_then(|max| now.checked_add(max)),
-            paused: paused.clone(),
+            pause: pause.map(|(paused, who)| (paused.clone(), who)),
         })
     }
 
     fn due(&self) -> Option<Instant> {
         let idle = self.idle.and_then(|idle| {
-            let from = if self.paused.load(Ordering::Relaxed) > 0 { Instant::now() } else { self.touched };
+            let is_paused = self.pause.as_ref().is_some_and(|(paused, who)| paused.contains(*who));
+            let from = if is_paused { Instant::now() } else { self.touched };
             from.checked_add(idle)
         });
         [idle, self.end].into_iter().flatten().min()

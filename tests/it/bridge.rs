@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{CAN_ALL, Client, Era, Host, Remote, subscription};
-use crate::harness::{Gateway, Lab, Message, dev, fake, server};
+use crate::client::{CAN_ALL, Client, Era, Host, Remote, Web, subscription};
+use crate::harness::{Gateway, Lab, Message, dev, fake, fake_with, server};
 
 const ASK: &str = r#"{"method":"elicitation/create","params":"{\"message\":\"Who?\"}"}"#;
 const ACCEPT: &str = r#"{"action":"accept","content":{"name":"Ann"}}"#;
@@ -63,6 +63,17 @@ fn a_question_in_mid_call_parks_the_call_and_a_retry_goes_on_with_it() {
     assert_eq!(retry(&mut client, &questions, ACCEPT).text(), format!(r#"{{"result":{ACCEPT}}}"#));
     let calls = client.call("requests", json!({"method": "tools/call"})).json();
     assert_eq!(calls.as_array().map(Vec::len), Some(2), "the upstream was called once: {calls}");
+}
+
+#[test]
+fn a_question_to_a_modern_client_pauses_the_idle_timeout() {
+    let asking = server("", "--with ask", "call_timeout = 0.5");
+    let config = format!("active_toolsets = [\"*\"]\n{asking}{}", server("clock", "--with slow", ""));
+    let gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+    let mut client = Client::pipe(Era::Modern, gateway, CAN_ALL);
+    let questions = asked(&mut client, ASK);
+    client.call("clock_slow", json!({"ms": 1500})).text();
+    assert_eq!(retry(&mut client, &questions, ACCEPT).text(), format!(r#"{{"result":{ACCEPT}}}"#));
 }
 
 #[test]
@@ -206,6 +217,93 @@ fn a_page_to_visit_becomes_a_question_or_an_error_that_says_what_is_missing() {
 }
 
 #[test]
+fn clients_are_asked_only_in_the_ways_that_they_declared() {
+    let [elicit, sample] = ["elicitation/create", "sampling/createMessage"];
+    let page = r#"{"mode":"url","elicitationId":"e1","url":"https://example.com/","message":"?"}"#;
+    let form = r#"{"message":"?","requestedSchema":{"type":"object"}}"#;
+    for (capabilities, method, params, missing) in [
+        (r#"{"elicitation":{}}"#, elicit, form, ""),
+        (r#"{"elicitation":{"form":{}}}"#, elicit, form, ""),
+        (r#"{"elicitation":{"form":{},"url":{}}}"#, elicit, page, ""),
+        (r#"{"elicitation":{}}"#, elicit, page, "url"),
+        (r#"{"elicitation":{"form":{}}}"#, elicit, page, "url"),
+        (r#"{"elicitation":{"url":{}}}"#, elicit, form, "form"),
+        (r#"{"sampling":{"tools":{}}}"#, sample, r#"{"messages":[],"tools":[]}"#, ""),
+        (r#"{"sampling":{}}"#, sample, r#"{"messages":[]}"#, ""),
+        (r#"{"sampling":{}}"#, sample, r#"{"messages":[],"tools":[]}"#, "tools"),
+        (r#"{"sampling":{}}"#, sample, r#"{"messages":[],"toolChoice":{}}"#, "tools"),
+    ] {
+        for (era, upstream) in [
+            (Era::Legacy, "legacy"),
+            (Era::Legacy, "modern"),
+            (Era::Modern, "legacy"),
+            (Era::Modern, "modern"),
+        ] {
+            let config = config(&format!("--with ask --era {upstream}"));
+            let gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+            let mut client = Client::pipe(era, gateway, capabilities);
+            let arguments = json!({"method": method, "params": params}).to_string();
+            let (questions, answer) = client.call_and_answer("ask", &arguments, ACCEPT);
+            let case = format!("{era:?} {upstream} {capabilities} {params}: {answer:?}");
+            assert_eq!(questions.len(), usize::from(missing.is_empty()), "{case}");
+            match (era, upstream) {
+                _ if missing.is_empty() => {
+                    assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#), "{case}");
+                }
+                (_, "legacy") => assert_eq!(answer.json()["error"]["code"], -32602, "{case}"),
+                (Era::Modern, _) => {
+                    assert_eq!(answer.error_code(), -32021, "{case}");
+                    let required = &answer.value()["error"]["data"]["requiredCapabilities"];
+                    let capability = method.split('/').next().expect("a word");
+                    assert_eq!(*required, json!({capability: {missing: {}}}), "{case}");
+                }
+                (Era::Legacy, _) if method == elicit => {
+                    assert_eq!(answer.json()["result"]["action"], "decline", "{case}");
+                }
+                (Era::Legacy, _) => assert!(answer.raw.contains("sampling.tools"), "{case}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_id_of_a_page_to_visit_is_known_in_the_legacy_era_only() {
+    let params = json!({"mode": "url", "url": "https://example.com/", "message": "Sign in"});
+    let with_id = |id: &str| {
+        let mut params = params.clone();
+        params["elicitationId"] = json!(id);
+        params
+    };
+    let ask =
+        |params: &Value| json!({"method": "elicitation/create", "params": params.to_string()}).to_string();
+    let mut modern = modern("--with ask,notify,echo");
+    let (questions, _) = modern.call_and_answer("ask", &ask(&with_id("e1")), ACCEPT);
+    assert_eq!(questions, [json!({"method": "elicitation/create", "params": params})]);
+    let complete = "notifications/elicitation/complete";
+    let done = json!({"method": complete, "params": r#"{"elicitationId":"e1"}"#});
+    modern.call("notify", &done).text();
+    modern.call("echo", "{}").text();
+    assert!(!modern.left().iter().any(|message| message.method() == complete), "{:?}", modern.left());
+
+    let mut legacy = client(Era::Legacy, "--with ask,notify");
+    let (questions, _) = legacy.call_and_answer("ask", &ask(&with_id("e1")), ACCEPT);
+    assert_eq!(questions[0]["params"], with_id("e1"));
+    legacy.call("notify", &done).text();
+    assert_eq!(legacy.notification(complete).at(&["params"]), r#"{"elicitationId":"e1"}"#);
+
+    let mut legacy = client(Era::Legacy, "--with ask --era modern");
+    let ids = [0, 1].map(|_| {
+        let (questions, _) = legacy.call_and_answer("ask", &ask(&params), ACCEPT);
+        let id = questions[0]["params"]["elicitationId"].as_str().expect("an id").to_owned();
+        assert_eq!(questions[0]["params"], with_id(&id));
+        id
+    });
+    assert_ne!(ids[0], ids[1]);
+    let (questions, _) = legacy.call_and_answer("ask", ASK, ACCEPT);
+    assert_eq!(questions[0]["params"], json!({"message": "Who?"}), "a form has none");
+}
+
+#[test]
 fn a_legacy_client_is_asked_for_real_and_no_more_than_ten_times() {
     let mut client = client(Era::Legacy, "--with ask --era modern");
     let rounds =
@@ -218,6 +316,21 @@ fn a_legacy_client_is_asked_for_real_and_no_more_than_ten_times() {
     let (questions, answer) = client.call_and_answer("ask", &rounds(11), ACCEPT);
     assert_eq!(questions.len(), 10);
     assert!(!answer.at(&["error"]).is_empty() || answer.is_error(), "{answer:?}");
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_its_legacy_client_is_asked_does_not_go_out_again() {
+    let mut client = client(Era::Legacy, "--with ask,requests --era modern");
+    let call = client.post_call("ask", ASK);
+    let question = client.take("a question", |message| message.method() == "elicitation/create");
+    client.cancel(&call);
+    let withdrawn = client.notification("notifications/cancelled");
+    assert_eq!(withdrawn.at(&["params", "requestId"]), question.id());
+    client.reply(&question, &format!(r#""result":{ACCEPT}"#));
+    client.gateway().fence();
+    let calls = client.call("requests", json!({"method": "tools/call"})).text();
+    assert_eq!(calls.matches(r#""name":"ask""#).count(), 1, "{calls}");
+    assert!(!client.left().iter().any(|message| message.id() == call), "{:?}", client.left());
 }
 
 #[test]
@@ -242,6 +355,25 @@ fn a_modern_client_hears_of_log_messages_that_its_request_asked_for() {
         assert_eq!(call(&mut client, "error"), 0, "{era}");
         if era == "legacy" {
             assert_eq!(client.call("report", "{}").json()["level"]["level"], "debug", "the lowest asked for");
+        }
+    }
+}
+
+#[test]
+fn what_belongs_to_no_request_is_not_for_a_modern_client() {
+    let log = format!(r#"{{"jsonrpc":"2.0","method":"{LOG}","params":{{"level":"error","data":"x"}}}}"#);
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"no/such"}"#;
+    let early = ["--stdout", log.as_str(), "--stdout", question];
+    for era in [Era::Legacy, Era::Modern] {
+        let gateway = Gateway::spawn(dev("proxy", json!({"a": fake_with("--with received", &early)})));
+        let mut client = Client::pipe(era, gateway, CAN_ALL);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        match era {
+            Era::Legacy => {
+                client.notification(LOG);
+                client.take("the question", |message| message.method() == "no/such");
+            }
+            Era::Modern => assert_eq!(format!("{:?}", client.left()), "[]"),
         }
     }
 }
@@ -583,6 +715,22 @@ fn a_modern_client_of_toolman_activates_calls_and_reads_while_its_lists_stay() {
     assert!(client.call("toolman_call", &call).json()["pid"].is_u64());
     assert!(client.call("p_report", "{}").json()["pid"].is_u64());
     client.request("resources/read", json!({"uri": uri})).result();
+}
+
+#[test]
+fn a_request_that_is_cancelled_while_its_plain_server_opens_reaches_nobody() {
+    let flags = "--with echo,requests --count @dir/starts --wait-for @dir/go";
+    let host = Host::workbench(dev("dynamic", json!({"a": fake(flags)})));
+    let mut web = Web::new(&host.address);
+    web.path = "/mcp/dev".to_owned();
+    let mut client = Client::web(Era::Legacy, web, "{}");
+    let call = client.post_call("echo", "{}");
+    client.until("the toolbox opens", |_| host.lab.starts("starts") == 1);
+    client.cancel(&call);
+    host.lab.write("go", "");
+    client.tools();
+    let calls = client.call("requests", json!({"method": "tools/call"})).json();
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
 }
 
 #[test]

@@ -540,10 +540,13 @@ impl Web {
     fn send(&self, method: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time");
-        let accept =
-            if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let accept = match method {
+            _ if headers.contains("Accept: ") => "",
+            "GET" => "Accept: text/event-stream\r\n",
+            _ => "Accept: application/json, text/event-stream\r\n",
+        };
         let request = format!(
-            "{method} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            "{method} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{accept}{headers}Content-Length: {}\r\n\r\n{body}",
             self.path,
             self.address,
             body.len()

@@ -246,6 +246,40 @@ fn an_id_still_in_flight_is_refused_with_id_null() {
 }
 
 #[test]
+fn a_refusal_bears_no_id_that_is_still_in_flight() {
+    let mut config = dev("proxy", json!({"a": fake("--with slow,release")}));
+    config["maxMessageBytes"] = json!(10_000);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    let slow = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"use_tool","arguments":{{"tool":{{"toolbox":"dev","server":"a","tool":"slow"}},"arguments":{{"key":"k"}}}}}}}}"#
+        )
+    };
+    let ids = ["100", r#""text""#];
+    ids.iter().for_each(|id| gateway.send(slow(id)));
+    let modern =
+        |version: &str| format!(r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}"}}}}"#);
+    for (code, rest) in [
+        (-32602, format!(r#""jsonrpc":"2.0","method":"tools/list","params":{}"#, modern("2026-07-28"))),
+        (-32022, format!(r#""jsonrpc":"2.0","method":"tools/list","params":{}"#, modern("2099-01-01"))),
+        (-32600, r#""jsonrpc":"1.0","method":"ping""#.to_owned()),
+        (-32600, r#""jsonrpc":"2.0","method":7"#.to_owned()),
+        (-32602, r#""jsonrpc":"2.0","method":"ping","params":[]"#.to_owned()),
+        (-32600, format!(r#""jsonrpc":"2.0","method":"ping","params":{{"x":"{}"}}"#, "x".repeat(20_000))),
+    ] {
+        for (id, answered) in [(ids[0], "null"), (ids[1], "null"), ("101", "101"), (r#""free""#, r#""free""#)]
+        {
+            gateway.send(format!(r#"{{"id":{id},{rest}}}"#));
+            let refused = gateway.next();
+            assert_eq!((refused.id().as_str(), refused.error_code()), (answered, code), "{rest:.80}");
+        }
+    }
+    gateway.use_tool("a", "release", json!({"key": "k"}));
+    ids.iter().for_each(|id| assert_eq!(gateway.answer(id).text(), "slow"));
+}
+
+#[test]
 fn requests_run_concurrently_and_answers_go_out_as_they_come() {
     let mut gateway = idle();
     gateway.open("dev");

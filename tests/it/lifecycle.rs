@@ -1,5 +1,7 @@
 //! When upstreams start, how often, and what their failing does.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, fake_with};
@@ -238,12 +240,54 @@ fn a_question_pauses_the_idle_timeout() {
 }
 
 #[test]
+fn a_question_that_is_withdrawn_leaves_its_call_the_whole_idle_time() {
+    let idle = Duration::from_secs(1);
+    let mut asking = fake("--with ask,notify");
+    asking["callTimeout"] = json!(idle.as_secs());
+    let mut gateway = Gateway::spawn(dev("proxy", json!({"asking": asking, "clock": fake("--with slow")})));
+    gateway.initialize_with(VERSION, r#"{"elicitation":{}}"#);
+    gateway.open("dev");
+    let call =
+        gateway.post_use_tool("asking", "ask", json!({"method": "elicitation/create", "params": "{}"}));
+    gateway.question("elicitation/create");
+    gateway.use_tool("clock", "slow", json!({"ms": 1500})).text();
+    let withdrawn = Instant::now();
+    // The fake numbers its questions from 1.
+    let params = json!({"method": "notifications/cancelled", "params": r#"{"requestId":1}"#});
+    gateway.use_tool("asking", "notify", params).text();
+    let text = gateway.answer(&call).failure();
+    assert!(text.starts_with("[dev/asking/ask] ") && withdrawn.elapsed() >= idle, "{text}");
+}
+
+#[test]
 fn a_list_without_end_runs_into_the_deadline() {
     let mut entry = fake_with("", &["--result", r#"tools/list={"tools":[],"nextCursor":"again"}"#]);
     entry["connectTimeout"] = json!(0.5);
     let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
     let text = gateway.call("open_toolbox", OPEN_DEV).failure();
     assert!(text.contains("'a'"), "{text}");
+}
+
+#[test]
+fn a_list_that_is_not_answered_does_not_keep_later_changes_away() {
+    for limit in ["callTimeout", "connectTimeout"] {
+        let mut entry = fake("--with change,received --hang tools/list#2");
+        entry[limit] = json!(1);
+        let mut gateway = Gateway::start(dev("dynamic", json!({"a": entry})));
+        gateway.open("dev");
+        gateway.notification(TOOLS_CHANGED);
+        let add = |name: &str| json!({"add": [format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#)]});
+        gateway.call("dev__a__change", add("first")).text();
+        let cancelled = json!({"method": "notifications/cancelled", "count": 1});
+        // With callTimeout this call may be cancelled as well; it has seen then what it waits for.
+        gateway.until("the list is given up", |gateway| {
+            !gateway.use_tool("a", "received", &cancelled).is_error()
+        });
+        gateway.call("dev__a__change", add("second")).text();
+        gateway.notification(TOOLS_CHANGED);
+        let tools = gateway.tools();
+        assert_eq!(tools[3..], ["dev__a__first", "dev__a__second"], "{limit}: {tools:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, TOOLS_CHANGED, VERSION, dev, fake, raw_at};
+use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, raw_at};
 
 const CAN_ALL: &str = r#"{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}"#;
 const CANCELLED: &str = "notifications/cancelled";
@@ -101,6 +101,51 @@ fn a_cancelled_open_leaves_a_gateway_that_works() {
     gateway.fence();
     gateway.lab.write("go", "");
     assert_eq!(gateway.open("dev")["servers_connected"], 1);
+}
+
+#[test]
+fn a_cancelled_id_may_be_used_again_and_gets_no_answer_but_its_own() {
+    let slow = |go: &str| json!({"mcpServers": {"a": fake(&format!("--with echo --wait-for @dir/{go}"))}});
+    let mut gateway = Gateway::start(json!({"toolboxes": {"first": slow("go"), "second": slow("on")}}));
+    let open = |toolbox: &str| {
+        let params = json!({"name": "open_toolbox", "arguments": {"toolbox_name": toolbox}});
+        format!(r#"{{"jsonrpc":"2.0","id":"again","method":"tools/call","params":{params}}}"#)
+    };
+    gateway.send(open("first"));
+    gateway.notify(CANCELLED, r#"{"requestId":"again"}"#);
+    gateway.send(open("second"));
+    gateway.fence();
+    gateway.lab.write("go", "");
+    assert_eq!(gateway.open("first")["servers_connected"], 1);
+    gateway.lab.write("on", "");
+    assert_eq!(gateway.answer(r#""again""#).json()["toolbox"], "second");
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_its_server_starts_again_reaches_nobody_under_its_id() {
+    let flags = "--with crash,echo,requests --wait-for @dir/go";
+    let servers = json!({"a": fake(flags), "b": fake("--with slow,release")});
+    let lab = Lab::new();
+    lab.write("go", "");
+    let mut gateway = Gateway::spawn_with(lab, dev("proxy", servers), |_| ());
+    gateway.initialize(VERSION);
+    gateway.open("dev");
+    gateway.use_tool("a", "crash", "{}").failure();
+    std::fs::remove_file(gateway.lab.dir.join("go")).expect("it is there");
+    let call = |server: &str, tool: &str, arguments: Value| {
+        let tool = json!({"toolbox": "dev", "server": server, "tool": tool});
+        let params = json!({"name": "use_tool", "arguments": {"tool": tool, "arguments": arguments}});
+        format!(r#"{{"jsonrpc":"2.0","id":700,"method":"tools/call","params":{params}}}"#)
+    };
+    gateway.send(call("a", "echo", json!({"text": "given up"})));
+    gateway.notify(CANCELLED, r#"{"requestId":700}"#);
+    gateway.send(call("b", "slow", json!({"key": "k"})));
+    gateway.fence();
+    gateway.lab.write("go", "");
+    let calls = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).text();
+    assert!(!calls.contains("given up"), "{calls}");
+    gateway.use_tool("b", "release", json!({"key": "k"}));
+    assert_eq!(gateway.answer("700").text(), "slow");
 }
 
 #[test]

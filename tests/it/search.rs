@@ -325,6 +325,29 @@ fn many_calls_at_once_open_a_toolbox_once() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_while_its_toolbox_opens_reaches_nobody() {
+    let mut config = dev("proxy", json!({"a": fake("--with echo,requests --wait-for @dir/go")}));
+    config["search"] = json!(true);
+    let mut gateway = Gateway::start(config);
+    let address = json!({"toolbox": "dev", "server": "a", "tool": "echo"});
+    let calls = [
+        ("dev__a__echo", json!({})),
+        ("use_tool", json!({"tool": address})),
+        ("workbench_use_tool", json!({"toolbox_name": "dev", "tool_name": "dev__a__echo"})),
+    ];
+    let ids = calls.map(|(tool, arguments)| gateway.post_call(tool, arguments));
+    for id in &ids {
+        gateway.notify("notifications/cancelled", format!(r#"{{"requestId":{id}}}"#));
+    }
+    gateway.fence();
+    gateway.lab.write("go", "");
+    gateway.open("dev");
+    let calls = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
+    assert!(!gateway.has(|message| ids.contains(&message.id())));
+}
+
+#[test]
 fn the_classic_contract_has_it_too() {
     let mut config = office("proxy");
     config["metaTools"] = json!("classic");
@@ -378,6 +401,32 @@ fn a_toolbox_that_does_not_open_says_why() {
             .failure()
             .starts_with("Toolbox 'nowhere' not found in configuration")
     );
+}
+
+#[test]
+fn a_server_that_failed_does_not_stand_for_another_whose_name_begins_alike() {
+    for (first, second, failed) in [
+        (fake("--exit 3"), fake("--with echo"), None),
+        (fake("--with never"), fake("--exit 3"), Some("b__c")),
+    ] {
+        for tool in ["registered", "classic"] {
+            let mut config = dev("proxy", json!({"b": first, "b__c": second}));
+            config["search"] = json!(true);
+            let mut gateway = Gateway::start(config);
+            let classic = json!({"toolbox_name": "dev", "tool_name": "dev__b__c__echo"});
+            let answer = match tool {
+                "registered" => gateway.call("dev__b__c__echo", "{}"),
+                _ => gateway.call("workbench_use_tool", classic),
+            };
+            match failed {
+                None => drop(answer.text()),
+                Some(server) => {
+                    let reason = format!("Failed to connect to server '{server}' in toolbox 'dev': ");
+                    assert!(answer.failure().contains(&reason), "{tool}: {answer:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

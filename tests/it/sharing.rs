@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Era, Host};
+use crate::client::{Client, Era, Host, Web};
 use crate::harness::{Gateway, dev, fake};
 
 const URI: &str = "workbench://dev/a/fake://resource/1";
@@ -41,6 +41,24 @@ fn a_server_hears_of_the_first_who_subscribes_and_of_the_last_who_leaves() {
     second.notification(UPDATED);
     second.request("resources/unsubscribe", json!({"uri": URI})).result();
     assert_eq!(subscribed(&mut second), json!([]));
+}
+
+#[test]
+fn a_question_to_one_client_does_not_hold_up_the_timeouts_of_another() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut entry = fake("--with ask,slow");
+        entry["callTimeout"] = json!(0.5);
+        let host = Host::workbench(dev("proxy", json!({"a": entry})));
+        let mut asked = opened(&host, era);
+        let ask = json!({"method": "elicitation/create", "params": r#"{"message":"?"}"#});
+        let params = json!({"tool": {"toolbox": "dev", "server": "a", "tool": "ask"}, "arguments": ask});
+        let call = asked.post_call("use_tool", params);
+        asked.take("a question", |message| message.id() == call || !message.method().is_empty());
+        let mut other = Client::web(Era::Legacy, Web::new(&host.address), "{}");
+        other.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        let text = use_tool(&mut other, "slow", json!({})).failure();
+        assert!(text.starts_with("[dev/a/slow] timeout"), "{era:?}: {text}");
+    }
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Stream {
                 return Pushed::Read;
             }
             if !self.accepted.events {
-                return Pushed::Read;
+                return Pushed::Nowhere;
             }
             state.started = true;
         }
@@ -500,6 +500,18 @@ mod tests {
             assert_eq!(read(&mut reader), "cut off");
             assert_eq!(stream.read_after(100).is_some(), resumable);
         }
+    }
+
+    #[test]
+    fn who_takes_no_events_reads_nothing_but_the_answer() {
+        let stream = Stream::answer(7, Accepted { json: true, events: false }, true, Box::new(()));
+        let _reader = stream.read_after(0).unwrap();
+        assert_eq!(
+            stream.push(b"a question", false),
+            Pushed::Nowhere,
+            "whoever asks must not wait for an answer"
+        );
+        assert_eq!(stream.push(b"1", true), Pushed::Read);
     }
 
     #[test]
