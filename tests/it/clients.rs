@@ -757,7 +757,7 @@ fn a_relative_directory_is_that_of_the_project() {
     assert_eq!(home.run(&["import", "cursor", "--config", named, "--yes"]).code, Some(0));
     let config: Value = serde_json::from_slice(&read(&ours)).expect("JSON");
     let servers = &config["toolboxes"]["dev"]["mcpServers"];
-    assert_eq!(servers["a"]["cwd"], json!(home.path("project/sub")));
+    assert_eq!(servers["a"]["cwd"], json!(home.path("project").join("sub")));
     assert_eq!(servers["b"]["cwd"], json!("${DIR}"));
 }
 
