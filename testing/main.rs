@@ -30,7 +30,7 @@
 //! | `--instructions TEXT` | the `instructions` of its handshake |
 //! | `--result METHOD=JSON` | answer this method with this result |
 //! | `--error METHOD=JSON` | answer this method with this error |
-//! | `--hang METHOD` | never answer this method |
+//! | `--hang METHOD` | never answer this method; `METHOD#N`: not the n-th time |
 //! | `--ask-after-initialized METHOD` | ask the client this, once, after `notifications/initialized` |
 //!
 //! How it lives and dies:

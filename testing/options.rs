@@ -56,7 +56,8 @@ pub(crate) enum Break {
 pub(crate) enum Scripted {
     Result(Box<RawValue>),
     Error(Box<RawValue>),
-    Hang,
+    /// Every time, or only the n-th.
+    Hang(Option<usize>),
 }
 
 impl Options {
@@ -106,7 +107,11 @@ impl Options {
             "--result" => self.script(&value, Scripted::Result)?,
             "--error" => self.script(&value, Scripted::Error)?,
             "--hang" => {
-                self.scripted.insert(value, Scripted::Hang);
+                let (method, nth) = match value.split_once('#') {
+                    Some((method, nth)) => (method, Some(number(nth)?)),
+                    None => (&*value, None),
+                };
+                self.scripted.insert(method.to_owned(), Scripted::Hang(nth));
             }
             "--ask-after-initialized" => self.ask_after_initialized = Some(value),
             "--era" => self.era = value.parse()?,

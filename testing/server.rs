@@ -143,8 +143,9 @@ impl Server {
         match self.options.scripted.get(method) {
             Some(Scripted::Result(result)) => return self.peer.result(id, result.get()),
             Some(Scripted::Error(error)) => return self.peer.error(id, error.get()),
-            Some(Scripted::Hang) => return,
-            None => {}
+            Some(Scripted::Hang(None)) => return,
+            Some(Scripted::Hang(Some(nth))) if self.times(method) == *nth => return,
+            Some(Scripted::Hang(_)) | None => {}
         }
         let peer = &self.peer;
         let modern = peer.is_modern(id);
@@ -210,6 +211,11 @@ impl Server {
             }
             _ => peer.error(id, r#"{"code":-32601,"message":"Method not found"}"#),
         }
+    }
+
+    /// How many requests of this method have come.
+    fn times(&self, method: &str) -> usize {
+        self.peer.update(|heard| heard.requests.iter().filter(|(name, _)| name == method).count())
     }
 
     fn list(&self, id: &RawValue, catalog: &Catalog, key: &str, params: Option<&RawValue>) {

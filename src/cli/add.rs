@@ -57,7 +57,10 @@ pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>)
             let path = ["toolboxes", &toolbox, "mcpServers", new.name].map(str::to_owned).to_vec();
             Edit::Set { path, value: workbench_value(&server) }
         }
-        Face::Toolman => Edit::Push { path: vec!["servers".to_owned()], value: toolman_value(&server) },
+        Face::Toolman => {
+            let path = vec!["servers".to_owned()];
+            Edit::Push { path, value: toolman_value(&server), index: usize::MAX }
+        }
     };
     let after = edit::apply(format(target.face), &config.text, &[edit])
         .map_err(|refusal| refused(target.file, &refusal))?;
@@ -169,6 +172,7 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         connect_timeout: None,
         call_timeout: None,
         tools: None,
+        tools_key: String::new(),
         disabled: false,
         origin: Origin { client: "", file: PathBuf::new(), path: Vec::new() },
     })

@@ -6,7 +6,7 @@ use super::failure::{Failure, Manner};
 use crate::clients::shown;
 use crate::config::Redactor;
 use crate::config::locate::Face;
-use crate::config::{Problem, load, load_toolman};
+use crate::config::{load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
 use serde_json::{Map, Value, json};
@@ -112,8 +112,8 @@ impl Console<'_> {
             let diff = if self.colour { paint(&diff) } else { diff };
             write!(self.out, "{diff}")?;
             self.out.flush()?;
-        } else if self.ask.is_some() && !self.yes && !self.dry_run {
-            // Nobody can decide about what is not shown.
+        } else if !self.yes && !self.dry_run {
+            // Nobody can decide about what is not shown, here or when running it again.
             write!(self.err, "{}", if self.manner.colour { paint(&diff) } else { diff })?;
         }
         if self.dry_run {
@@ -207,18 +207,18 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
     Ok(Config { snapshot, text, value: parsed.value })
 }
 
-/// Checks a text of ours as if every variable were set.
+/// Checks a text of ours; values with a variable that is not set are taken for sound.
 pub(super) fn validate(face: Face, file: &Path, bytes: &[u8], world: &World) -> Result<(), Failure> {
-    let environment = |name: &str| {
-        let stand_in = || format!("http://{}.invalid/{:032}", name.to_ascii_lowercase(), 0);
-        Some(world.variable(name).unwrap_or_else(stand_in))
-    };
+    let environment = |name: &str| world.variable(name);
     let problems = match face {
         Face::Workbench => load(file, bytes, &environment).err(),
         Face::Toolman => load_toolman(file, bytes, &environment).err(),
     };
-    let Some(mut problems) = problems else { return Ok(()) };
-    problems.retain(Problem::is_error);
+    let mut problems = problems.unwrap_or_default();
+    problems.retain(|problem| problem.is_error() && !problem.unset);
+    if problems.is_empty() {
+        return Ok(());
+    }
     let count = errors(&problems);
     Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
 }

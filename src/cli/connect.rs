@@ -4,9 +4,9 @@ use super::World;
 use super::change::{Answer, Console, Outcome, Proposal, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
-use super::variables::{held_by_clients, unset};
+use super::variables::{held_by_clients, known, unset};
 use crate::clients::{
-    self, Client, Found, ImportedServer, Ourselves, Scope, held, places, read, read_config,
+    self, Client, Found, ImportedServer, Ourselves, Past, Scope, held, places, read, read_config,
 };
 use crate::config::locate::Face;
 use crate::config::{Redactor, ToolMode};
@@ -50,13 +50,18 @@ pub(super) fn connect(
     };
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
     let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
+    let found = held_by_clients(&groups, world);
     let taken: Vec<&ImportedServer> = match request.keep {
         true => Vec::new(),
-        false => there.iter().filter(|server| !is_gateway(server) && held(server, &groups)).collect(),
+        false => {
+            let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
+            let held = held(&there, &present, &|name| known(name, &found, world));
+            held.into_iter().filter(|server| !is_gateway(server)).collect()
+        }
     };
     let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
     let (known, strange): (Vec<_>, Vec<_>) =
-        held_by_clients(&groups, world).into_iter().partition(|one| client.takes_literally(&one.text));
+        found.into_iter().partition(|one| client.takes_literally(&one.text));
     let ourselves = ourselves(request, client, config, &known);
     let after = clients::connect(client, &base.text, &ourselves, &paths)
         .map_err(|refusal| refused(&path, &refusal))?;
@@ -129,7 +134,7 @@ pub(super) fn disconnect(
     answer.insert("entry".to_owned(), json!(name));
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
-    let user = places(client, &around).into_iter().filter(|place| place.scope == Scope::User);
+    let user = places(client, &around).into_iter().filter(|place| place.own);
     let mut changed = false;
     for path in user.map(|place| place.path) {
         let backup = backup(client, name, &path, world)?;
@@ -137,8 +142,8 @@ pub(super) fn disconnect(
         if snapshot.bytes.is_none() {
             continue;
         }
-        let known = backup.read().is_some();
-        if !known {
+        let record = backup.read().map(|(record, ..)| record);
+        if record.is_none() {
             let value = edit::parse(client.format, text(&snapshot)?)
                 .map_err(|refusal| refused(&path, &refusal))?
                 .value;
@@ -170,6 +175,9 @@ pub(super) fn disconnect(
                 let _ = std::fs::remove_dir(directory);
             }
             backup.discard();
+            if let Some(record) = record.filter(|record| record.created && !base.created) {
+                bequeath(&record, client, world);
+            }
             console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
         } else if outcome == Outcome::Same && !console.dry_run {
             backup.discard();
@@ -204,18 +212,21 @@ fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backu
     let (current, path) = (Base::of(snapshot)?, &snapshot.path);
     let Some(bytes) = &snapshot.bytes else { return Ok(current) };
     let Some((record, before, after)) = backup.read() else {
-        let text = clients::disconnect(client, &current.text, name, None, &[]);
+        let text = clients::disconnect(client, &current.text, name, &Past::default());
         return Ok(Base { text: text.map_err(|refusal| refused(path, &refusal))?, ..current });
     };
     let old = String::from_utf8(before).map_err(|_| {
         Failure::failed(format!("the backup in {} is damaged", backup.directory().display()), "remove it")
     })?;
-    if after == *bytes {
-        return Ok(Base { text: old, created: record.created, directories: record.directories });
-    }
-    let before = (!record.created).then_some(old.as_str());
-    let text = clients::disconnect(client, &current.text, name, before, &record.taken)
-        .map_err(|refusal| refused(path, &refusal))?;
+    let text = match after == *bytes {
+        true => old,
+        false => {
+            let after = String::from_utf8_lossy(&after);
+            let past = Past { before: &old, after: &after, taken: &record.taken };
+            clients::disconnect(client, &current.text, name, &past)
+                .map_err(|refusal| refused(path, &refusal))?
+        }
+    };
     let empty = edit::parse(client.format, &text).is_ok_and(|parsed| is_hollow(&parsed.value));
     Ok(Base { text, created: record.created && empty, directories: record.directories })
 }
@@ -233,8 +244,7 @@ fn named(client: &str) -> Result<&'static Client, Failure> {
 fn user_place(client: &Client, world: &World) -> Result<PathBuf, Failure> {
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
-    let places: Vec<_> =
-        places(client, &around).into_iter().filter(|place| place.scope == Scope::User).collect();
+    let places: Vec<_> = places(client, &around).into_iter().filter(|place| place.own).collect();
     let there = places.iter().find(|place| (around.exists)(&place.path));
     let place = there.or(places.first()).map(|place| place.path.clone());
     place.ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))
@@ -268,6 +278,17 @@ fn backup(client: &Client, name: &str, path: &Path, world: &World) -> Result<Bac
 pub(super) fn backups(client: &Client, path: &Path, world: &World) -> Vec<Backup> {
     let faces = [Face::Workbench, Face::Toolman].into_iter();
     faces.filter_map(|face| backup(client, entry_name(face), path, world).ok()).collect()
+}
+
+/// A file that connecting made goes with the last face that stands in it.
+fn bequeath(record: &Record, client: &Client, world: &World) {
+    for other in backups(client, &record.file, world) {
+        if let Some((own, before, after)) = other.read() {
+            let heir = Record { created: true, directories: record.directories.clone(), ..own };
+            // Without it an empty file stays, which harms nobody.
+            let _ = other.write(&heir, &before, &after);
+        }
+    }
 }
 
 fn ourselves(request: &Request<'_>, client: &Client, config: &Path, known: &[Found]) -> Ourselves {

@@ -199,9 +199,9 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
         FileVerb::Completions { shell } => {
-            Ok(schema::completions(*shell, command, face.program(), console.out)?)
+            Ok(schema::completions(*shell, command, face.program(), manner.json, console.out)?)
         }
-        FileVerb::Man => Ok(schema::man(command, console.out)?),
+        FileVerb::Man => Ok(schema::man(command, manner.json, console.out)?),
     })();
     console.finish(result)
 }

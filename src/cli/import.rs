@@ -4,6 +4,7 @@ use super::World;
 use super::change::{Answer, Config, Console, Outcome, Proposal, format, open, refused, validate};
 use super::failure::Failure;
 use super::schema::SCHEMA_URLS;
+use super::variables::{held_by_clients, known};
 use crate::clients::{
     Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
     places, plan, read, read_config, toolman_value, workbench_value,
@@ -276,13 +277,14 @@ fn bring(
     let face = request.face;
     let groups = read_config(face, &config.value);
     let toolbox = toolbox(request, &groups)?;
-    let environment = |name: &str| request.world.variable(name);
+    let found = held_by_clients(&groups, request.world);
+    let environment = |name: &str| known(name, &found, request.world);
     let mut vault = Vault::new(&environment, variables(&config.text));
     let mut hidden = literals(&sources.servers);
     let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
     let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
     let taken: Vec<_> = taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
-    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &mut vault);
+    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &environment, &mut vault);
     let mut notes = sources.notes;
     let edits = edits(face, &toolbox, &groups, &additions, config.snapshot.bytes.is_none(), &mut notes);
     let file = config.snapshot.path.clone();
@@ -293,15 +295,25 @@ fn bring(
     let mut answer = Map::new();
     let added = additions.iter().map(|addition| {
         let server = &addition.server;
-        json!({"toolbox": toolbox, "server": server.name, "client": server.origin.client, "disabled": server.disabled,
-               "renamedFrom": addition.renamed_from})
+        let mut added = json!({"client": server.origin.client, "disabled": server.disabled,
+                               "renamedFrom": addition.renamed_from});
+        match face {
+            Face::Workbench => {
+                added["toolbox"] = json!(toolbox);
+                added["server"] = json!(server.name);
+            }
+            Face::Toolman => added["namespace"] = json!(server.name),
+        }
+        added
     });
     answer.insert("added".to_owned(), added.collect());
-    let present =
-        merged.iter().map(|one| json!({"server": one.name, "client": one.client, "sameAs": one.same_as}));
+    let present = merged.iter().map(|one| {
+        json!({"server": one.name, "client": one.client, "sameAs": one.same_as, "notTaken": one.differs})
+    });
     answer.insert("merged".to_owned(), present.collect());
     let secrets = vault.replaced.iter();
-    let secrets = secrets.map(|one| json!({"variable": one.variable, "server": one.server, "key": one.key}));
+    let word = if face == Face::Workbench { "server" } else { "namespace" };
+    let secrets = secrets.map(|one| json!({"variable": one.variable, word: one.server, "key": one.key}));
     answer.insert("secrets".to_owned(), secrets.collect());
     let listed = notes.iter().map(|note| {
         json!({"client": note.client, "file": note.file, "server": note.server, "key": note.key, "message": note.message})
@@ -411,11 +423,13 @@ fn edits(
                         client: server.origin.client,
                         file: server.origin.file.clone(),
                         server: server.name.clone(),
-                        key: "tools".to_owned(),
-                        message: "are filtered there; here `active_toolsets` says what is active".to_owned(),
+                        key: server.tools_key.clone(),
+                        message: "names the tools that pass; here `active_toolsets` says what is active"
+                            .to_owned(),
                     });
                 }
-                Edit::Push { path: vec!["servers".to_owned()], value: toolman_value(server) }
+                let path = vec!["servers".to_owned()];
+                Edit::Push { path, value: toolman_value(server), index: usize::MAX }
             }
         });
     }

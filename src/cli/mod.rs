@@ -78,7 +78,11 @@ enum Verb {
     Check,
     /// Start every server once and say what is wrong with it, and what to do
     #[command(display_order = 41)]
-    Doctor,
+    Doctor {
+        /// Ask the servers, whatever is remembered of them, which it does in any case
+        #[arg(long)]
+        fresh: bool,
+    },
     /// Show the gateway at work with nothing configured, and how to register it
     #[command(display_order = 71)]
     Demo,
@@ -184,7 +188,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     let file = world.locate(face, arguments.config.as_deref());
     let screen = Screen::new(manner, &world);
     match &arguments.verb {
-        Some(Verb::Demo) => demo::demo(face, &world, screen),
+        Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
         Some(Verb::DemoServer { name }) => {
             demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)
@@ -207,7 +211,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
             };
             Ok(files::run(verb, setting)?)
         }
-        Some(Verb::Doctor) => doctor::run(face, file, (manner, screen), world),
+        Some(Verb::Doctor { .. }) => doctor::run(face, file, (manner, screen), world),
         Some(Verb::Shell(verb)) => {
             shell::run(verb, face, file, arguments.tool_mode(), (manner, screen), world)
         }
@@ -308,7 +312,7 @@ fn start_logging(arguments: &Arguments) {
     let calm = matches!(arguments.verb, Some(Verb::Shell(_)));
     let level = match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // It says by itself what is wrong.
-        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor)) => "off",
+        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => "off",
         (true, _) => "error",
         (false, 0) => "warn",
         (false, 1) => "info",

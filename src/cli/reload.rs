@@ -53,7 +53,7 @@ where
                     Ok(Some(bytes)) => {
                         missing = false;
                         self.bytes = bytes;
-                        self.put_in_force().await;
+                        self.put_in_force();
                     }
                     Ok(None) => missing = false,
                     Err(error) => {
@@ -88,7 +88,7 @@ where
     }
 
     /// Puts the file in force, or says what is wrong with it.
-    async fn put_in_force(&self) {
+    fn put_in_force(&self) {
         let (outcome, problems) = match (self.reload)(&self.bytes) {
             Ok((face, warnings)) => (Some(face), warnings),
             Err(problems) => (None, problems),
@@ -100,7 +100,7 @@ where
             if let Some(rules) = &self.rules {
                 rules.replace(face.serving());
             }
-            self.gateway.reload(face).await;
+            self.gateway.reload(face);
             if let Some(rules) = &self.rules {
                 rules.enforce();
             }

@@ -26,6 +26,7 @@ pub(super) fn completions(
     shell: clap_complete::Shell,
     mut command: Command,
     program: &str,
+    json: bool,
     out: &mut dyn Write,
 ) -> io::Result<Answer> {
     let mut script = Vec::new();
@@ -35,12 +36,21 @@ pub(super) fn completions(
         // clap spells a program with a hyphen in two ways, so that nothing completes after a verb (clap #6421).
         script = script.replace(&program.replace('-', "__subcmd__"), &program.replace('-', "__"));
     }
-    out.write_all(script.as_bytes())?;
-    Ok(Answer::new())
+    tell("script", script, json, out)
 }
 
 /// Prints the manual page.
-pub(super) fn man(command: Command, out: &mut dyn Write) -> io::Result<Answer> {
-    clap_mangen::Man::new(command).render(out)?;
+pub(super) fn man(command: Command, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    tell("page", String::from_utf8(page).map_err(io::Error::other)?, json, out)
+}
+
+/// Prints a text, or answers it under a key.
+fn tell(key: &str, text: String, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+    if json {
+        return Ok(Answer::from_iter([(key.to_owned(), text.into())]));
+    }
+    out.write_all(text.as_bytes())?;
     Ok(Answer::new())
 }

@@ -55,9 +55,15 @@ pub(super) fn held_by_clients(groups: &[Group], world: &World) -> Vec<Found> {
         }
     }
     let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-    let mut found = values(servers, &present);
+    let mut found = values(servers, &present, &environment);
     found.retain(|one| world.variable(&one.variable).is_none_or(|set| set == one.text));
     found
+}
+
+/// The value of a variable: the environment's, or the one that was found.
+pub(super) fn known(name: &str, found: &[Found], world: &World) -> Option<String> {
+    let held = || found.iter().find(|one| one.variable == name).map(|one| one.text.clone());
+    world.variable(name).or_else(held)
 }
 
 /// Sets what a configuration needs and clients' files hold, for this process; answers what that was.

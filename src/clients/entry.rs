@@ -1,7 +1,7 @@
 //! Ourselves in a client's file.
 
 use super::{Client, Style};
-use crate::edit::{Edit, Format, Refusal, Value, apply, parse};
+use crate::edit::{Edit, Format, Refusal, Value, apply, parse, undone};
 
 /// What a client starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,17 +40,31 @@ pub fn connect(
     apply(client.format, text, &edits)
 }
 
-/// The file without us and with the servers that connecting took out, for one that was edited since. `before`
-/// is what it was before connecting.
-pub fn disconnect(
-    client: &Client,
-    text: &str,
-    name: &str,
-    before: Option<&str>,
-    taken: &[Vec<String>],
-) -> Result<String, Refusal> {
+/// What connecting did to a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Past<'a> {
+    /// The file before it; nothing where there was none.
+    pub before: &'a str,
+    /// The file after it.
+    pub after: &'a str,
+    /// What it took out.
+    pub taken: &'a [Vec<String>],
+}
+
+/// The file without us and with the servers that connecting took out, for one that was edited since.
+pub fn disconnect(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
+    let edited = taken_back(client, text, name, past)?;
+    // Undone as text, all comes back with its comments and to its place; if that means the same, it is better.
+    let meaning = |text: &str| parse(client.format, text).map(|parsed| parsed.value);
+    let expected = meaning(&edited)?;
+    let undone = undone(past.before, past.after, text);
+    let sound = undone.filter(|text| meaning(text).is_ok_and(|found| found.same(&expected)));
+    Ok(sound.unwrap_or(edited))
+}
+
+fn taken_back(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
+    let Past { before, taken, .. } = *past;
     let value = parse(client.format, text)?.value;
-    let before = before.unwrap_or_default();
     let old = parse(client.format, before)?.value;
     let path = entry_path(client, &value, name);
     let mut edits = Vec::new();
@@ -134,7 +148,7 @@ fn allow(client: &Client, value: &Value, name: &str) -> Vec<Edit<'static>> {
     if let Some(Value::List(allowed)) = value.at(&["mcp", "allowed"])
         && !allowed.contains(&us)
     {
-        edits.push(Edit::Push { path: path("allowed"), value: us.clone() });
+        edits.push(Edit::Push { path: path("allowed"), value: us.clone(), index: usize::MAX });
     }
     if let Some(Value::List(excluded)) = value.at(&["mcp", "excluded"])
         && let Some(index) = excluded.iter().position(|item| *item == us)
@@ -144,11 +158,23 @@ fn allow(client: &Client, value: &Value, name: &str) -> Vec<Edit<'static>> {
     edits
 }
 
-fn disallow(client: &Client, value: &Value, before: &Value, name: &str) -> Option<Edit<'static>> {
+/// Undoes [`allow`].
+fn disallow(client: &Client, value: &Value, before: &Value, name: &str) -> Vec<Edit<'static>> {
+    if client.id != "gemini" {
+        return Vec::new();
+    }
     let us = Value::String(name.to_owned());
-    let list =
-        |value: &Value| value.at(&["mcp", "allowed"]).map(|list| list.items().to_vec()).unwrap_or_default();
-    let index = list(value).iter().position(|item| *item == us)?;
-    let ours = client.id == "gemini" && !list(before).contains(&us);
-    ours.then(|| Edit::Pull { path: vec!["mcp".to_owned(), "allowed".to_owned()], index })
+    let place = |value: &Value, key| {
+        let list = value.at(&["mcp", key]).map(Value::items).unwrap_or_default();
+        list.iter().position(|item| *item == us)
+    };
+    let path = |key: &str| vec!["mcp".to_owned(), key.to_owned()];
+    let mut edits = Vec::new();
+    if let (Some(index), None) = (place(value, "allowed"), place(before, "allowed")) {
+        edits.push(Edit::Pull { path: path("allowed"), index });
+    }
+    if let (None, Some(index)) = (place(value, "excluded"), place(before, "excluded")) {
+        edits.push(Edit::Push { path: path("excluded"), value: us.clone(), index });
+    }
+    edits
 }

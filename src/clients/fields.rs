@@ -1,13 +1,20 @@
 //! The keys of one entry, whoever wrote it.
 
 use super::read::{ImportedServer, Launch, Origin, Reader};
-use super::template::{Template, is_name};
+use super::template::{Piece, Template, is_name};
 use super::variables::{Syntax, translate};
 use super::{Deadline, Style, Unit};
 use crate::edit::Value;
 
 /// Keys that only tell a client how to treat a server; there is nothing to translate.
 const APPROVAL: [&str; 5] = ["autoApprove", "alwaysAllow", "trust", "alwaysAllowedTools", "autoapprove"];
+
+/// Keys that mean something to a program that is started, and nothing to a URL.
+const LOCAL: [&str; 9] =
+    ["args", "env", "envs", "environment", "env_keys", "env_vars", "inheritEnv", "inherit_env", "cwd"];
+
+/// Keys that mean something to a URL, and nothing to a program that is started.
+const REMOTE: [&str; 5] = ["headers", "http_headers", "env_http_headers", "oauth", "bearer_token_env_var"];
 
 impl Reader<'_> {
     /// One server, or the key and the reason why it cannot be one of ours.
@@ -21,11 +28,12 @@ impl Reader<'_> {
         let Value::Object(_) = entry else { return whole("is no object") };
         let mut draft = Draft::default();
         self.collect(name, entry, &mut draft, "");
-        let kind = draft.kind.take().unwrap_or_default();
+        let (place, kind) = draft.kind.take().unwrap_or_default();
         let kind = kind.as_str();
         if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
             return Err(("type", format!("is `{kind}`, a part of {}", self.client.title)));
         }
+        self.drop_useless(name, &mut draft);
         self.drop_unsound(name, &mut draft);
         let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
         let launch = match (draft.program, draft.url) {
@@ -36,10 +44,19 @@ impl Reader<'_> {
             (Some(program), None) if nul(&program) || draft.args.iter().any(nul) => {
                 return Err(("args", "hold a NUL character".to_owned()));
             }
-            (Some(program), None) => Launch::Command { program, args: draft.args },
-            (None, Some(url)) => {
+            (Some(program), None) => {
+                if matches!(kind, "http" | "sse") {
+                    self.note(name, &place, "is that of a URL, but there is a command, which was taken");
+                }
+                draft.words.extend(draft.args);
+                Launch::Command { program, args: draft.words }
+            }
+            (None, Some((_, url))) => {
                 if url.text().is_some_and(|text| !sound_url(text)) {
                     return Err(("url", "is no http or https URL".to_owned()));
+                }
+                if kind == "stdio" {
+                    self.note(name, &place, "is that of a command, but there is a URL, which was taken");
                 }
                 let sse = kind == "sse" || kind.is_empty() && self.client.bare_url_is_sse;
                 Launch::Url { url, headers: draft.headers, sse, oauth: draft.oauth }
@@ -62,9 +79,27 @@ impl Reader<'_> {
             connect_timeout: draft.connect_timeout,
             call_timeout: draft.call_timeout,
             tools: draft.tools,
+            tools_key: draft.tools_key,
             disabled: draft.disabled,
             origin: Origin { client: self.client.title, file: self.file.to_owned(), path },
         })
+    }
+
+    /// Takes out what is not used, since a server is either started or called.
+    fn drop_useless(&mut self, name: &str, draft: &mut Draft) {
+        let (places, beside) = match (&draft.program, &draft.url) {
+            (Some(_), None) => (std::mem::take(&mut draft.remote), "a command"),
+            (None, Some(_)) => {
+                draft.env.clear();
+                draft.inherit_env.clear();
+                draft.cwd = None;
+                (std::mem::take(&mut draft.local), "a URL")
+            }
+            _ => return,
+        };
+        for place in places {
+            self.note(name, &place, &format!("is not used here beside {beside}; left out"));
+        }
     }
 
     /// Takes out what no process and no request can be given.
@@ -107,6 +142,13 @@ impl Reader<'_> {
             if self.timeout(name, &place, value, draft) {
                 continue;
             }
+            let filled = !value.items().is_empty() || !value.entries().is_empty() || value.text().is_some();
+            if filled && LOCAL.contains(&key.as_str()) {
+                draft.local.push(place.clone());
+            }
+            if filled && REMOTE.contains(&key.as_str()) {
+                draft.remote.push(place.clone());
+            }
             match (key.as_str(), value) {
                 (_, Value::Null) => {}
                 ("command", Value::Object(_)) => self.collect(name, value, draft, "command."),
@@ -114,7 +156,7 @@ impl Reader<'_> {
                 ("command", Value::List(words)) => {
                     let mut words = words.iter().filter_map(|word| self.text(name, &place, word, true));
                     draft.program = words.next();
-                    draft.args = words.collect();
+                    draft.words = words.collect();
                 }
                 ("command" | "cmd", _) => draft.program = self.text(name, &place, value, true),
                 ("args", Value::List(items)) => {
@@ -134,13 +176,20 @@ impl Reader<'_> {
                 ("env_vars" | "inheritEnv" | "inherit_env", Value::List(names)) => {
                     self.inherited(name, &place, names, draft)
                 }
-                ("cwd", _) => draft.cwd = self.text(name, &place, value, true),
-                ("url" | "httpUrl" | "serverUrl" | "uri", _) => match &draft.url {
-                    Some(_) if key == "url" => {
-                        self.note(name, &place, "is not used there beside the other URL")
+                ("cwd", _) => draft.cwd = self.text(name, &place, value, true).map(|cwd| self.within(cwd)),
+                ("url" | "httpUrl" | "serverUrl" | "uri", _) => {
+                    let url = self.text(name, &place, value, false).map(|url| (place, url));
+                    let (taken, other) = match draft.url.take() {
+                        Some(first) if key == "url" => (Some(first), url),
+                        first => (url, first),
+                    };
+                    if let (Some((_, taken)), Some((place, other))) = (&taken, &other)
+                        && taken != other
+                    {
+                        self.note(name, place, "is not used there beside the other URL");
                     }
-                    _ => draft.url = self.text(name, &place, value, false),
-                },
+                    draft.url = taken.or(other);
+                }
                 ("headers" | "http_headers", Value::Object(_)) => {
                     draft.headers.extend(self.pairs(name, &place, value, false));
                 }
@@ -174,6 +223,7 @@ impl Reader<'_> {
                         || key == "toolFilters" && tools.contains(&Value::String("*".into()));
                     if !all {
                         draft.tools = Some(tools.iter().filter_map(Value::text).map(str::to_owned).collect());
+                        draft.tools_key = place;
                     }
                 }
                 ("excludeTools" | "disabledTools" | "disabled_tools", Value::List(tools))
@@ -204,12 +254,27 @@ impl Reader<'_> {
     }
 
     fn kind(&mut self, name: &str, place: &str, kind: &str, draft: &mut Draft) {
-        draft.kind = Some(match kind {
+        let kind = match kind {
             "http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote" => "http".to_owned(),
             "stdio" | "local" => "stdio".to_owned(),
             "sse" | "builtin" | "platform" | "frontend" | "inline_python" => kind.to_owned(),
             _ => return self.note(name, place, &format!("is `{kind}`, which is not known here")),
-        });
+        };
+        draft.kind = Some((place.to_owned(), kind));
+    }
+
+    /// A directory as seen from elsewhere: a relative one of a project's file is below the project.
+    fn within(&self, directory: Template) -> Template {
+        let relative =
+            |text: &str| !text.is_empty() && !text.starts_with(['~', '/', '\\']) && !text.contains(':');
+        match (self.meaning.workspace, directory.pieces()) {
+            (Some(project), [Piece::Text(start), rest @ ..]) if relative(start) => {
+                let mut joined = Template::literal(project.join(start).to_string_lossy());
+                rest.iter().for_each(|piece| joined.push(piece.clone()));
+                joined
+            }
+            _ => directory,
+        }
     }
 
     /// What a client knows of logins; we find out the rest by ourselves.
@@ -330,18 +395,27 @@ impl Reader<'_> {
 #[derive(Default)]
 struct Draft {
     program: Option<Template>,
+    /// Of a command that is a list, past the program.
+    words: Vec<Template>,
     args: Vec<Template>,
     env: Vec<(String, Template)>,
     inherit_env: Vec<String>,
     cwd: Option<Template>,
-    url: Option<Template>,
+    /// With its key.
+    url: Option<(String, Template)>,
     headers: Vec<(String, Template)>,
     oauth: Vec<(String, Template)>,
-    kind: Option<String>,
+    /// With its key.
+    kind: Option<(String, String)>,
     connect_timeout: Option<String>,
     call_timeout: Option<String>,
     tools: Option<Vec<String>>,
+    tools_key: String,
     disabled: bool,
+    /// Keys that only matter to a program.
+    local: Vec<String>,
+    /// Keys that only matter to a URL.
+    remote: Vec<String>,
 }
 
 fn sound_variable(name: &str) -> bool {

@@ -3,7 +3,6 @@
 //! One row of [`CLIENTS`] describes a client; what is special about one is a field, not a branch elsewhere.
 //! Nothing here reads the environment or writes a file by itself.
 
-mod detect;
 mod entry;
 mod fields;
 mod ours;
@@ -14,10 +13,10 @@ mod secrets;
 mod template;
 mod variables;
 
-pub use entry::{Ourselves, connect, disconnect, is_there};
-pub use ours::{Group, held, read_config, toolman_value, workbench_value};
+pub use entry::{Ourselves, Past, connect, disconnect, is_there};
+pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{Place, Scope, places};
-pub use plan::{Addition, Plan, Present, Value as Found, plan, values};
+pub use plan::{Addition, Plan, Present, Value as Found, held, plan, values};
 pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};
@@ -38,6 +37,8 @@ pub struct Client {
     /// Its user-wide files, most important first. Of a group the first that can be told is meant; see
     /// [`places`] for the spelling.
     user: &'static [&'static [&'static str]],
+    /// User-wide files of another product that it reads as well; we do not put ourselves there.
+    borrowed: &'static [&'static str],
     /// Its files in a project.
     project: &'static [&'static str],
     /// Where servers stand in a file; the first is where we put ourselves.
@@ -86,6 +87,7 @@ const PLAIN: Client = Client {
     title: "",
     format: Format::Json,
     user: &[],
+    borrowed: &[],
     project: &[],
     roots: &["mcpServers"],
     syntax: Syntax::None,
@@ -133,11 +135,8 @@ pub static CLIENTS: [Client; 12] = [
     Client {
         id: "vscode",
         title: "VS Code",
-        user: &[
-            &["{config}/Code/User/mcp.json"],
-            &["linux:~/.config/Code/User/mcp.json"],
-            &["~/.copilot/mcp-config.json"],
-        ],
+        user: &[&["{config}/Code/User/mcp.json"], &["linux:~/.config/Code/User/mcp.json"]],
+        borrowed: &["~/.copilot/mcp-config.json"],
         project: &[".vscode/mcp.json", ".mcp.json"],
         roots: &["servers", "mcpServers"],
         syntax: Syntax::Editor,
@@ -277,7 +276,7 @@ impl Client {
     pub fn of_file(path: &std::path::Path, value: &Value) -> Option<&'static Client> {
         let path = path.to_string_lossy().replace('\\', "/");
         let by_place = CLIENTS.iter().find(|client| {
-            let known = client.user.iter().copied().flatten().chain(client.project);
+            let known = client.user.iter().copied().flatten().chain(client.borrowed).chain(client.project);
             let mut tails = known.filter_map(|place| tail(place)).filter(|tail| *tail != "mcp.json");
             tails.any(|tail| path == tail || path.ends_with(&format!("/{tail}")))
         });

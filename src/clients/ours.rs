@@ -66,13 +66,6 @@ pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
     }
 }
 
-/// Whether a configuration holds a server of a client: the same in all but secrets, or of the same name and
-/// reached the same way.
-pub fn held(server: &ImportedServer, groups: &[Group]) -> bool {
-    let mut ours = groups.iter().flat_map(|group| &group.servers);
-    ours.any(|own| server.same_shape(own) || server.name == own.name && server.same_launch(own))
-}
-
 /// An entry of `mcpServers`.
 pub fn workbench_value(server: &ImportedServer) -> Value {
     let mut entry = Vec::new();
@@ -185,7 +178,7 @@ fn split_command(server: &mut ImportedServer) {
         for (part, variable) in word.parts() {
             match variable {
                 false => template.push_text(part),
-                true => Template::ours(part).pieces().iter().for_each(|piece| template.push(piece.clone())),
+                true => template.extend(&Template::ours(part)),
             }
         }
         template

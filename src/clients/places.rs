@@ -11,6 +11,8 @@ pub struct Place {
     pub path: PathBuf,
     /// Whose it is.
     pub scope: Scope,
+    /// Whether we may be put there.
+    pub own: bool,
 }
 
 /// Whom a file or an entry concerns.
@@ -29,13 +31,15 @@ pub enum Scope {
 /// only).
 pub fn places(client: &Client, around: &Surroundings<'_>) -> Vec<Place> {
     let user = client.user.iter().filter_map(|group| group.iter().find_map(|place| path(place, around)));
+    let user = user.map(|path| Place { path, scope: Scope::User, own: true });
+    let borrowed = client.borrowed.iter().filter_map(|place| path(place, around));
+    let borrowed = borrowed.map(|path| Place { path, scope: Scope::User, own: false });
     let project = client.project.iter().map(|place| around.directory.join(place));
+    let project = project.map(|path| Place { path, scope: Scope::Project, own: false });
     let mut places: Vec<Place> = Vec::new();
-    for (path, scope) in
-        user.map(|path| (path, Scope::User)).chain(project.map(|path| (path, Scope::Project)))
-    {
-        if !places.iter().any(|place| place.path == path) {
-            places.push(Place { path, scope });
+    for place in user.chain(borrowed).chain(project) {
+        if !places.iter().any(|known| known.path == place.path) {
+            places.push(place);
         }
     }
     places

@@ -3,6 +3,7 @@
 use super::read::{ImportedServer, Launch};
 use super::secrets::Vault;
 use super::template::Template;
+use crate::config::Environment;
 
 /// What is to be added, and what is not.
 #[derive(Debug, Default)]
@@ -36,11 +37,12 @@ pub struct Present {
 }
 
 /// Merges identical servers, leaves out what `present` holds already, finds free names and replaces secrets.
-/// `taken` are the names in use where the servers go.
+/// `taken` are the names in use where the servers go, `environment` knows the values of variables.
 pub fn plan(
     imported: Vec<ImportedServer>,
     present: &[ImportedServer],
     taken: &[String],
+    environment: &Environment<'_>,
     vault: &mut Vault<'_>,
 ) -> Plan {
     let (unique, merged) = distinct(imported);
@@ -48,12 +50,12 @@ pub fn plan(
     let mut left: Vec<&ImportedServer> = present.iter().collect();
     let mut names = taken.to_vec();
     for mut server in unique {
-        if let Some(own) = counterpart(&server, &mut left) {
+        if let Some(own) = counterpart(&server, &mut left, environment) {
             plan.merged.push(Present {
+                differs: own.lacks(&server),
                 name: server.name,
                 client: server.origin.client,
                 same_as: own.name.clone(),
-                differs: Vec::new(),
             });
             continue;
         }
@@ -69,14 +71,19 @@ pub fn plan(
 
 /// The values that variables of `present` stand for, by what the servers that they were made of hold. A variable for
 /// which there are two values is left out.
-pub fn values(imported: Vec<ImportedServer>, present: &[ImportedServer]) -> Vec<Value> {
+pub fn values(
+    imported: Vec<ImportedServer>,
+    present: &[ImportedServer],
+    environment: &Environment<'_>,
+) -> Vec<Value> {
     let mut left: Vec<&ImportedServer> = present.iter().collect();
     let mut found: Vec<Value> = Vec::new();
     let mut doubtful = Vec::new();
     for server in distinct(imported).0 {
-        let Some(own) = counterpart(&server, &mut left) else { continue };
-        for (ours, theirs) in own.beside(&server) {
-            let values = theirs.text().and_then(|text| ours.values_in(text)).unwrap_or_default();
+        let Some(own) = counterpart(&server, &mut left, environment) else { continue };
+        for (ours, theirs) in own.beside(&server).into_iter().filter(|(ours, theirs)| ours != theirs) {
+            let text = theirs.known(&|_| None);
+            let values = text.and_then(|text| ours.values_in(&text)).unwrap_or_default();
             for (variable, text) in values {
                 match found.iter().find(|known| known.variable == variable) {
                     Some(known) if known.text != text => doubtful.push(variable),
@@ -113,14 +120,55 @@ fn distinct(imported: Vec<ImportedServer>) -> (Vec<ImportedServer>, Vec<Present>
     (unique, merged)
 }
 
-/// Takes out the one that stands for a server: the same but for secrets, of the same name if there is one.
+/// Those of a client's servers that stand in `present` as well and can be used there: each one there stands for one
+/// server, and for what is identical to that.
+pub fn held<'s>(
+    servers: &'s [ImportedServer],
+    present: &[ImportedServer],
+    environment: &Environment<'_>,
+) -> Vec<&'s ImportedServer> {
+    let mut held: Vec<&ImportedServer> = Vec::new();
+    let (mut off, mut on): (Vec<_>, Vec<_>) = present.iter().partition(|own| own.disabled);
+    for server in servers {
+        if held.iter().any(|known| known.identical(server))
+            || counterpart(server, &mut on, environment).is_some()
+            || server.disabled && counterpart(server, &mut off, environment).is_some()
+        {
+            held.push(server);
+        }
+    }
+    held
+}
+
+/// Takes out the one that stands for a server. Where nobody knows whether two secrets are the same, the names decide:
+/// two accounts at one service must not become one.
 fn counterpart<'a>(
     server: &ImportedServer,
     left: &mut Vec<&'a ImportedServer>,
+    environment: &Environment<'_>,
 ) -> Option<&'a ImportedServer> {
-    let same_name = left.iter().position(|own| own.name == server.name && own.same_shape(server));
-    let at = same_name.or_else(|| left.iter().position(|own| own.same_shape(server)))?;
+    let likeness: Vec<_> = left.iter().map(|own| own.likeness(server, environment)).collect();
+    let numbered = |own: &str| {
+        let number = own.strip_prefix(server.name.as_str()).and_then(|rest| rest.strip_prefix('-'));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let find = |wanted: Likeness, named: &dyn Fn(&str) -> bool| {
+        (0..left.len()).find(|&at| likeness[at] == wanted && named(&left[at].name))
+    };
+    let at = find(Likeness::Same, &|own| own == server.name)
+        .or_else(|| find(Likeness::Same, &|_| true))
+        .or_else(|| find(Likeness::Unsure, &|own| own == server.name))
+        .or_else(|| find(Likeness::Unsure, &numbered))?;
     Some(left.remove(at))
+}
+
+/// How far two servers do the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    Same,
+    /// The same if a variable that is not set stands for the secret of the other.
+    Unsure,
+    Different,
 }
 
 fn merge(known: &mut ImportedServer, other: ImportedServer) -> Present {
@@ -153,19 +201,49 @@ impl ImportedServer {
             && self.tools == other.tools
     }
 
+    /// What of the other is not here.
+    fn lacks(&self, other: &Self) -> Vec<&'static str> {
+        let missing = |theirs: &Option<String>, ours: &Option<String>| theirs.is_some() && theirs != ours;
+        let mut lacks = Vec::new();
+        for (what, differs) in [
+            ("its startup timeout", missing(&other.connect_timeout, &self.connect_timeout)),
+            ("its timeout", missing(&other.call_timeout, &self.call_timeout)),
+            ("its list of tools", other.tools.is_some() && other.tools != self.tools),
+            (
+                "its list of inherited variables",
+                other.inherit_env.iter().any(|name| !self.inherit_env.contains(name)),
+            ),
+            ("that it is off there", other.disabled && !self.disabled),
+            ("that it is on there", !other.disabled && self.disabled),
+        ] {
+            lacks.extend(differs.then_some(what));
+        }
+        lacks
+    }
+
+    fn likeness(&self, other: &Self, environment: &Environment<'_>) -> Likeness {
+        if !self.same_shape(other) {
+            return Likeness::Different;
+        }
+        let mut likeness = Likeness::Same;
+        for (one, two) in self.beside(other) {
+            match (one.known(environment), two.known(environment)) {
+                (Some(one), Some(two)) if one != two => return Likeness::Different,
+                (None, _) | (_, None) if one != two => likeness = Likeness::Unsure,
+                _ => {}
+            }
+        }
+        likeness
+    }
+
     /// Whether both do the same but for the values of secrets.
-    pub(super) fn same_shape(&self, other: &Self) -> bool {
+    fn same_shape(&self, other: &Self) -> bool {
         let (one, two) = (self.without_secrets(), other.without_secrets());
         let cwd = match (&one.cwd, &two.cwd) {
             (Some(one), Some(two)) => one.matches(two),
             (one, two) => one.is_none() && two.is_none(),
         };
         one.launch.matches(&two.launch) && matching(&one.env, &two.env) && cwd
-    }
-
-    /// Whether both are reached the same way but for the values of secrets.
-    pub(super) fn same_launch(&self, other: &Self) -> bool {
-        self.without_secrets().launch.matches(&other.without_secrets().launch)
     }
 
     /// The texts of both that stand at the same place.
@@ -175,9 +253,13 @@ impl ImportedServer {
             (Launch::Command { args, .. }, Launch::Command { args: others, .. }) => {
                 pairs.extend(args.iter().zip(others));
             }
-            (Launch::Url { url, headers, .. }, Launch::Url { url: theirs, headers: others, .. }) => {
+            (
+                Launch::Url { url, headers, oauth, .. },
+                Launch::Url { url: theirs, headers: others, oauth: login, .. },
+            ) => {
                 pairs.push((url, theirs));
                 pairs.extend(by_key(headers, others));
+                pairs.extend(by_key(oauth, login));
             }
             _ => {}
         }

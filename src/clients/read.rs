@@ -36,6 +36,8 @@ pub struct ImportedServer {
     pub call_timeout: Option<String>,
     /// The only tools it shall offer.
     pub tools: Option<Vec<String>>,
+    /// What the file calls that list.
+    pub tools_key: String,
     /// Whether it is switched off.
     pub disabled: bool,
     /// Where it comes from.
@@ -105,7 +107,10 @@ pub fn read(
     let mut reader =
         Reader { client, file, meaning: Meaning { home, workspace }, imported: Imported::default() };
     match client.root(value) {
-        Some(root) => reader.servers(value, &root),
+        Some(root) => {
+            reader.servers(value, &root);
+            reader.beside(value, &root);
+        }
         None => reader.wrong_root(value),
     }
     if client.id == "claude-code" {
@@ -138,6 +143,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Names what stands where servers stand in other versions, and is not read beside those that were found.
+    fn beside(&mut self, value: &Value, root: &[String]) {
+        let chosen = root.join(".");
+        for other in self.client.roots.iter().filter(|other| **other != chosen) {
+            let message = format!("is not read beside `{chosen}`; left out");
+            match (chosen.strip_prefix(&format!("{other}.")), value.at(&[*other])) {
+                (Some(inner), Some(outer)) => {
+                    let others = outer.entries().iter().filter(|(key, _)| key != inner);
+                    others.for_each(|(key, _)| self.note("", &format!("{other}.{key}"), &message));
+                }
+                (None, Some(servers)) if !servers.entries().is_empty() => self.note("", other, &message),
+                _ => {}
+            }
+        }
+    }
+
     /// Claude Code keeps what is meant for one project beside what is meant for all.
     fn local_servers(&mut self, value: &Value, project: &'a Path) {
         let Some(projects) = value.get("projects") else { return };
@@ -161,8 +182,15 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong_root(&mut self, value: &Value) {
-        let theirs = |client: &&Client| client.root(value).is_some_and(|root| value.at(&root).is_some());
-        let other = super::CLIENTS.iter().filter(|client| client.style != Style::Opencode).find(theirs);
+        let server = |(_, entry): &(String, Value)| entry.get("command").or(entry.get("url")).is_some();
+        let theirs = |client: &&Client| {
+            let servers = client.root(value).and_then(|root| value.at(&root));
+            // Others have an `mcp` as well, for something else.
+            servers.is_some_and(|servers| {
+                client.style != Style::Opencode || servers.entries().iter().any(server)
+            })
+        };
+        let other = super::CLIENTS.iter().find(theirs);
         if let Some(other) = other {
             let root = other.root(value).unwrap_or_default().join(".");
             let wanted = self.client.roots[0];

@@ -1,13 +1,14 @@
 //! Variables in place of secrets, and what may be shown of a file.
 
-use super::detect::{
-    Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
-};
 use super::read::{ImportedServer, Launch};
 use super::template::{Piece, Template, is_name};
-use super::variables::variable_name;
 use crate::config::Environment;
+use crate::config::detect::{
+    Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
+    variable_name,
+};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A secret that stood in clear text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,74 +50,83 @@ impl<'a> Vault<'a> {
     /// Replaces the secrets of a server by variables.
     pub fn take(&mut self, server: &mut ImportedServer) {
         let name = server.name.clone();
+        let own = |label: &str| variable_name(&format!("{name}_{label}"));
         for (key, template) in &mut server.env {
-            if let Some(text) = template.text()
-                && is_secret_value(key, text)
-            {
+            let text = template.without_variables();
+            if is_secret_value(key, &text) {
                 let variable = if is_name(key) { key.clone() } else { variable_name(key) };
-                *template = self.put(&variable, text, &name, format!("env.{key}"));
+                self.replace(template, 0..text.len(), &variable, &name, format!("env.{key}"));
             }
         }
         match &mut server.launch {
             Launch::Command { args, .. } => {
                 let mut previous: Option<String> = None;
                 for (index, template) in args.iter_mut().enumerate() {
-                    let Some(text) = template.text().map(str::to_owned) else {
-                        previous = None;
-                        continue;
-                    };
+                    let text = template.without_variables();
                     for (start, end, label) in
                         secrets_of_argument(previous.as_deref(), &text).into_iter().rev()
                     {
-                        self.replace(template, start..end, &name, &label, format!("args[{index}]"));
+                        self.replace(template, start..end, &own(&label), &name, format!("args[{index}]"));
                     }
                     previous = Some(text);
                 }
             }
             Launch::Url { url, headers, oauth, .. } => {
-                let text = url.text().unwrap_or_default().to_owned();
-                for (start, end, label) in secrets_of_url(&text).into_iter().rev() {
-                    self.replace(url, start..end, &name, &label, "url".to_owned());
+                for (start, end, label) in secrets_of_url(&url.without_variables()).into_iter().rev() {
+                    self.replace(url, start..end, &own(&label), &name, "url".to_owned());
                 }
                 for (header, template) in headers {
-                    let text = template.text().unwrap_or_default().to_owned();
+                    let text = template.without_variables();
                     if let Some(start) = secret_of_header(header, &text) {
-                        self.replace(template, start..text.len(), &name, header, format!("headers.{header}"));
+                        let part = start..text.len();
+                        self.replace(template, part, &own(header), &name, format!("headers.{header}"));
                     }
                 }
                 for (key, template) in oauth.iter_mut().filter(|(key, _)| key == "clientSecret") {
-                    let length = template.text().unwrap_or_default().len();
-                    if length > 0 {
-                        self.replace(template, 0..length, &name, "CLIENT_SECRET", format!("oauth.{key}"));
-                    }
+                    let part = 0..template.without_variables().len();
+                    self.replace(template, part, &own("CLIENT_SECRET"), &name, format!("oauth.{key}"));
                 }
             }
         }
     }
 
-    /// Puts a variable `SERVER_LABEL` in place of a part of a template whose text before that part is untouched.
+    /// Puts a variable in place of a part of [`Template::without_variables`]; a default in it goes, since its variable
+    /// can be set. What is put together with a variable that has no default is left as it is.
     fn replace(
         &mut self,
         template: &mut Template,
-        part: std::ops::Range<usize>,
+        part: Range<usize>,
+        variable: &str,
         server: &str,
-        label: &str,
         key: String,
     ) {
-        let Some(Piece::Text(text)) = template.pieces().first().cloned() else { return };
-        let variable = variable_name(&format!("{server}_{label}"));
-        let secret = self.put(&variable, &text[part.clone()], server, key);
-        let mut new = Template::literal(&text[..part.start]);
-        for piece in secret
-            .pieces()
-            .iter()
-            .chain([&Piece::Text(text[part.end..].to_owned())])
-            .chain(&template.pieces()[1..])
-        {
+        let mut at = 0;
+        let joined = template.pieces().iter().any(|piece| {
+            let start = at;
+            at += piece.clear_text().len();
+            matches!(piece, Piece::Variable { default: None, .. }) && part.start <= start && at <= part.end
+        });
+        if joined {
+            return;
+        }
+        let (mut new, mut at) = (Template::default(), 0);
+        for piece in template.pieces() {
+            let text = piece.clear_text();
+            let (start, end) = (part.start.max(at), part.end.min(at + text.len()));
             match piece {
-                Piece::Text(text) => new.push_text(text),
-                Piece::Variable { name, default } => new.push_variable(name, default.as_deref()),
+                _ if start >= end => new.push(piece.clone()),
+                Piece::Text(_) => {
+                    new.push_text(&text[..start - at]);
+                    new.extend(&self.put(variable, &text[start - at..end - at], server, key.clone()));
+                    new.push_text(&text[end - at..]);
+                }
+                Piece::Variable { name, .. } => {
+                    // Where it is set, that value is meant.
+                    let value = (self.environment)(name).unwrap_or_else(|| text.to_owned());
+                    new.extend(&self.put(name, &value, server, key.clone()));
+                }
             }
+            at += text.len();
         }
         *template = new;
     }

@@ -1,5 +1,6 @@
 //! Text with variables in it, free of anybody's syntax.
 
+use crate::config::Environment;
 use crate::config::expand::{Place, place};
 
 /// Text and variables, in order. Text is what it is: nothing in it is expanded.
@@ -18,6 +19,16 @@ pub enum Piece {
         /// What stands in for it where it is not set; has no `}`.
         default: Option<String>,
     },
+}
+
+impl Piece {
+    /// What stands there in clear text: a default too, and nothing for a variable without one.
+    pub(super) fn clear_text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Variable { default: Some(text), .. } => text,
+            Self::Variable { default: None, .. } => "",
+        }
+    }
 }
 
 impl Template {
@@ -76,6 +87,11 @@ impl Template {
         }
     }
 
+    /// Appends another one.
+    pub fn extend(&mut self, other: &Self) {
+        other.0.iter().for_each(|piece| self.push(piece.clone()));
+    }
+
     /// Appends a variable.
     pub fn push_variable(&mut self, name: &str, default: Option<&str>) {
         self.0.push(Piece::Variable { name: name.to_owned(), default: default.map(str::to_owned) });
@@ -101,6 +117,20 @@ impl Template {
             [Piece::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// What it becomes; `None` where a variable is neither set nor has a default.
+    pub(super) fn known(&self, environment: &Environment<'_>) -> Option<String> {
+        let known = |piece: &Piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::Variable { name, default } => environment(name).or_else(|| default.clone()),
+        };
+        self.0.iter().map(known).collect()
+    }
+
+    /// All that stands in it in clear text.
+    pub(super) fn without_variables(&self) -> String {
+        self.0.iter().map(Piece::clear_text).collect()
     }
 
     /// What its variables must be for it to become this text; `None` where that cannot be told.

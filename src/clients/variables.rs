@@ -1,6 +1,7 @@
 //! How clients write variables into their files.
 
 use super::template::{Template, is_name};
+use crate::config::detect::variable_name;
 use std::path::Path;
 
 /// A client's way to write variables.
@@ -122,26 +123,6 @@ pub(super) fn input_variable(id: &str) -> String {
     variable_name(id)
 }
 
-/// A text as the name of a variable.
-pub(super) fn variable_name(text: &str) -> String {
-    let mut name = String::with_capacity(text.len());
-    let mut before = '_';
-    for character in text.chars() {
-        // `apiKey` has two words.
-        if character.is_ascii_uppercase() && before.is_ascii_lowercase() {
-            name.push('_');
-        }
-        before = character;
-        name.push(if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' });
-    }
-    let name = name.trim_matches('_');
-    match name.chars().next() {
-        None => "SECRET".to_owned(),
-        Some(first) if first.is_ascii_digit() => format!("_{name}"),
-        Some(_) => name.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,20 +144,6 @@ mod tests {
             let mut missing = Vec::new();
             let template = translate(syntax, text, &meaning, &mut missing);
             assert_eq!((template.spelled().as_str(), missing.join(" ").as_str()), (expected, lost), "{text}");
-        }
-    }
-
-    #[test]
-    fn names_of_variables() {
-        for (text, expected) in [
-            ("api_key", "API_KEY"),
-            ("apiKey", "API_KEY"),
-            ("My Server", "MY_SERVER"),
-            ("1x", "_1X"),
-            ("@", "SECRET"),
-            ("X-API-Key", "X_API_KEY"),
-        ] {
-            assert_eq!(variable_name(text), expected);
         }
     }
 }

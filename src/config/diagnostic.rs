@@ -21,6 +21,8 @@ pub struct Problem {
     pub hint: String,
     /// Whether the file can be used in spite of it.
     pub severity: Severity,
+    /// Whether all it takes is to set a variable.
+    pub unset: bool,
     pub(super) excerpt: Option<Excerpt>,
 }
 
@@ -89,6 +91,7 @@ mod tests {
             message: "unknown key `mcpServer`".into(),
             hint: "did you mean `mcpServers`?".into(),
             severity: Severity::Error,
+            unset: false,
             excerpt: Some(Excerpt { line: "{ \"a\": …, \"mcpServer\": {}".into(), span: 12..23 }),
         };
         let expected = "\

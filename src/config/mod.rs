@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) mod command_line;
+pub(crate) mod detect;
 mod diagnostic;
 pub(crate) mod expand;
 pub(crate) mod json;

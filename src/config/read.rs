@@ -281,7 +281,8 @@ impl<'d> At<'d> {
 
     fn add(&self, severity: Severity, span: Span, message: String, hint: String) {
         let visible = span == self.key_span || !self.secret;
-        self.report.add(Finding { severity, span, visible, path: self.path.clone(), message, hint });
+        let path = self.path.clone();
+        self.report.add(Finding { severity, span, visible, path, message, hint, unset: false });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Collects what is wrong while a tree is read.
 
+use super::detect::secrets_of_argument;
 use super::diagnostic::{Problem, Severity};
 use super::expand::{Environment, FaultKind, expand};
 use super::node::{Kind, Node, Span, SyntaxError};
@@ -36,6 +37,8 @@ pub(super) struct Finding {
     pub(super) path: String,
     pub(super) message: String,
     pub(super) hint: String,
+    /// Whether a variable that is not set is all that is wrong.
+    pub(super) unset: bool,
 }
 
 impl Report {
@@ -54,6 +57,17 @@ impl Report {
         secrets.push((value.to_owned(), name.to_owned()));
         if value.contains('\n') {
             secrets.extend(value.lines().map(|line| (line.trim().to_owned(), name.to_owned())));
+        }
+    }
+
+    /// Remembers what is secret in the words of a command: who starts a program may see it quoted on its stderr.
+    pub(super) fn secrets_of_words<'w>(&self, words: impl IntoIterator<Item = &'w str>) {
+        let mut previous = None;
+        for word in words {
+            for (start, end, name) in secrets_of_argument(previous, word) {
+                self.secret(&word[start..end], &name);
+            }
+            previous = Some(word);
         }
     }
 
@@ -83,6 +97,7 @@ impl Report {
                             path: path.clone(),
                             message: format!("duplicate key `{}`", entry.key),
                             hint: format!("remove or rename one of the two; the first is on line {line}"),
+                            unset: false,
                         });
                     } else {
                         first.insert(entry.key.clone(), entry.key_span.start);
@@ -129,8 +144,15 @@ impl Report {
                 format!("write `${{{name}}}`, or `$${{{name}` for that very text"),
             ),
         };
-        let path = path.to_owned();
-        self.add(Finding { severity: Severity::Error, span: span.clone(), visible, path, message, hint });
+        self.add(Finding {
+            severity: Severity::Error,
+            span: span.clone(),
+            visible,
+            path: path.to_owned(),
+            message,
+            hint,
+            unset: kind == FaultKind::Unset,
+        });
     }
 
     /// Where a part of a string's value stands in the source, if the string is written without escapes.
@@ -160,6 +182,7 @@ impl Report {
                     message: secrets.redact(&finding.message).into_owned(),
                     hint: finding.hint,
                     severity: finding.severity,
+                    unset: finding.unset,
                     excerpt: (!excerpt.line.trim().is_empty()).then_some(excerpt),
                 }
             })
@@ -176,6 +199,7 @@ impl Report {
             path: String::new(),
             message: error.message,
             hint: error.hint,
+            unset: false,
         });
         self.finish(None).0
     }

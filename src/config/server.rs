@@ -1,5 +1,6 @@
 //! One entry of `mcpServers`, as this or another client's file has it.
 
+use super::detect::secrets_of_url;
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
@@ -117,6 +118,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
     let program = table.get("command").map(program);
     let args =
         table.get("args").map_or(Some(Vec::new()), |at| at.list().and_then(|items| all(&items, argument)));
+    entry.report.secrets_of_words(args.iter().flatten().map(String::as_str));
     let cwd = table.get("cwd").map(|at| working_directory(at, directory));
     let inherit_env = table.get("inheritEnv").map_or(Some(Vec::new()), inherited);
     let headers = table.get("headers").map_or(Some(Vec::new()), headers);
@@ -307,11 +309,8 @@ pub(super) fn url(at: &At<'_>) -> Option<String> {
         at.expected("a URL with `http://` or `https://` and a host", "such as `http://127.0.0.1:9000/mcp`");
         return None;
     }
-    let authority = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
-    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@'))
-        && let Some((_, password)) = user.split_once(':')
-    {
-        at.report.secret(password, "PASSWORD");
+    for (start, end, name) in secrets_of_url(url) {
+        at.report.secret(&url[start..end], &name);
     }
     Some(url.to_owned())
 }

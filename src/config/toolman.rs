@@ -9,6 +9,7 @@ use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::server;
 use super::source::Source;
+use super::workbench::FOREIGN_ROOTS;
 use super::{Command, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml};
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +102,16 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn toolman(&self, report: &Report, root: &Node) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
-        root.refuse_unknown(&KEYS, &[]);
+        let mut explained = Vec::new();
+        for entry in root.unknown(&KEYS) {
+            if let Some((key, whose)) = FOREIGN_ROOTS.iter().find(|(key, _)| *key == entry.key) {
+                let hint =
+                    "write `[[servers]]` with a `namespace` for each, or let `toolman import FILE` do it";
+                entry.key_error(format!("this looks like {whose}; toolman has `[[servers]]`"), hint);
+                explained.push(*key);
+            }
+        }
+        root.refuse_unknown(&KEYS, &explained);
         let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
         // Of all servers, so that a problem of one does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
@@ -200,6 +210,9 @@ impl Reader<'_> {
         let (assigned, program, args) = match split(&text, shell) {
             Ok(CommandLine::Words { assignments, words }) => self.plain(at, &assignments, &words)?,
             Ok(CommandLine::Shell { variables }) => {
+                // What a shell makes of it is its own business; its words show what is secret all the same.
+                let quoting = |c: char| c.is_whitespace() || "'\";|&()<>".contains(c);
+                at.report.secrets_of_words(text.split(quoting).filter(|word| !word.is_empty()));
                 let declared = env.clone().unwrap_or_default();
                 let missing =
                     variables.into_iter().filter(|name| !declared.iter().any(|(key, _)| key == name));
@@ -262,7 +275,9 @@ impl Reader<'_> {
         }
         let assigned: Option<Vec<_>> = assigned.into_iter().collect();
         let words: Option<Vec<_>> = words.into_iter().collect();
-        let mut words = words?.into_iter();
+        let words = words?;
+        at.report.secrets_of_words(words.iter().map(String::as_str));
+        let mut words = words.into_iter();
         Some((assigned?, words.next().unwrap_or_default(), words.collect()))
     }
 }

@@ -50,6 +50,32 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
+fn secrets_of_a_command_are_known_to_the_redactor() {
+    for command in [
+        "npx x --api-key literal-key 'postgres://u:p4ssw0rd@h/db'",
+        "API_KEY=literal-key npx x --db \\\"postgres://u:p4ssw0rd@h/db\\\"",
+        "cd /srv && npx x --api-key=literal-key --db 'postgres://u:p4ssw0rd@h/db' | tee log",
+        "API_KEY=literal-key; npx postgres://u:p4ssw0rd@h/db;",
+    ] {
+        let toolman = valid(&format!("[[servers]]\nnamespace = \"a\"\ncommand = \"{command}\"\n"));
+        let redacted = toolman.common.secrets.redact("literal-key p4ssw0rd").into_owned();
+        assert_eq!(redacted, "${API_KEY} ${PASSWORD}", "{command}");
+    }
+}
+
+#[test]
+fn a_file_of_another_client_is_recognised() {
+    for (text, whose) in [
+        ("[mcp_servers.a]\ncommand = \"x\"\n", "Codex's `mcp_servers`"),
+        ("[mcpServers.a]\ncommand = \"x\"\n", "`mcpServers`"),
+    ] {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(whose) && found[0].contains("toolman has `[[servers]]`"), "{found:?}");
+    }
+}
+
+#[test]
 fn the_documented_file() {
     let toolman = valid(
         r#"active_toolsets = ["pjpd_*", "files_read*", "pjpd_projects://*"]

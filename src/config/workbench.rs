@@ -35,7 +35,7 @@ const INTO_A_TOOLBOX: &str = "put the servers into a toolbox, \
     `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, or let `mcp-workbench import` do it";
 
 /// Root keys of other clients' files, and whose they are.
-const FOREIGN_ROOTS: [(&str, &str); 6] = [
+pub(super) const FOREIGN_ROOTS: [(&str, &str); 6] = [
     ("mcpServers", "the `mcpServers` of a single client"),
     ("servers", "VS Code's `servers`"),
     ("context_servers", "Zed's `context_servers`"),

@@ -314,6 +314,21 @@ fn every_secret_is_known_to_the_redactor() {
     assert_eq!(workbench.common.secrets.redact("a literal-secret"), "a ${clientSecret}");
     assert!(!format!("{workbench:?}").contains("literal-secret"));
     assert!(!format!("{workbench:?}").contains("p4ssw0rd"));
+    let (workbench, _) = valid(&entry(
+        r#"{"command": "x", "args": ["--api-key", "literal-key", "--token=${PIN_:-from-default}", "pg://u:p4ssw0rd@h", "plain-word"]}"#,
+    ));
+    let secrets = &workbench.common.secrets;
+    for (text, expected) in [
+        ("bad literal-key", "bad ${API_KEY}"),
+        ("--token=from-default", "--token=${TOKEN}"),
+        ("no pg://u:p4ssw0rd@h", "no pg://u:${PASSWORD}@h"),
+        ("plain-word", "plain-word"),
+    ] {
+        assert_eq!(secrets.redact(text), expected);
+    }
+    let (workbench, _) = valid(&entry(r#"{"url": "http://h/?token=literal-token&page=secondpage"}"#));
+    let redacted = workbench.common.secrets.redact("literal-token secondpage").into_owned();
+    assert_eq!(redacted, "${TOKEN} secondpage");
     let text =
         entry(r#"{"command": "x", "env": {"KEY": "-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----"}}"#);
     assert_eq!(valid(&text).0.common.secrets.redact("line MIIabcdef"), "line ${KEY}");

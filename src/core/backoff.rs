@@ -57,7 +57,18 @@ impl Backoff {
         });
     }
 
-    /// Notes an end that was asked for.
+    /// Notes an end that was asked for, of a server that was up: that start was not one too many.
+    pub fn ended_well(&mut self) {
+        self.starts.pop_back();
+    }
+
+    /// Whether anything that was noted can still delay a start.
+    pub fn matters(&self, now: Instant) -> bool {
+        let recent = |start: &Instant| now.duration_since(*start) < WINDOW;
+        self.wait(now) > Duration::ZERO || self.starts.iter().any(recent)
+    }
+
+    /// Lets the next start come at once, whatever came before.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -117,5 +128,23 @@ mod tests {
         assert_eq!(backoff.start(start + Duration::from_secs(60)), Ok(()));
         backoff.reset();
         assert_eq!(backoff.start(start + Duration::from_secs(60)), Ok(()));
+    }
+
+    #[test]
+    fn a_start_that_ended_well_does_not_count_and_failures_do() {
+        let now = Instant::now();
+        let mut backoff = Backoff::default();
+        for _ in 0..20 {
+            backoff.start(now).unwrap();
+            backoff.ended_well();
+        }
+        assert!(!backoff.matters(now));
+        for _ in 0..2 {
+            backoff.start(now).unwrap();
+            backoff.failed(now, Duration::ZERO, 0.0);
+        }
+        assert!(backoff.matters(now));
+        assert_eq!(backoff.start(now), Err(FIRST_WAIT));
+        assert!(!backoff.matters(now + WINDOW));
     }
 }

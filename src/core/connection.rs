@@ -16,7 +16,7 @@ use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ServerHello, Version, initialize_params, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::peer::CallError;
+use crate::wire::peer::{CallError, Deadline};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -157,10 +157,10 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
     engine.greeted(link);
     let mut items = Items::default();
     let (tools, resources, templates, prompts) = tokio::join!(
-        list(link, Kind::Tool),
-        list(link, Kind::Resource),
-        list(link, Kind::Template),
-        list(link, Kind::Prompt),
+        list(link, Kind::Tool, |_| None),
+        list(link, Kind::Resource, |_| None),
+        list(link, Kind::Template, |_| None),
+        list(link, Kind::Prompt, |_| None),
     );
     items = items.with(Kind::Tool, tools?);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
@@ -263,8 +263,12 @@ fn discover_params(link: &Link) -> String {
     format!("{{\"_meta\":{{{}}}}}", modern_meta(&link.capabilities))
 }
 
-/// Every page of one list; empty where the upstream has no such things.
-async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
+/// Every page of one list, each with its deadline; empty where the upstream has no such things.
+async fn list(
+    link: &Arc<Link>,
+    kind: Kind,
+    deadline: fn(&Link) -> Option<Deadline>,
+) -> Result<Vec<Item>, Trouble> {
     let mut items = Vec::new();
     if !link.can(kind.capability()) {
         return Ok(items);
@@ -273,7 +277,7 @@ async fn list(link: &Arc<Link>, kind: Kind) -> Result<Vec<Item>, Trouble> {
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
-        let (page, of_page) = link.ask_for(kind.list_method(), &params, read).await??;
+        let (page, of_page) = link.ask_for(kind.list_method(), &params, deadline(link), read).await??;
         if link.version().is_modern() {
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));
             link.set_hint(kind, whole);
@@ -315,7 +319,10 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
         let kinds = link.changed_lists();
         let mut items = (*link.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
-            match list(&link, kind).await {
+            // As long as the first time; a list that never ends would keep all later changes away.
+            let patience = link.upstream.spec().timeouts.connect;
+            let list = timeout(patience, list(&link, kind, Link::own_deadline)).await;
+            match list.unwrap_or_else(|_| Err(Trouble::timeout())) {
                 Ok(list) => items = items.with(kind, list),
                 Err(trouble) => {
                     let reason = trouble.redacted(&link.redactor);

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
@@ -21,7 +21,7 @@ use super::progress::{Progress, write_params};
 use super::reload::Fate;
 use super::seal::{Seal, params_digest};
 use super::session::{Reply, Session, Window};
-use super::upstream::{Era, Spec, Upstream};
+use super::upstream::{Era, Past, Spec, Upstream};
 use super::view::Exposure;
 use crate::config::{Common, Http, Isolation, Redactor, Transport};
 use crate::store::credentials::Credentials;
@@ -57,15 +57,16 @@ pub struct Engine {
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
     /// By group, server, and the client that has it for itself.
-    upstreams: Mutex<Upstreams>,
-    windows: Mutex<Vec<Weak<Window>>>,
+    pub(super) upstreams: Mutex<Upstreams>,
+    /// What is known of those that were closed, so that opening them again does not make them fail more often.
+    pub(super) pasts: Mutex<HashMap<Place, Past>>,
+    pub(super) windows: Mutex<Vec<Weak<Window>>>,
     /// The client on our stdin, where there is one.
     stdio: Mutex<Weak<Session>>,
-    /// While the first lists wait for upstreams, or a new file is being put in force, nobody is told that lists change:
-    /// whoever keeps quiet sees to that afterwards.
+    /// While the first lists wait for upstreams nobody is told that lists change.
     quiet: AtomicUsize,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
-    retired: Mutex<Vec<Weak<Upstream>>>,
+    pub(super) retired: Mutex<Vec<Weak<Upstream>>>,
     /// Told of a window in which an upstream has come up or is new.
     on_arrival: OnceLock<OnArrival>,
     /// One task a connection; `None` when the gateway ends.
@@ -73,8 +74,8 @@ pub struct Engine {
 }
 
 type OnArrival = Box<dyn Fn(&Arc<Window>) + Send + Sync>;
-type Upstreams = HashMap<Place, Arc<Upstream>>;
-type Place = (Arc<str>, Arc<str>, Option<u64>);
+pub(super) type Upstreams = HashMap<Place, Arc<Upstream>>;
+pub(super) type Place = (Arc<str>, Arc<str>, Option<u64>);
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -91,11 +92,6 @@ pub struct Surroundings {
     /// Whether somebody can be asked to log in to a server, and we last long enough for it.
     pub attended: bool,
 }
-
-/// What calls in flight on an upstream that a new file has no place for may take.
-const LONGEST_DRAIN: Duration = Duration::from_secs(30);
-/// What an upstream may take to end before the one that stands in for it is started.
-const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
 /// How long the upstreams of a gateway that ends may take.
 const LONGEST_END: Duration = Duration::from_secs(3);
@@ -119,6 +115,7 @@ impl Engine {
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             upstreams: Mutex::default(),
+            pasts: Mutex::default(),
             windows: Mutex::default(),
             stdio: Mutex::default(),
             quiet: AtomicUsize::new(0),
@@ -133,7 +130,7 @@ impl Engine {
         let _ = self.on_arrival.set(Box::new(tell));
     }
 
-    fn arrived(&self, window: &Arc<Window>) {
+    pub(super) fn arrived(&self, window: &Arc<Window>) {
         if let Some(tell) = self.on_arrival.get().filter(|_| window.has_listeners()) {
             tell(window);
         }
@@ -186,7 +183,8 @@ impl Engine {
         let [shared, own] = keys;
         let spec = spec();
         let key = if spec.isolation == Isolation::Session { own } else { shared };
-        let upstream = Upstream::new(group, server, label, spec, Arc::downgrade(self));
+        let past = self.pasts.lock().remove(&key).filter(|past| past.transport == spec.transport);
+        let upstream = Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
         upstreams.insert(key, upstream.clone());
         upstream
     }
@@ -220,101 +218,6 @@ impl Engine {
                 launch.ok().map(|launch| launch.program)
             }
             Transport::Http(_) => None,
-        }
-    }
-
-    /// As [`Self::connect`], and tells the window's clients that their lists have changed.
-    pub async fn open(
-        self: &Arc<Self>,
-        window: &Arc<Window>,
-        group: &str,
-        upstreams: &[Arc<Upstream>],
-    ) -> Vec<(Arc<str>, Arc<str>)> {
-        let (failed, changed) = self.connect(window, group, upstreams).await;
-        self.tell(window, &changed);
-        failed
-    }
-
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Their things stand in the window's lists afterwards, unless every one failed. Returns the reasons of
-    /// those that failed, and the lists that have changed.
-    pub async fn connect(
-        self: &Arc<Self>,
-        window: &Arc<Window>,
-        group: &str,
-        upstreams: &[Arc<Upstream>],
-    ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<Kind>) {
-        window.view().add(&*window.exposure(), upstreams);
-        let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
-        let mut failed = Vec::new();
-        for (upstream, start) in upstreams.iter().zip(starts) {
-            let outcome = match start {
-                Ok(phase) => upstream.settled(phase).await.map(drop),
-                Err(refused) => Err(refused),
-            };
-            if let Err(trouble) = outcome {
-                failed.push((upstream.server.clone(), trouble.to_string().into()));
-            }
-        }
-        let changed = {
-            let mut view = window.view();
-            if !failed.is_empty() && failed.len() == upstreams.len() && !view.is_open(group) {
-                view.remove(group);
-                Vec::new()
-            } else {
-                view.open(group)
-            }
-        };
-        self.arrived(window);
-        (failed, changed)
-    }
-
-    /// Starts upstreams that stand in the window's lists as soon as each is up, and waits until every one is up or
-    /// failed, but no longer than `patience`. Clients hear of changes only afterwards.
-    pub async fn start_all(self: &Arc<Self>, upstreams: &[Arc<Upstream>], patience: Duration) {
-        self.keep_quiet();
-        let _ = tokio::time::timeout(patience, start_and_settle(upstreams)).await;
-        self.speak_up();
-    }
-
-    /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
-    pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
-        let (changed, upstreams) = {
-            let mut view = window.view();
-            let upstreams: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
-            (view.remove(group), upstreams)
-        };
-        let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
-        self.release(upstreams);
-        self.tell(window, &changed);
-        running
-    }
-
-    /// Ends everything of a window that is no longer looked through.
-    pub fn discard(&self, window: &Arc<Window>) {
-        let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
-        self.forget(window);
-        self.release(upstreams);
-    }
-
-    /// Tells those who look through a window of nothing any more.
-    pub fn forget(&self, window: &Arc<Window>) {
-        self.windows
-            .lock()
-            .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
-    }
-
-    /// Ends the upstreams that nobody has open any more.
-    fn release(&self, upstreams: Vec<Arc<Upstream>>) {
-        let windows = self.windows();
-        for upstream in upstreams {
-            let is_seen = |window: &Arc<Window>| {
-                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
-            };
-            if !upstream.spec().lives_on && !windows.iter().any(is_seen) {
-                upstream.stop();
-                self.upstreams.lock().retain(|_, other| !Arc::ptr_eq(other, &upstream));
-            }
         }
     }
 
@@ -492,6 +395,14 @@ impl Engine {
         }
     }
 
+    /// Tells everybody who looks through a window of changed lists.
+    pub fn announce(&self, window: &Window, changed: &[Kind]) {
+        self.tell(window, changed);
+        if !changed.is_empty() && !self.is_quiet() && window.exposure().lists_to_modern() {
+            window.tell_listeners(changed);
+        }
+    }
+
     /// Tells a window's clients of changed lists, those that each sees.
     pub fn tell(&self, window: &Window, changed: &[Kind]) {
         if changed.is_empty() || self.is_quiet() {
@@ -506,12 +417,12 @@ impl Engine {
     }
 
     /// Tells nobody of changed lists until [`Self::speak_up`]; may be nested.
-    pub fn keep_quiet(&self) {
+    pub(super) fn keep_quiet(&self) {
         self.quiet.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Tells of changed lists again.
-    pub fn speak_up(&self) {
+    pub(super) fn speak_up(&self) {
         self.quiet.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -557,34 +468,9 @@ impl Engine {
         gone
     }
 
-    /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
-    /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
-    /// What is returned resolves when each of them is up or failed.
-    pub fn retire(
-        self: &Arc<Self>,
-        upstream: Arc<Upstream>,
-        next: Vec<Arc<Upstream>>,
-    ) -> oneshot::Receiver<()> {
-        let (settled, receiver) = oneshot::channel();
-        let mut retired = self.retired.lock();
-        retired.retain(|upstream| upstream.strong_count() > 0);
-        retired.push(Arc::downgrade(&upstream));
-        drop(retired);
-        self.spawn(async move {
-            let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
-            let ending = upstream.retire(LONGEST_DRAIN);
-            tokio::pin!(ending);
-            let ended = tokio::time::timeout(head_start, &mut ending).await.is_ok();
-            let starting = async {
-                start_and_settle(&next).await;
-                let _ = settled.send(());
-            };
-            match ended {
-                true => starting.await,
-                false => drop(tokio::join!(starting, ending)),
-            }
-        });
-        receiver
+    /// Whether the end has come.
+    pub fn has_ended(&self) -> bool {
+        self.tasks.lock().is_none()
     }
 
     /// Runs a task that is waited for at the end. `false`: the end has come.
@@ -712,11 +598,10 @@ impl Engine {
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
         for window in self.windows() {
-            let exposure = window.exposure();
-            let changed = window.view().refresh(&*exposure, upstream);
-            self.tell(&window, &changed);
-            if exposure.lists_to_modern() && !changed.is_empty() && !self.is_quiet() {
-                window.tell_listeners(&changed);
+            let changed = window.view().refresh(&*window.exposure(), upstream);
+            let is_told_later = !self.is_quiet() && window.holds_back(upstream, &changed);
+            if !is_told_later {
+                self.announce(&window, &changed);
             }
             if upstream.link().is_some() {
                 self.arrived(&window);
@@ -789,18 +674,8 @@ fn manner(link: &Link) -> Manner {
     Manner { era, tasks: link.tasks() }
 }
 
-/// Starts upstreams and waits until each is up or failed.
-pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
-    let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
-    for (upstream, start) in upstreams.iter().zip(starts) {
-        if let Ok(phase) = start {
-            let _ = upstream.settled(phase).await;
-        }
-    }
-}
-
 /// Sends a request whose answer nobody needs.
 pub(super) fn send_quietly(link: &Arc<Link>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    link.peer.request(method, write, Caller::default(), None, Box::new(|_| ()));
+    link.peer.request(method, write, Caller::default(), link.own_deadline(), Box::new(|_| ()));
 }

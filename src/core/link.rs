@@ -24,6 +24,7 @@ use crate::wire::lines::{Line, TooLong};
 use crate::wire::message::{Message, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Paused, Peer};
+use crate::wire::text::plain;
 use crate::wire::tool_headers::{self, ToolHeaders};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
@@ -217,6 +218,12 @@ impl Link {
         Asking { link: self.clone(), client }
     }
 
+    /// When a request of our own is given up.
+    pub(super) fn own_deadline(&self) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        Deadline::new(timeouts.call, timeouts.max_call, None)
+    }
+
     /// Whether the upstream still reads what it is sent.
     pub fn takes_calls(&self) -> bool {
         self.out.held() < MOST_UNREAD
@@ -315,7 +322,7 @@ impl Link {
 
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
-        self.ask_for(method, params, |result| result.raw().to_owned()).await
+        self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
     /// A request of our own, and what `read` makes of its result.
@@ -323,6 +330,7 @@ impl Link {
         self: &Arc<Self>,
         method: &str,
         params: &str,
+        deadline: Option<Deadline>,
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
     ) -> Result<R, Trouble> {
         let modern = self.version().is_modern();
@@ -331,7 +339,7 @@ impl Link {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
         };
-        let answer = self.peer.call_for(method, &params, Caller::default(), None, read).await;
+        let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.to_string().into(),
             CallError::Refused(error) => refusal(method, &error),
@@ -403,12 +411,9 @@ impl Link {
     fn take_noise(&self, text: &[u8]) {
         if self.noise.fetch_add(1, Ordering::Relaxed) == 0 {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
-            let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            log::warn!(
-                "[{}] wrote what is no message to its stdout: {}",
-                self.upstream,
-                self.redactor.redact(&shown)
-            );
+            let text = plain(&text);
+            let shown = self.redactor.redact(&text);
+            log::warn!("[{}] wrote what is no message to its stdout: {shown}", self.upstream);
         }
     }
 

@@ -9,6 +9,7 @@ mod level;
 mod life;
 pub mod link;
 pub mod modern;
+pub mod opening;
 pub mod process;
 mod progress;
 mod relay;

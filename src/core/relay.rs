@@ -129,7 +129,7 @@ impl Engine {
             }
             for uri in [exposed.as_str(), &*own] {
                 for session in window.sessions() {
-                    if session.subscriptions.lock().contains(uri) {
+                    if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
                             without_subscription(params, &mut text);

@@ -6,12 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use super::catalog::Kind;
 use super::link::Link;
 use super::modern::{Listener, ModernCall};
+use super::opening::{Hush, Hushes};
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
@@ -24,7 +26,7 @@ use crate::wire::peer::{Lost, Peer};
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
     /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
-    /// reads any more. A sink that is dropped before its last message ends its stream without an answer.
+    /// reads it. A sink that is dropped before its last message ends its stream without an answer.
     fn send(&self, message: &[u8], last: bool) -> bool;
 }
 
@@ -74,11 +76,15 @@ pub struct Window {
     view: Mutex<View>,
     /// What was begun through it and goes on upstream.
     pub tasks: Tasks,
-    /// URIs that results mentioned in a `resource_link`, and who sent them.
-    links: Mutex<HashMap<String, Weak<Upstream>>>,
+    /// URIs that results mentioned in a `resource_link`, and the group and server that sent them.
+    links: Mutex<HashMap<String, Origin>>,
     sessions: Mutex<Vec<Weak<Session>>>,
     pub(super) listeners: Mutex<Vec<Listener>>,
+    hushes: Hushes,
 }
+
+/// A group and a server in it. They stay when the file puts another upstream there.
+type Origin = (Arc<str>, Arc<str>);
 
 impl Window {
     /// A window on nothing yet, of a client that has others, or of a new one.
@@ -100,6 +106,7 @@ impl Window {
             links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
+            hushes: Hushes::default(),
         })
     }
 
@@ -160,13 +167,23 @@ impl Window {
         if links.len() >= MOST_LINKS && !links.contains_key(uri) {
             links.clear();
         }
-        links.insert(uri.to_owned(), Arc::downgrade(upstream));
+        links.insert(uri.to_owned(), (upstream.group.clone(), upstream.server.clone()));
     }
 
-    /// Who sent a link to this URI, as long as it stands in `view`, which is this window's.
+    /// Who sent a link to this URI, or stands in for it, as long as it stands in `view`, which is this window's.
     pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
-        let sender = self.links.lock().get(uri).and_then(Weak::upgrade)?;
-        view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, &sender)).then_some(sender)
+        let (group, server) = self.links.lock().get(uri).cloned()?;
+        view.server(&group, &server).map(|entry| entry.upstream.clone())
+    }
+
+    /// Tells of nothing that lists gain or lose by these upstreams while what is returned lives.
+    pub fn hush(&self, upstreams: Vec<Arc<Upstream>>) -> Arc<Hush> {
+        self.hushes.begin(upstreams)
+    }
+
+    /// Whether it is not the time yet to tell of lists that changed by what an upstream does.
+    pub(super) fn holds_back(&self, upstream: &Arc<Upstream>, changed: &[Kind]) -> bool {
+        self.hushes.note(upstream, changed)
     }
 
     /// Takes a subscription out, if the request with this id is one.
@@ -197,8 +214,10 @@ pub struct Session {
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
-    /// Exposed URIs that the client subscribed to, and where they lead.
-    pub subscriptions: Mutex<HashSet<String>>,
+    /// The `Mcp-Param-…` headers of a modern request over HTTP. Until its tool is known nobody can tell what they must say.
+    pub mirrored: OnceLock<HeaderMap>,
+    /// Exposed URIs that the client subscribed to, and where they lead: to whom, and to which URI there.
+    subscriptions: Mutex<HashMap<String, (Origin, String)>>,
 }
 
 /// A question of an upstream that waits for the client.
@@ -238,6 +257,7 @@ impl Session {
             all_answered: Notify::new(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
+            mirrored: OnceLock::new(),
             subscriptions: Mutex::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.
@@ -422,10 +442,33 @@ impl Session {
         *self.log_level.lock() = Some(params.to_owned());
     }
 
-    /// Notes that the client is subscribed to an exposed URI, or no longer; `false` if nothing changes by it.
-    pub fn note_subscription(&self, uri: &str, more: bool) -> bool {
+    /// Whether the client is subscribed to an exposed URI.
+    pub fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscriptions.lock().contains_key(uri)
+    }
+
+    /// Notes that the client is subscribed to an exposed URI, which is `own` at the upstream; `false`: it was.
+    pub fn subscribe(&self, uri: &str, upstream: &Upstream, own: &str) -> bool {
+        let origin = (upstream.group.clone(), upstream.server.clone());
+        self.subscriptions.lock().insert(uri.to_owned(), (origin, own.to_owned())).is_none()
+    }
+
+    /// Notes that the client is not subscribed to an exposed URI any more; `false`: it was not.
+    pub fn unsubscribe(&self, uri: &str) -> bool {
+        self.subscriptions.lock().remove(uri).is_some()
+    }
+
+    /// Ends the subscriptions that lead to a server. Returns their URIs there.
+    pub(super) fn end_subscriptions(&self, group: &str, server: &str) -> Vec<String> {
         let mut subscriptions = self.subscriptions.lock();
-        if more { subscriptions.insert(uri.to_owned()) } else { subscriptions.remove(uri) }
+        let ended = subscriptions.extract_if(|_, ((to, at), _)| **to == *group && **at == *server);
+        ended.map(|(_, (_, own))| own).collect()
+    }
+
+    /// Ends the subscriptions that lead to a server which no longer stands in the view.
+    pub fn end_lost_subscriptions(&self) {
+        let view = self.view();
+        self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
     }
 
     /// Sends an answer, or lets it wait for the rest of its batch.

@@ -8,6 +8,7 @@ use tokio::io::AsyncRead;
 
 use crate::config::Redactor;
 use crate::wire::lines::{Line, Lines, TooLong};
+use crate::wire::text::plain;
 
 /// Bytes remembered.
 const KEPT: usize = 64 * 1024;
@@ -49,7 +50,7 @@ impl Tail {
 
     fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {
         let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
-        let line: String = text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line = plain(text.trim_end());
         log::debug!("[{label}] {}", redactor.redact(&line));
         let mut kept = self.0.lock();
         kept.1 += line.len();

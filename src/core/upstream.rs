@@ -69,8 +69,32 @@ struct State {
     stop: Option<oneshot::Sender<()>>,
     /// Requests of clients that wait for it to come up.
     waiting: usize,
-    /// Whether the file has it no longer, or has another in its place: it is never started again.
-    retired: bool,
+    /// Why it is never started again.
+    over: Option<Over>,
+}
+
+/// Why an upstream is never started again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The file has it no longer, or has another in its place.
+    Retired,
+    /// Nobody has it open any more; whoever opens it gets another.
+    Closed,
+}
+
+/// What the next upstream in the place of a closed one has to know of it.
+pub(super) struct Past {
+    /// How it was reached.
+    pub(super) transport: Transport,
+    backoff: Backoff,
+    last_failure: Option<Trouble>,
+}
+
+impl Past {
+    /// Whether it can still keep anybody from starting.
+    pub(super) fn matters(&self, now: Instant) -> bool {
+        self.backoff.matters(now)
+    }
 }
 
 /// Which era an upstream speaks.
@@ -106,8 +130,17 @@ pub enum End {
 }
 
 impl Upstream {
-    /// An upstream that does not run yet.
-    pub fn new(group: &str, server: &str, label: &str, spec: Spec, engine: Weak<Engine>) -> Arc<Self> {
+    /// An upstream that does not run yet, perhaps in the place of one that was closed.
+    pub(super) fn new(
+        group: &str,
+        server: &str,
+        label: &str,
+        spec: Spec,
+        past: Option<Past>,
+        engine: Weak<Engine>,
+    ) -> Arc<Self> {
+        let (backoff, last_failure) =
+            past.map_or_else(Default::default, |past| (past.backoff, past.last_failure));
         Arc::new(Self {
             group: group.into(),
             server: server.into(),
@@ -115,7 +148,7 @@ impl Upstream {
             spec: RwLock::new(Arc::new(spec)),
             engine,
             phase: watch::Sender::new(Phase::Idle),
-            state: Mutex::default(),
+            state: Mutex::new(State { backoff, last_failure, ..State::default() }),
             lives: watch::Sender::new(0),
             less_waiting: Notify::new(),
         })
@@ -155,8 +188,14 @@ impl Upstream {
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Trouble> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
-            if state.retired {
-                return Err("the configuration has changed, and this server is no longer part of it".into());
+            match state.over {
+                Some(Over::Retired) => {
+                    return Err(
+                        "the configuration has changed, and this server is no longer part of it".into()
+                    );
+                }
+                Some(Over::Closed) => return Err("it was closed".into()),
+                None => {}
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
@@ -198,9 +237,14 @@ impl Upstream {
     /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
     /// started again. Returns when everything of it is gone.
     pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
-        self.state.lock().retired = true;
+        self.state.lock().over = Some(Over::Retired);
         let _ = tokio::time::timeout(patience, self.rest()).await;
         self.stop();
+        self.gone().await;
+    }
+
+    /// Waits until everything of it is gone.
+    pub(super) async fn gone(&self) {
         let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
     }
 
@@ -273,7 +317,12 @@ impl Upstream {
 
     /// Whether the file has it no longer, or has another in its place.
     pub fn is_retired(&self) -> bool {
-        self.state.lock().retired
+        self.state.lock().over == Some(Over::Retired)
+    }
+
+    /// Whether it is never started again.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.lock().over.is_some()
     }
 
     /// Whether clients watch it.
@@ -291,6 +340,11 @@ impl Upstream {
             state.watched.remove(what);
         }
         told
+    }
+
+    /// Why it is not up, if it is not.
+    pub(super) fn last_trouble(&self) -> Trouble {
+        self.state.lock().last_failure.clone().unwrap_or_else(|| "it was closed".into())
     }
 
     /// How long it may not be started again.
@@ -311,13 +365,24 @@ impl Upstream {
         }
     }
 
+    /// Ends it for good, and says what the next one in its place has to know. A call that came before and has not
+    /// started it yet does not start it any more.
+    pub(super) fn close(self: &Arc<Self>) -> Past {
+        self.state.lock().over = Some(Over::Closed);
+        self.stop();
+        let mut state = self.state.lock();
+        let (backoff, last_failure) = (std::mem::take(&mut state.backoff), state.last_failure.clone());
+        Past { transport: self.spec().transport.clone(), backoff, last_failure }
+    }
+
     /// Ends it: calls in flight fail at once, the process ends in the background.
     pub fn stop(self: &Arc<Self>) {
         let (stop, link) = {
             let mut state = self.state.lock();
             state.generation += 1;
-            state.backoff.reset();
-            self.phase.send_replace(Phase::Idle);
+            if self.phase.send_replace(Phase::Idle) == Phase::Up {
+                state.backoff.ended_well();
+            }
             (state.stop.take(), state.link.take())
         };
         if let Some(link) = link {
@@ -437,7 +502,7 @@ impl Upstream {
             lives_on: false,
             isolation: Isolation::Shared,
         };
-        Self::new(group, server, group, spec, Weak::new())
+        Self::new(group, server, group, spec, None, Weak::new())
     }
 
     /// Is up and offers this, or is down.

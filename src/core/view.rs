@@ -81,8 +81,8 @@ pub struct Entry {
     pub up: bool,
     /// Whether it stands in lists yet: not before its whole group has settled.
     pub settled: bool,
-    /// Whether others have names that it would like.
-    lost_names: bool,
+    /// Names that others have and that it would like.
+    missed: Vec<(Kind, Arc<str>)>,
 }
 
 impl Entry {
@@ -93,7 +93,7 @@ impl Entry {
             items: Arc::default(),
             up: false,
             settled: false,
-            lost_names: false,
+            missed: Vec::new(),
         }
     }
 
@@ -119,6 +119,16 @@ struct Listing {
     lists: [Vec<u8>; 4],
     /// Kind, group, name, text.
     told: Vec<(Kind, Arc<str>, Arc<str>, String)>,
+}
+
+impl Listing {
+    /// The kinds whose lists are not the same.
+    fn differing(&self, other: &Self) -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(|kind| {
+            let told = *kind == Kind::Tool && self.told != other.told;
+            told || self.lists[*kind as usize] != other.lists[*kind as usize]
+        })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -161,6 +171,11 @@ impl Target {
     /// The name that stands in lists.
     pub fn name(&self) -> &Arc<str> {
         &self.item().name
+    }
+
+    /// As its upstream defined it.
+    pub fn definition(&self) -> &str {
+        self.item().own.raw()
     }
 
     fn item(&self) -> &ExposedItem {
@@ -216,8 +231,17 @@ impl View {
         self.open.iter().any(|open| &**open == group)
     }
 
-    /// Opens a group: its upstreams stand in lists from now on. Returns the kinds whose lists changed by it.
+    /// Opens a group: its upstreams stand in lists from now on, behind those of groups that were opened before. Returns
+    /// the kinds whose lists changed by it.
     pub fn open(&mut self, group: &str) -> Vec<Kind> {
+        if !self.is_open(group) {
+            self.move_to_end(group);
+        }
+        self.open_in_place(group)
+    }
+
+    /// Opens a group whose upstreams stand in the order of the file.
+    pub fn open_in_place(&mut self, group: &str) -> Vec<Kind> {
         if !self.is_open(group) {
             self.open.push(group.into());
         }
@@ -233,20 +257,53 @@ impl View {
         changed.into_iter().collect()
     }
 
+    fn move_to_end(&mut self, group: &str) {
+        let own: Vec<u64> = self.places_of(|entry| *entry.upstream.group == *group);
+        let Some(first) = own.first() else { return };
+        if self.entries.range(first..).count() == own.len() {
+            return;
+        }
+        for seq in own {
+            let entry = self.entries.remove(&seq).expect("found above");
+            let to = self.next;
+            self.next += 1;
+            for kind in Kind::ALL {
+                for item in entry.exposed.of(kind).items() {
+                    for name in [Some(&item.name), item.full.as_ref()].into_iter().flatten() {
+                        if let Some(slot) = self.names[kind as usize].get_mut(name)
+                            && slot.entry == seq
+                        {
+                            slot.entry = to;
+                        }
+                    }
+                }
+            }
+            let group = self.origins.entry(entry.upstream.group.clone()).or_default();
+            group.insert(entry.upstream.server.clone(), to);
+            self.entries.insert(to, entry);
+        }
+    }
+
+    fn places_of(&self, which: impl Fn(&Entry) -> bool) -> Vec<u64> {
+        self.entries.iter().filter(|(_, entry)| which(entry)).map(|(seq, _)| *seq).collect()
+    }
+
     /// Takes a group out. Returns the kinds whose lists changed by it.
-    pub fn remove(&mut self, group: &str) -> Vec<Kind> {
+    pub fn remove(&mut self, face: &dyn Exposure, group: &str) -> Vec<Kind> {
         self.open.retain(|open| &**open != group);
         self.origins.remove(group);
-        let gone = self.entries.iter().filter(|(_, entry)| &*entry.upstream.group == group);
-        let gone: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
         let mut changed = BTreeSet::new();
-        for seq in gone {
+        for seq in self.places_of(|entry| *entry.upstream.group == *group) {
             self.forget_names(seq);
             let entry = self.entries.remove(&seq).expect("found above");
             if entry.is_listed() {
                 changed.extend(kinds_in(&entry.exposed));
             }
         }
+        let heirs = self.places_of(|entry| !entry.missed.is_empty()).into_iter().collect();
+        let before = self.listing(face, &heirs);
+        self.hand_on_names(face);
+        changed.extend(before.differing(&self.listing(face, &heirs)));
         changed.into_iter().collect()
     }
 
@@ -297,8 +354,8 @@ impl View {
             (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
         };
         // A name that goes from one entry to another may leave the whole as it was.
-        let watched =
-            if renewed.len() > 1 { self.entries.keys().copied().collect() } else { renewed.clone() };
+        let stay = renewed.len() == 1 && self.entries.values().all(|entry| entry.missed.is_empty());
+        let watched = if stay { renewed.clone() } else { self.entries.keys().copied().collect() };
         let before = self.listing(face, &watched);
         let entry = self.entries.get_mut(&seq).expect("found above");
         entry.up = up;
@@ -312,12 +369,17 @@ impl View {
         for seq in renewed.iter().filter(|_| !kept) {
             self.expose(face, *seq);
         }
-        let now = self.listing(face, &watched);
-        let differs = |kind: Kind| {
-            let told = kind == Kind::Tool && before.told != now.told;
-            told || before.lists[kind as usize] != now.lists[kind as usize]
-        };
-        Kind::ALL.into_iter().filter(|kind| differs(*kind)).collect()
+        self.hand_on_names(face);
+        before.differing(&self.listing(face, &watched)).collect()
+    }
+
+    /// Names those anew that miss a name which nobody has any more. Names once listed stay.
+    fn hand_on_names(&mut self, face: &dyn Exposure) {
+        let free = |(kind, name): &(Kind, Arc<str>)| !self.names[*kind as usize].contains_key(name);
+        for seq in self.places_of(|entry| entry.missed.iter().any(free)) {
+            self.forget_names(seq);
+            self.expose(face, seq);
+        }
     }
 
     /// Makes the view anew after the file has changed: with these upstreams in this order, and these groups at most.
@@ -354,6 +416,7 @@ impl View {
             self.expose(face, seq);
         }
         self.release_unused();
+        self.hand_on_names(face);
     }
 
     /// Keeps the names that an entry has had from being given to others.
@@ -493,12 +556,8 @@ impl View {
 
     /// The entry, and those that hold or miss a name that it has now or is about to have.
     fn rivals(&self, face: &dyn Exposure, seq: u64, items: &Items) -> BTreeSet<u64> {
-        let mut rivals: BTreeSet<u64> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.lost_names && entry.up)
-            .map(|(seq, _)| *seq)
-            .collect();
+        let mut rivals: BTreeSet<u64> =
+            self.places_of(|entry| !entry.missed.is_empty() && entry.up).into_iter().collect();
         let entry = &self.entries[&seq];
         for kind in Kind::ALL {
             for item in items.of(kind).iter() {
@@ -527,28 +586,24 @@ impl View {
     /// Names and renders everything that the entry's upstream offers. A name once listed stays with its origin.
     fn expose(&mut self, face: &dyn Exposure, seq: u64) {
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        entry.lost_names = false;
+        entry.missed = Vec::new();
         if !entry.up && face.clash() == Clash::FirstInFile {
             entry.exposed = Arc::default();
             return;
         }
-        let (upstream, items) = (entry.upstream.clone(), entry.items.clone());
+        let (upstream, items, before) = (entry.upstream.clone(), entry.items.clone(), entry.exposed.clone());
         let kept: HashMap<(Kind, &str), Arc<str>> = match (face.clash(), entry.settled) {
             (Clash::Rename, true) => {
                 let named = |kind| {
-                    entry
-                        .exposed
-                        .of(kind)
-                        .items()
-                        .iter()
-                        .map(move |item| ((kind, &*item.own.key), item.name.clone()))
+                    let items = before.of(kind).items().iter();
+                    items.map(move |item| ((kind, &*item.own.key), item.name.clone()))
                 };
                 Kind::ALL.into_iter().flat_map(named).collect()
             }
             _ => HashMap::new(),
         };
         let mut exposed = Exposed::default();
-        let mut lost = false;
+        let mut missed = Vec::new();
         for kind in Kind::ALL {
             let mut seen = HashSet::with_capacity(items.of(kind).len());
             exposed.reserve(kind, items.of(kind).len());
@@ -563,23 +618,32 @@ impl View {
                 let Some(name) = old.or_else(|| choose(&self.names, face, &upstream, kind, &full, &item.key))
                 else {
                     log::warn!("[{upstream}] {full} is taken by an earlier server; this one is left out");
-                    lost = true;
+                    missed.push((kind, full.into()));
                     continue;
                 };
                 let index = exposed.of(kind).items().len();
                 let names = &mut self.names[kind as usize];
-                names.insert(name.clone(), Slot { entry: seq, item: index, alias: false });
+                let slot = Slot { entry: seq, item: index, alias: false };
+                // Whose alias it was calls it its own again once this one is gone.
+                if let Some(before) = names.insert(name.clone(), slot).filter(|before| before.entry != seq)
+                    && let Some(before) = self.entries.get_mut(&before.entry)
+                {
+                    before.missed.push((kind, name.clone()));
+                }
                 let active = kind == Kind::Prompt || face.starts_active(kind, &full, &name);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
                 if let Some(full) = &full {
-                    names.entry(full.clone()).or_insert(Slot { entry: seq, item: index, alias: true });
+                    let holder = *names.entry(full.clone()).or_insert(Slot { alias: true, ..slot });
+                    if (holder.entry, holder.item) != (seq, index) {
+                        missed.push((kind, full.clone()));
+                    }
                 }
                 exposed.push(kind, item, name, full, active);
             }
         }
         let entry = self.entries.get_mut(&seq).expect("as above");
         entry.exposed = Arc::new(exposed);
-        entry.lost_names = lost;
+        entry.missed = missed;
     }
 }
 

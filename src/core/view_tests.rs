@@ -51,7 +51,8 @@ fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)
         assert!(names.insert(item.name.clone()), "{} stands for two things", item.name);
         let full = face.full_name(&entry.upstream, kind, &item.own.key);
         let mut spellings = vec![&*item.name];
-        // In full it can be called unless that is another's listed name, which only `Rename` allows.
+        // In full it can be called unless that is another's name as well, which only `Rename` allows.
+        assert!(view.find(kind, &full).is_some(), "{full} leads nowhere");
         if face.0 == Clash::FirstInFile {
             spellings.push(&full);
         }
@@ -90,7 +91,7 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
         GROUPS.iter().enumerate().map(|(n, group)| Upstream::unreal(group, &n.to_string())).collect();
     let mut view = View::default();
     view.add(&face, &servers);
-    GROUPS.iter().for_each(|group| drop(view.open(group)));
+    GROUPS.iter().for_each(|group| drop(view.open_in_place(group)));
     let mut offers: Vec<Option<Vec<String>>> = vec![None; servers.len()];
     for (server, names) in steps {
         let items = names.as_ref().map(|names| {
@@ -143,6 +144,89 @@ proptest! {
             assert_eq!(exposed(view, face, Kind::Tool), all.collect());
         });
     }
+}
+
+/// Two servers whose things would share a name: the first has it.
+fn rivals(view: &mut View) -> [Arc<Upstream>; 2] {
+    let face = Plain(Clash::Rename);
+    [("a_b", "c"), ("a", "b_c")].map(|(group, name)| {
+        let upstream = Upstream::unreal(group, "s");
+        view.add(&face, std::slice::from_ref(&upstream));
+        let named = |items: Items, kind| items.with(kind, Items::named(kind, &[name]));
+        upstream.pretend(Some(named(named(Items::default(), Kind::Tool), Kind::Prompt)));
+        view.refresh(&face, &upstream);
+        view.open(group);
+        upstream
+    })
+}
+
+#[test]
+fn a_name_that_is_free_again_goes_to_whoever_missed_it() {
+    let face = Plain(Clash::Rename);
+    for closed in [true, false] {
+        let mut view = View::default();
+        let [first, second] = rivals(&mut view);
+        let leads_to = |view: &View, kind: Kind, name: &str| {
+            view.find(kind, name).map(|target| target.upstream.group.to_string())
+        };
+        let listed_as = |view: &View| {
+            let mut items = view.items(Kind::Tool);
+            items.find(|(entry, _)| *entry.upstream.group == *"a").map(|(_, item)| item.name.clone())
+        };
+        let name = listed_as(&view).expect("it is listed");
+        assert_ne!(&*name, "a_b_c");
+        assert_eq!(leads_to(&view, Kind::Tool, "a_b_c").as_deref(), Some("a_b"));
+        assert_eq!(view.items(Kind::Prompt).count(), 1);
+        let changed = match closed {
+            true => view.remove(&face, "a_b"),
+            false => {
+                first.pretend(Some(Items::default()));
+                view.refresh(&face, &first)
+            }
+        };
+        for kind in [Kind::Tool, Kind::Prompt] {
+            assert_eq!(leads_to(&view, kind, "a_b_c").as_deref(), Some("a"), "{kind:?}, closed: {closed}");
+        }
+        assert_eq!(listed_as(&view), Some(name), "a listed name stays");
+        assert_eq!(view.items(Kind::Prompt).count(), 1);
+        assert!(changed.contains(&Kind::Tool), "{changed:?}");
+        // The first comes back: what is listed stays listed, and its tool has the plain name again.
+        first.pretend(Some(Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["c"]))));
+        view.add(&face, std::slice::from_ref(&first));
+        view.refresh(&face, &first);
+        view.open("a_b");
+        assert_eq!(leads_to(&view, Kind::Tool, "a_b_c").as_deref(), Some("a_b"));
+        view.remove(&face, "a_b");
+        assert_eq!(leads_to(&view, Kind::Tool, "a_b_c").as_deref(), Some("a"), "once more");
+        drop(second);
+    }
+}
+
+#[test]
+fn groups_stand_in_the_order_of_opening_under_the_names_that_they_have() {
+    let (face, mut view) = (Plain(Clash::Rename), View::default());
+    let servers: Vec<_> = [("x", "1"), ("x", "2"), ("y", "1")]
+        .map(|(group, server)| {
+            let upstream = Upstream::unreal(group, server);
+            let names = Items::named(Kind::Tool, &[&format!("t{server}"), "name.that.is.odd"]);
+            upstream.pretend(Some(Items::default().with(Kind::Tool, names)));
+            upstream
+        })
+        .into();
+    view.add(&face, &servers);
+    for (group, expected) in [("y", &["y1"][..]), ("x", &["y1", "x1", "x2"])] {
+        view.open(group);
+        let order: Vec<_> = view
+            .entries()
+            .filter(|entry| entry.is_listed())
+            .map(|entry| format!("{}{}", entry.upstream.group, entry.upstream.server))
+            .collect();
+        assert_eq!(order, expected);
+        exposed(&view, &face, Kind::Tool);
+    }
+    assert!(view.find_own("x", "2", "t2").is_some());
+    servers[0].pretend(None);
+    assert_eq!(view.refresh(&face, &servers[0]), [Kind::Tool]);
 }
 
 #[test]

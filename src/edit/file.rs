@@ -79,6 +79,24 @@ impl Snapshot {
         let _ = file;
     }
 
+    /// Gives a new file what else the system keeps with the old one, access lists among it, where we may.
+    fn keep_attributes(&self, file: &File) {
+        #[cfg(target_os = "linux")]
+        if let Ok(old) = File::open(&self.target) {
+            use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
+            // The most that Linux has, of names and of a value.
+            let (mut names, mut value) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+            let length = flistxattr(&old, names.as_mut_slice()).unwrap_or(0);
+            for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+                if let Ok(length) = fgetxattr(&old, name, value.as_mut_slice()) {
+                    let _ = fsetxattr(file, name, &value[..length], XattrFlags::empty());
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = file;
+    }
+
     fn unchanged(&self) -> io::Result<()> {
         match Self::read(&self.path)?.bytes == self.bytes {
             true => Ok(()),
@@ -103,6 +121,7 @@ impl Snapshot {
             if let Some(permissions) = permissions {
                 self.keep_owner(&file);
                 file.set_permissions(permissions)?;
+                self.keep_attributes(&file);
             }
             file.sync_all()?;
             drop(file);
@@ -211,6 +230,23 @@ mod tests {
         let snapshot = Snapshot::read(&dangling).expect("no file is no error");
         snapshot.replace(b"later", Audience::Usual).expect("writable");
         assert_eq!(fs::read_to_string(room.0.join("a/later.json")).expect("there"), "later");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn attributes_stay() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let room = Room::new("attributes");
+        let path = room.0.join("x.json");
+        fs::write(&path, "old").expect("writable");
+        if setxattr(&path, "user.mine", b"yes", XattrFlags::empty()).is_err() {
+            // This file system has none.
+            return;
+        }
+        Snapshot::read(&path).expect("readable").replace(b"new", Audience::Usual).expect("writable");
+        let mut value = [0; 8];
+        assert_eq!(getxattr(&path, "user.mine", &mut value), Ok(3));
+        assert_eq!((&value[..3], fs::read_to_string(&path).expect("there").as_str()), (&b"yes"[..], "new"));
     }
 
     #[test]

@@ -32,10 +32,10 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
             parent.insert((*index).min(parent.properties().len()), key, value);
             raw = Some((format!("\"{placeholder}\""), from[node.span.clone()].to_owned()));
         }
-        Edit::Push { path, value } => {
+        Edit::Push { path, value, index } => {
             let (key, parents) = path.split_last()?;
             let list = object(&root, parents, true)?.array_value_or_create(key)?;
-            list.append(input(value));
+            list.insert((*index).min(list.elements().len()), input(value));
         }
         Edit::Pull { path, index } => {
             let (key, parents) = path.split_last()?;

@@ -8,12 +8,14 @@ mod diff;
 pub mod file;
 mod json;
 mod mask;
+mod merge;
 mod toml;
 mod value;
 mod yaml;
 
 pub use diff::{paint, unified};
 pub use mask::{Secrecy, mask};
+pub use merge::undone;
 pub use value::Value;
 
 use crate::config::node::{Kind, Node, SyntaxError};
@@ -56,12 +58,14 @@ pub enum Edit<'a> {
         /// Its place among the keys; beyond the last one is the end.
         index: usize,
     },
-    /// Appends to a list, which is created if need be.
+    /// Puts an item into a list, which is created if need be.
     Push {
         /// The list.
         path: Vec<String>,
         /// The new item.
         value: Value,
+        /// Its place; beyond the last one is the end.
+        index: usize,
     },
     /// Takes an item out of a list.
     Pull {

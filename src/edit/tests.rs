@@ -41,7 +41,7 @@ fn json() {
         "\u{feff}{\r\n\t\"m\": {\r\n\t\t\"us\": null\r\n\t}\r\n}\r\n",
     );
     check(Format::Json, "{\"m\":{\"a\":1}}", &[set("m.a", Value::Boolean(true))], "{\"m\":{\"a\":true}}");
-    let push = Edit::Push { path: path("l"), value: Value::String("us".into()) };
+    let push = Edit::Push { path: path("l"), value: Value::String("us".into()), index: usize::MAX };
     check(Format::Json, "{\"l\": [\"a\"]}", &[push], "{\"l\": [\"a\", \"us\"]}");
     check(Format::Json, "{\"l\": [\"a\", 1]}", &[Edit::Pull { path: path("l"), index: 0 }], "{\"l\": [ 1]}");
 }
@@ -75,6 +75,7 @@ fn toml() {
             ("namespace", Value::String(namespace.into())),
             ("env", Value::object([("A", Value::String("${A}".into()))])),
         ]),
+        index: usize::MAX,
     };
     check(
         Format::Toml,
@@ -91,6 +92,11 @@ fn toml() {
         "# top\n\n# two\n[[servers]]\nn = 2\n",
     );
     check(Format::Toml, "# top\n\n[[servers]]\nn = 1\n", &[remove("servers")], "# top\n\n");
+    let list = "servers = [ # list\n  { n = 1 }, # one\n  # two\n  { n = 2 }, # two too\n] # all\n";
+    check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  # two\n  { n = 2 }, # two too\n] # all\n");
+    check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 }, # one\n] # all\n");
+    check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 0 }], "l = [2, 3]\n");
+    check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 2 }], "l = [1, 2]\n");
     check(
         Format::Toml,
         "m = { a = 1 }\n",

@@ -1,7 +1,9 @@
 //! Edits of TOML.
 
 use super::{Edit, Value};
-use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value as TomlValue};
+use toml_edit::{
+    Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString, Table, TableLike, Value as TomlValue,
+};
 
 /// Makes one edit; `None` where something stands in its way.
 pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
@@ -51,12 +53,14 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
             let item = path.iter().try_fold(other.as_item(), |item, key| item.get(key))?.clone();
             table(document.as_table_mut(), parents, true)?.0.insert(key, item);
         }
-        Edit::Push { path, value } => {
+        Edit::Push { path, value, index } => {
             let (key, parents) = path.split_last()?;
             let parent = table(document.as_table_mut(), parents, true)?;
             match parent.0.get_mut(key) {
-                Some(Item::ArrayOfTables(tables)) => tables.push(section(value)?),
-                Some(Item::Value(TomlValue::Array(items))) => items.push(inline_value(value)?),
+                Some(Item::ArrayOfTables(tables)) if *index >= tables.len() => tables.push(section(value)?),
+                Some(Item::Value(TomlValue::Array(items))) if *index >= items.len() => {
+                    items.push(inline_value(value)?);
+                }
                 Some(_) => return None,
                 None if matches!(value, Value::Object(_)) && !parent.1 => {
                     let mut tables = ArrayOfTables::new();
@@ -80,7 +84,7 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
                     tables.remove(*index);
                     keep_comments(&mut document, &removed);
                 }
-                Item::Value(TomlValue::Array(items)) if *index < items.len() => drop(items.remove(*index)),
+                Item::Value(TomlValue::Array(items)) if *index < items.len() => pull(items, *index),
                 _ => return None,
             }
         }
@@ -108,6 +112,27 @@ fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t 
         current = (item.as_table_like_mut()?, inline);
     }
     Some(current)
+}
+
+/// Takes an item out of a list. A comment that follows an item on its line goes with it; as TOML has it, that one stands
+/// before the next item.
+fn pull(items: &mut Array, index: usize) {
+    let text = |raw: Option<&RawString>| raw.and_then(RawString::as_str).unwrap_or_default().to_owned();
+    let before = text(items.get(index).and_then(|item| item.decor().prefix()));
+    items.remove(index);
+    let after = match items.get(index) {
+        Some(next) => text(next.decor().prefix()),
+        None => text(Some(items.trailing())),
+    };
+    let joined = match (before.find('\n'), after.find('\n')) {
+        (Some(end), Some(start)) => format!("{}{}", &before[..end], &after[start..]),
+        _ if index < items.len() => before,
+        _ => after,
+    };
+    match items.get_mut(index) {
+        Some(next) => next.decor_mut().set_prefix(joined),
+        None => items.set_trailing(joined),
+    }
 }
 
 /// What stands before a table's header and is set apart by an empty line is not the table's: it moves on to

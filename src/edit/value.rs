@@ -81,7 +81,7 @@ impl Value {
     }
 
     /// Whether both mean the same where the order of keys does not matter.
-    pub(super) fn same(&self, other: &Value) -> bool {
+    pub fn same(&self, other: &Value) -> bool {
         match (self, other) {
             (Self::Object(one), Self::Object(two)) => {
                 one.len() == two.len()
@@ -116,13 +116,13 @@ impl Value {
                     Some(Some(Value::Object(entries)))
                 })
             }
-            Edit::Push { path, value } => self.with(path, &mut |old| {
+            Edit::Push { path, value, index } => self.with(path, &mut |old| {
                 let mut items = match old {
                     Some(Value::List(items)) => items.clone(),
                     None => Vec::new(),
                     Some(_) => return None,
                 };
-                items.push(value.clone());
+                items.insert((*index).min(items.len()), value.clone());
                 Some(Some(Value::List(items)))
             }),
             Edit::Pull { path, index } => self.with(path, &mut |old| {

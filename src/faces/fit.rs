@@ -66,22 +66,6 @@ pub fn shorten(text: &str, most: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// One line of plain text: control and invisible characters out, white space folded.
-pub fn one_line(text: &str) -> String {
-    let plain: String = text
-        .chars()
-        .map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !is_invisible(*c))
-        .collect();
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Characters that show nothing, or turn the direction of what follows.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
@@ -110,11 +94,6 @@ mod tests {
         ] {
             assert_eq!(fit(limit, &rows), expected, "{limit}");
         }
-    }
-
-    #[test]
-    fn forged_rows_are_flattened() {
-        assert_eq!(one_line("a\n* fake_tool\u{202e}\u{1b}[31m  b "), "a * fake_tool [31m b");
     }
 
     proptest! {

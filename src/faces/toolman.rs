@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::find;
-use super::fit::{Listing, one_line};
+use super::fit::Listing;
 use super::glob::Glob;
 use super::workbench::schema_change;
 use crate::config;
@@ -14,6 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::text::{listed, one_line};
 
 /// The tool that switches.
 pub const ACTIVATE: &str = "toolman_activate";
@@ -127,7 +128,7 @@ impl Toolman {
             (false, true) => "All of it is active.".to_owned(),
             (false, false) => format!(
                 "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",
-                inactive.concat().join(", "),
+                listed(&inactive.concat()),
                 activation(&inactive[0], &inactive[1]),
             ),
         };
@@ -275,8 +276,9 @@ impl Toolman {
         text.trim_end().to_owned()
     }
 
-    /// What the lists of a call come to in this catalog, or why nothing changes.
-    pub fn resolve(&self, view: &View, switches: &Switches) -> Result<Change, String> {
+    /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
+    /// active from the start.
+    pub fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
         let lists = [
             (&switches.tools_on, true, 0),
             (&switches.tools_off, false, 0),
@@ -286,7 +288,7 @@ impl Toolman {
         if lists.iter().all(|(names, ..)| names.is_empty()) {
             return Err(format!(
                 "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
-                self.catalog(view, false)
+                self.catalog(view, modern)
             ));
         }
         let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];
@@ -302,7 +304,7 @@ impl Toolman {
                         (0, false) => format!(" (a resource: name it in resources_{side})"),
                         (_, false) => format!(" (a tool: name it in tools_{side})"),
                         (..) if near.is_empty() => String::new(),
-                        (..) => format!(" (did you mean {}?)", near.join(", ")),
+                        (..) => format!(" (did you mean {}?)", listed(&near)),
                     };
                     let what = if class == 0 { "tool" } else { "resource" };
                     unknown.push(format!("unknown {what} '{name}'{hint}"));
@@ -319,7 +321,10 @@ impl Toolman {
         let both: Vec<_> = (0..2)
             .flat_map(|class| {
                 let off: HashSet<_> = change.off[class].iter().collect();
-                change.on[class].iter().filter(move |name| off.contains(name)).map(|name| format!("'{name}'"))
+                change.on[class]
+                    .iter()
+                    .filter(move |name| off.contains(name))
+                    .map(|name| format!("'{}'", one_line(name)))
             })
             .collect();
         if !both.is_empty() {
@@ -337,7 +342,7 @@ impl Toolman {
             let items = || kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
             (items().filter(|(kind, item)| view.is_active(*kind, item)).count(), items().count())
         };
-        let listed = |class: usize, full: &Arc<str>| {
+        let shown = |class: usize, full: &Arc<str>| {
             let kinds = if class == 0 { &[Kind::Tool][..] } else { &[Kind::Resource, Kind::Template] };
             let found = kinds.iter().find_map(|kind| view.find(*kind, full));
             found.map_or_else(|| full.clone(), |target| target.name().clone())
@@ -345,11 +350,11 @@ impl Toolman {
         let named = |what: &str, names: &[Vec<Arc<str>>; 2]| {
             let names = names.iter().enumerate();
             let all: Vec<_> =
-                names.flat_map(|(class, names)| names.iter().map(move |full| listed(class, full))).collect();
+                names.flat_map(|(class, names)| names.iter().map(move |full| shown(class, full))).collect();
             match all.len() {
                 0 => None,
-                1..=10 => Some(format!("{what}: {}.", all.join(", "))),
-                count => Some(format!("{what}: {} and {} more.", all[..10].join(", "), count - 10)),
+                1..=10 => Some(format!("{what}: {}.", listed(&all))),
+                count => Some(format!("{what}: {} and {} more.", listed(&all[..10]), count - 10)),
             }
         };
         let (tools, all_tools) = count(&[Kind::Tool]);
@@ -387,7 +392,7 @@ impl Toolman {
             Kind::Tool => ("tool", activation(&[name], &[])),
             _ => ("resource", activation(&[], &[name])),
         };
-        format!("The {what} '{name}' is not active. Switch it on first: {ACTIVATE} {call}")
+        format!("The {what} '{}' is not active. Switch it on first: {ACTIVATE} {call}", one_line(name))
     }
 }
 
@@ -402,7 +407,7 @@ fn activation(tools: &[&str], resources: &[&str]) -> String {
 }
 
 fn unknown(what: &str, name: &str, near: &[&str]) -> String {
-    let near = if near.is_empty() { String::new() } else { format!(" Did you mean {}?", near.join(", ")) };
+    let near = if near.is_empty() { String::new() } else { format!(" Did you mean {}?", listed(near)) };
     format!("There is no {what} '{name}'.{near} {ACTIVATE} with four empty lists shows the whole catalog.")
 }
 
@@ -415,7 +420,8 @@ fn counted(count: usize, what: &str) -> Option<String> {
     }
 }
 
-/// One line of the catalog. No description can forge another.
+/// One line of the catalog. No name and no description can forge another: a name that looks like a mark or a title stands
+/// in quotes.
 fn row(
     face: &Toolman,
     view: &View,
@@ -426,7 +432,10 @@ fn row(
 ) -> String {
     let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
     let marker = if active { "* " } else { "" };
-    let name = one_line(&item.name);
+    let mut name = one_line(&item.name);
+    if name.starts_with(['*', '"']) || name.ends_with(':') {
+        name = quote(&name);
+    }
     match &*about(kind, entry.rendered(face, kind).definition(item)) {
         "" => format!("{marker}{name}"),
         about => format!("{marker}{name}: {about}"),
@@ -508,10 +517,13 @@ pub fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<
     if !extra.is_empty() {
         return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
     }
-    let name = arguments.and_then(|arguments| arguments.get("name")).and_then(Node::as_str);
-    let given = arguments.and_then(|arguments| arguments.get("arguments"));
-    match (name, given) {
-        (Some(name), given) if given.is_none_or(Node::is_object) => Ok((name, given)),
+    let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
+        Some(Ok(found)) => found,
+        Some(Err(_)) => return Err(format!("Invalid parameters: a key stands twice; {expected}")),
+        None => [None, None],
+    };
+    match name.and_then(Node::as_str) {
+        Some(name) if given.is_none_or(Node::is_object) => Ok((name, given)),
         _ => Err(format!("Invalid parameters: {expected}")),
     }
 }

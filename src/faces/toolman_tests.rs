@@ -88,7 +88,7 @@ proptest! {
                 && meant(0).is_disjoint(&meant(1))
                 && meant(2).is_disjoint(&meant(3));
             let before = model;
-            let change = face.resolve(&view, &switches);
+            let change = face.resolve(&view, &switches, false);
             prop_assert_eq!(change.is_ok(), sound, "{:?}", switches);
             if let Ok(change) = change {
                 for (class, states) in model.iter_mut().enumerate() {
@@ -133,6 +133,20 @@ a_x://2
 y://[1]
 a_x://{id}"#;
     assert_eq!(tool["description"], expected);
+}
+
+#[test]
+fn four_empty_lists_show_the_catalog_as_the_client_knows_it() {
+    let face = toolman("active_toolsets = ['a_read']");
+    let mut view = view(&face);
+    view.switch(&[vec!["a_write".into()], Vec::new()], &[vec!["a_read".into()], Vec::new()]);
+    let [tools_on, tools_off, resources_on, resources_off] = [const { Vec::new() }; 4];
+    let nothing = Switches { tools_on, tools_off, resources_on, resources_off };
+    for (modern, marked) in [(false, "* a_write"), (true, "* a_read")] {
+        let error = face.resolve(&view, &nothing, modern).err().unwrap_or_default();
+        let rows: Vec<_> = error.lines().filter(|line| line.starts_with('*')).collect();
+        assert_eq!(rows, [marked], "modern: {modern}");
+    }
 }
 
 #[test]

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::http::{Backend, ParamHeaders, Scope};
+use hyper::header::HeaderMap;
+
+use super::http::{Backend, Refusal, Scope, mirror};
 use super::{Face, Gateway, Part, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
-use crate::core::modern::Watched;
 use crate::core::session::{Route, Session, Sink, Window};
-use crate::wire::json::Scanner;
+use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Message};
-use crate::wire::tool_headers;
 
 /// Who is there over HTTP.
 #[derive(Default)]
@@ -89,6 +89,21 @@ impl Gateway {
         Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
     }
 
+    /// Checks that the headers of a call over HTTP say what its body says, as far as its tool is known. Where it is not,
+    /// nothing is sent on yet, and the call is handled again when it is.
+    pub(super) fn check_mirrored(
+        &self,
+        name: &str,
+        arguments: Option<Node<'_>>,
+        session: &Session,
+    ) -> Result<(), Refusal> {
+        let Some(headers) = session.mirrored.get() else { return Ok(()) };
+        let Some(target) = session.view().find(Kind::Tool, name) else { return Ok(()) };
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
+        mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
+    }
+
     fn take_text(self: &Arc<Self>, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
         let mut scanner = Scanner::default();
         if let Ok(doc) = scanner.scan(message) {
@@ -126,20 +141,19 @@ impl Backend for Arc<Gateway> {
     fn close(&self, session: &Arc<Session>) {
         session.end();
         session.abandon("the session has ended");
-        let subscriptions = std::mem::take(&mut *session.subscriptions.lock());
-        for uri in subscriptions {
-            if let Some((upstream, own)) = self.resource_of(&session.window, &uri)
-                && let Ok(own) = serde_json::from_str::<String>(&own)
-            {
-                self.engine.watch(&upstream, &Watched::Resource(own), false);
-            }
-        }
         self.engine.discard(&session.window);
     }
 
-    fn modern(&self, scope: Scope, message: &[u8], stream: Arc<dyn Sink>) -> Box<dyn Send> {
+    fn modern(
+        &self,
+        scope: Scope,
+        message: &[u8],
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send> {
         let Some(window) = self.shared_window(&scope) else { return Box::new(()) };
         let session = Session::new(window, Route::Nowhere);
+        session.mirrored.set(mirrored).expect("the session is new");
         self.guests.lock().add(&session);
         let mut scanner = Scanner::default();
         let id = match scanner.scan(message).map(|doc| Message::read(doc.root())) {
@@ -151,19 +165,6 @@ impl Backend for Arc<Gateway> {
             Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
             None => Box::new(()),
         }
-    }
-
-    fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders {
-        let Some(window) = self.shared_window(scope) else { return ParamHeaders::default() };
-        let view = window.view();
-        let Some(item) = view.items(Kind::Tool).map(|(_, item)| item).find(|item| *item.name == *tool) else {
-            return ParamHeaders::default();
-        };
-        let mut scanner = Scanner::default();
-        let root = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
-        let schema = root.get("inputSchema").map_or("{}", |schema| schema.raw());
-        let headers = tool_headers::read_schema(schema).unwrap_or_default();
-        headers.into_iter().map(|header| (header.suffix, header.path)).collect()
     }
 
     fn drain(&self) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::toolman::Found;
-use super::{Face, Gateway};
+use super::{Face, Gateway, TWICE};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::modern::Watched;
 use crate::core::session::{Reply, Session, Window};
@@ -12,6 +12,7 @@ use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
+use crate::wire::text::listed;
 
 impl Gateway {
     /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
@@ -21,7 +22,7 @@ impl Gateway {
         };
         let session = reply.session().clone();
         // What was switched off since it was subscribed to can still be left.
-        let left = method == "resources/unsubscribe" && session.subscriptions.lock().contains(&*uri);
+        let left = method == "resources/unsubscribe" && session.is_subscribed(&uri);
         let found = match &*self.face(&session) {
             Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session.window, &uri),
             Face::Toolman(bench) => match self.find_resource(bench, &session.window, &uri, left) {
@@ -71,10 +72,15 @@ impl Gateway {
         reply: Reply,
     ) {
         let (session, more) = (reply.session().clone(), method == "resources/subscribe");
-        let what = Watched::Resource(serde_json::from_str::<String>(own).unwrap_or_default());
+        let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
+        let what = Watched::Resource(own_uri.clone());
         let link = upstream.link();
         if link.as_ref().is_some_and(|link| link.version().is_modern()) {
-            if session.note_subscription(uri, more) {
+            let is_new = match more {
+                true => session.subscribe(uri, upstream, &own_uri),
+                false => session.unsubscribe(uri),
+            };
+            if is_new {
                 self.engine.watch(upstream, &what, more);
             }
             return reply.result("{}");
@@ -83,7 +89,7 @@ impl Gateway {
         let changes = [("uri", Some(own))];
         if !more {
             // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
-            if session.note_subscription(uri, false) {
+            if session.unsubscribe(uri) {
                 upstream.count_watcher(&what, false);
             }
             return match upstream.is_watched(&what) {
@@ -92,7 +98,7 @@ impl Gateway {
             };
         }
         if link.is_some() && upstream.is_watched(&what) {
-            if session.note_subscription(uri, true) {
+            if session.subscribe(uri, upstream, &own_uri) {
                 upstream.count_watcher(&what, true);
             }
             return reply.result("{}");
@@ -100,7 +106,7 @@ impl Gateway {
         let (owner, exposed) = (upstream.clone(), uri.to_owned());
         let finish = move |answer: Answer<'_>, reply: Reply| {
             if let Answer::Result(_) = answer
-                && session.note_subscription(&exposed, true)
+                && session.subscribe(&exposed, &owner, &own_uri)
             {
                 owner.count_watcher(&what, true);
             }
@@ -165,7 +171,13 @@ impl Gateway {
 
     pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        let reference = params.get("ref").filter(|reference| reference.is_object());
+        let Ok(reference) = params.unique("ref") else {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        };
+        let reference = reference.filter(|reference| reference.is_object());
+        if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        }
         let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
@@ -233,7 +245,7 @@ fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), Stri
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {
                 true => String::new(),
-                false => format!(" Nearest names: {}.", near.join(", ")),
+                false => format!(" Nearest names: {}.", listed(&near)),
             };
             Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
         }

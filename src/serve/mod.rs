@@ -127,6 +127,9 @@ impl Face {
 /// Why calls are cut off, or not taken on, at the end.
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
+/// Why a request is refused that has two values for a key by which we route.
+const TWICE: &str = "Invalid params: a key stands twice";
+
 /// What we can always do, as members of a raw object.
 const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
      \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
@@ -356,13 +359,16 @@ impl Gateway {
         let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
             Ok([Some(name), arguments, _]) => (name, arguments),
             Ok([None, ..]) => {
-                return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" is missing", None);
+                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
             }
-            Err(_) => return reply.error(code::INVALID_PARAMS, "Invalid params: a key stands twice", None),
+            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
         };
         let Some(name) = name.as_str() else {
-            return reply.error(code::INVALID_PARAMS, "Invalid params: \"name\" must be a string", None);
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
+        if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
+            return reply.error(refusal.code, &refusal.message, None);
+        }
         match &*self.face(reply.session()) {
             Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
             Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
@@ -378,11 +384,8 @@ impl Gateway {
             return self.later(bench, kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
-            return reply.error(
-                code::INVALID_PARAMS,
-                "Invalid params: unknown cursor; every list is one page",
-                None,
-            );
+            let message = "Invalid params: unknown cursor; every list is one page";
+            return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let modern = reply.modern().is_some();
         let view = session.view();

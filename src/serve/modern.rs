@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tasks::refuse_tasks;
-use super::{Face, Gateway};
+use super::{Face, Gateway, TWICE};
 use crate::core::catalog::Kind;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::seal::State;
@@ -22,8 +22,12 @@ impl Gateway {
             "server/discover" => self.discover(reply),
             "subscriptions/listen" => self.listen(params, reply),
             "tasks/update" => self.task("tasks/update", params, reply),
-            "tools/call" | "prompts/get" | "resources/read" if params.get("requestState").is_some() => {
-                self.retry(method, params, reply);
+            "tools/call" | "prompts/get" | "resources/read" => {
+                match params.all_unique(["requestState", "inputResponses"]) {
+                    Ok([None, _]) => self.common_request(method, params, reply),
+                    Ok(_) => self.retry(method, params, reply),
+                    Err(_) => self.refuse(reply, code::INVALID_PARAMS, TWICE),
+                }
             }
             _ => self.common_request(method, params, reply),
         }
@@ -65,6 +69,12 @@ impl Gateway {
 
     /// A request that brings what it was asked for goes on where it stopped.
     fn retry(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        // Before the state is used up.
+        if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
+            && let Err(refusal) = self.check_mirrored(&name, params.get("arguments"), reply.session())
+        {
+            return reply.error(refusal.code, &refusal.message, None);
+        }
         let state = match self.engine.unseal(method, params, reply.session()) {
             Ok(state) => state,
             Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
@@ -109,7 +119,10 @@ impl Gateway {
             // Resources can be subscribed to once their servers are known.
             return self.later(bench, "subscriptions/listen", params, reply);
         }
-        let tasks = params.get("notifications").and_then(|filter| filter.get("taskIds"));
+        let Ok(filter) = params.unique("notifications") else {
+            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
+        };
+        let tasks = filter.and_then(|filter| filter.get("taskIds"));
         if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
             return refuse_tasks(reply);
         }

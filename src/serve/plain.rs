@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
+use crate::core::opening::Opened;
 use crate::core::session::Reply;
 use crate::faces::plain::Plain;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
+use crate::wire::text::listed;
 
 impl Gateway {
     /// Opens the toolbox, then handles the request.
@@ -33,7 +35,10 @@ impl Gateway {
             let upstreams: Vec<_> =
                 servers.map(|server| gateway.workbench_upstream(&window, name, server)).collect();
             // Nobody has seen a list before, so nobody is told that it changed.
-            let (failed, _) = gateway.engine.connect(&window, name, &upstreams).await;
+            let Some(Opened { failed, .. }) = gateway.engine.connect(&window, name, &upstreams).await else {
+                let message = format!("Toolbox '{name}' was closed while it was being opened");
+                return reply.error(code::UPSTREAM_LOST, &message, None);
+            };
             for (server, reason) in &failed {
                 log::warn!("[{name}/{server}] {reason}");
             }
@@ -65,7 +70,7 @@ impl Gateway {
             let view = session.view();
             let near = nearest(name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
             let near =
-                if near.is_empty() { String::new() } else { format!(" Nearest names: {}", near.join(", ")) };
+                if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
             return reply.error(code::INVALID_PARAMS, &format!("Unknown tool: {name}.{near}"), None);
         };
         let changes = [("name", Some(target.raw_key()))];

@@ -1,5 +1,5 @@
 //! A new file is put in force while clients are there. What changes does so at once and in one piece; what has to start
-//! or end does that afterwards, and then each client hears once of the lists that are not what they were.
+//! or end does that afterwards. Each client hears of the lists that are not what they were, once where nothing is slow.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -10,14 +10,16 @@ use tokio::time::timeout;
 use super::{Face, Gateway, Part, workbench};
 use crate::config::Toolbox;
 use crate::core::catalog::Kind;
-use crate::core::engine::start_and_settle;
+use crate::core::opening::{Hush, start_and_settle};
 use crate::core::session::{Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::faces::plain::Plain;
 use crate::faces::workbench::Workbench;
 use crate::wire::era::ClientHello;
 
-/// How long clients are not told of changed lists while servers start. Who is later is announced by itself.
+/// What starts within this time is told of together with what has changed at once.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// How long clients are not told of servers that have started while others still do. Who is later is announced by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What has to start and end after a new file was put in force.
@@ -30,22 +32,43 @@ struct Moves {
 }
 
 impl Gateway {
-    /// Puts the face of a new file in force. Returns when what it starts is up or failed, or late.
-    pub async fn reload(self: &Arc<Self>, face: Face) {
+    /// Puts the face of a new file in force. What has to start and end because of it does that beside everything else.
+    pub fn reload(self: &Arc<Self>, face: Face) {
         let before = self.pictures();
-        self.engine.keep_quiet();
         let moves = self.replace(face);
-        let replaced = moves.replaced.into_iter();
-        let waits: Vec<_> = replaced.map(|(old, next)| self.engine.retire(old, next)).collect();
-        let settled = async {
-            start_and_settle(&moves.added).await;
-            for wait in waits {
-                let _ = wait.await;
+        let news = if self.engine.is_quiet() { Vec::new() } else { self.differences(&before) };
+        self.carry_out(moves, news);
+    }
+
+    /// Starts what is new and ends what is not wanted any more. Clients hear of what has changed together with what
+    /// starts in no time, and of what starts later when all of it has, or is late.
+    fn carry_out(self: &Arc<Self>, moves: Moves, news: Vec<News>) {
+        let replacing = moves.replaced.iter().flat_map(|(_, next)| next);
+        let starting: Vec<_> = moves.added.iter().chain(replacing).cloned().collect();
+        let windows = self.engine.windows().into_iter();
+        let hushed: Vec<_> = windows.map(|window| (window.hush(starting.clone()), window)).collect();
+        let mut waits = Vec::new();
+        for (old, next) in moves.replaced {
+            let is_waited_for = !next.is_empty();
+            let settled = self.engine.retire(old, next);
+            waits.extend(is_waited_for.then_some(settled));
+        }
+        let gateway = self.clone();
+        tokio::spawn(async move {
+            let settled = async {
+                start_and_settle(&moves.added).await;
+                for wait in waits {
+                    let _ = wait.await;
+                }
+            };
+            tokio::pin!(settled);
+            let in_time = timeout(TOGETHER, &mut settled).await.is_ok();
+            gateway.tell(&hushed, &news);
+            if !in_time {
+                let _ = timeout(PATIENCE, settled).await;
+                gateway.tell(&hushed, &[]);
             }
-        };
-        let _ = timeout(PATIENCE, settled).await;
-        self.engine.speak_up();
-        self.tell_differences(&before);
+        });
     }
 
     /// Everything that takes effect at once.
@@ -112,8 +135,12 @@ impl Gateway {
         view.renew(&*exposure, &wanted, &groups, rename);
         if let Face::Toolman(_) = &*face {
             for group in groups {
-                view.open(group);
+                view.open_in_place(group);
             }
+        }
+        drop(view);
+        for session in window.sessions() {
+            session.end_lost_subscriptions();
         }
     }
 
@@ -173,29 +200,57 @@ impl Gateway {
         })
     }
 
-    /// Tells every client once of the lists that are not what they were. Who came meanwhile may have missed something.
-    fn tell_differences(&self, before: &[Picture]) {
-        if self.engine.is_quiet() {
-            return;
-        }
-        for window in self.engine.windows() {
+    /// The lists that are not what they were. Who came meanwhile may have missed something.
+    fn differences(&self, before: &[Picture]) -> Vec<News> {
+        let of_window = |window: Arc<Window>| {
             let known = before.iter().find(|picture| picture.window.as_ptr() == Arc::as_ptr(&window));
-            if let Some(modern) = known.and_then(|picture| picture.modern) {
-                window.tell_listeners(&differing(modern, self.picture(&window, None, true)));
-            }
-            for session in window.sessions() {
+            let modern = known.and_then(|picture| picture.modern);
+            let of_session = |session: &Arc<Session>| {
                 let sessions = known.map(|picture| &*picture.sessions).unwrap_or_default();
-                let known = sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(&session));
-                match known {
-                    Some((_, before)) => {
-                        let now = self.picture(&window, session.hello(), false);
-                        session.lists_changed(&differing(*before, now));
-                    }
-                    None => session.lists_changed(&Kind::ALL),
-                }
+                let known = sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(session));
+                known.map_or(Kind::ALL.into(), |(_, before)| {
+                    differing(*before, self.picture(&window, session.hello(), false))
+                })
+            };
+            News {
+                sessions: window
+                    .sessions()
+                    .iter()
+                    .map(|session| (Arc::downgrade(session), of_session(session)))
+                    .collect(),
+                modern: modern
+                    .map_or_else(Vec::new, |before| differing(before, self.picture(&window, None, true))),
+                window: Arc::downgrade(&window),
+            }
+        };
+        self.engine.windows().into_iter().map(of_window).collect()
+    }
+
+    /// Tells every client once of its news, and of lists that have changed while nothing was said.
+    fn tell(&self, hushed: &[(Arc<Hush>, Arc<Window>)], news: &[News]) {
+        for (hush, window) in hushed {
+            let (held_back, exposure) = (hush.changed(), window.exposure());
+            let news = news.iter().find(|news| news.window.as_ptr() == Arc::as_ptr(window));
+            let mut to_modern = news.map(|news| news.modern.clone()).unwrap_or_default();
+            to_modern.extend(held_back.iter().filter(|_| exposure.lists_to_modern()));
+            window.tell_listeners(&to_modern);
+            for session in window.sessions() {
+                let own = news.and_then(|news| {
+                    news.sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(&session))
+                });
+                let mut changed = own.map(|(_, changed)| changed.clone()).unwrap_or_default();
+                changed.extend(held_back.iter().filter(|kind| exposure.lists(session.hello(), **kind)));
+                session.lists_changed(&changed);
             }
         }
     }
+}
+
+/// What those who look through a window are to be told: lists that have changed.
+struct News {
+    window: Weak<Window>,
+    modern: Vec<Kind>,
+    sessions: Vec<(Weak<Session>, Vec<Kind>)>,
 }
 
 /// What is seen through a window: a hash of each list.

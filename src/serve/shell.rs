@@ -98,7 +98,7 @@ impl Shell {
             view.recall(exposure, upstream, items.clone());
         }
         for upstream in &upstreams {
-            view.open(&upstream.group);
+            view.open_in_place(&upstream.group);
         }
         view
     }

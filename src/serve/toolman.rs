@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
 
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Isolation, NamespacedServer, ToolFilter, Transport};
@@ -145,7 +144,7 @@ impl Gateway {
             let mut view = window.view();
             view.add(&*window.exposure(), &upstreams);
             for upstream in &upstreams {
-                view.open(&upstream.group);
+                view.open_in_place(&upstream.group);
             }
         }
         for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
@@ -179,26 +178,18 @@ impl Gateway {
 
     /// Starts every server at once; lists wait until each is up or failed, for a while.
     pub(super) fn start_bench(self: &Arc<Self>, bench: &Arc<Bench>, window: &Arc<Window>) {
-        let upstreams = self.bench_upstreams(bench, window, true);
         let (gateway, bench, window) = (self.clone(), bench.clone(), window.clone());
         tokio::spawn(async move {
-            let mut starts = JoinSet::new();
-            for upstream in upstreams.clone() {
-                let (gateway, bench) = (gateway.clone(), bench.clone());
-                starts.spawn(async move {
-                    if upstream.up().await.is_ok() {
-                        let waiting = bench.waiting.lock().as_mut().map(std::mem::take);
-                        gateway.resume(waiting);
-                    }
-                });
-            }
-            gateway.engine.start_all(&upstreams, bench.face.config.startup_wait).await;
+            let on_each = || {
+                let waiting = bench.waiting.lock().as_mut().map(std::mem::take);
+                gateway.resume(waiting);
+            };
+            // Whoever is late is announced, and nobody waits for it any more.
+            gateway.engine.start_all(&window, bench.face.config.startup_wait, on_each).await;
             bench.warn_of_schemes(&window);
             gateway.prepare_search(&window);
             let waiting = bench.waiting.lock().take();
             gateway.resume(waiting);
-            // Whoever is late is announced, and nobody waits for it any more.
-            starts.shutdown().await;
         });
     }
 
@@ -226,7 +217,10 @@ impl Gateway {
             if reply.is_wanted() {
                 let mut scanner = Scanner::default();
                 let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
-                self.request(method, Some(params), reply);
+                match self.engine.has_ended() {
+                    true => self.turn_away(method, Some(params), reply),
+                    false => self.request(method, Some(params), reply),
+                }
             }
         }
     }
@@ -325,7 +319,8 @@ impl Gateway {
         let session = reply.session();
         let (result, changed) = {
             let mut view = session.view();
-            let change = bench.face.resolve(&view, switches).map_err(|error| error + &waiting(&view))?;
+            let change = bench.face.resolve(&view, switches, reply.modern().is_some());
+            let change = change.map_err(|error| error + &waiting(&view))?;
             let mut changed = view.switch(&change.on, &change.off);
             // The catalog stands in the list of tools, so that list changes with every switch.
             if !changed.is_empty() && !changed.contains(&Kind::Tool) {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::{Face, Gateway};
 use crate::config::{Server, Toolbox};
 use crate::core::catalog::Kind;
-use crate::core::session::{Reply, Window};
+use crate::core::opening::Opened;
+use crate::core::session::{Reply, Session, Window};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::faces::workbench::{self as shape, Address, Meta, Mode, Workbench};
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{code, error_object};
+use crate::wire::message::error_object;
 use crate::wire::peer::Answer;
 
 impl Gateway {
@@ -30,11 +31,11 @@ impl Gateway {
         match target {
             Some(target) => self.forward_tool(target, params, None, reply),
             None => match self.closed_toolbox(face, name, &reply) {
-                Some((toolbox, server)) => {
-                    self.open_for_call(face, &toolbox, &server, name.to_owned(), params, reply);
+                Some((toolbox, servers)) => {
+                    self.open_for_call(face, &toolbox, servers, name.to_owned(), params, reply);
                 }
                 None => {
-                    let answer = face.unknown_tool(&session.view(), name);
+                    let answer = face.unknown_tool(&session.view(), None, name);
                     reply.result(&answer);
                 }
             },
@@ -64,8 +65,8 @@ impl Gateway {
                     }
                     Err(_) if self.may_open(face, &address.toolbox, &reply) => {
                         let wanted = address.to_string();
-                        let (toolbox, server) = (&address.toolbox, &address.server);
-                        return self.open_for_call(face, toolbox, server, wanted, params, reply);
+                        let servers = vec![address.server.into_owned()];
+                        return self.open_for_call(face, &address.toolbox, servers, wanted, params, reply);
                     }
                     Err(refused) => refused,
                 },
@@ -77,9 +78,9 @@ impl Gateway {
                         return self.forward_tool(target, params, Some(inner.map(Node::raw)), reply);
                     }
                     Err(refused) => match self.closed_toolbox(face, &tool, &reply) {
-                        Some((named, server)) if named == *toolbox => {
+                        Some((named, servers)) if named == *toolbox => {
                             let wanted = tool.into_owned();
-                            return self.open_for_call(face, &named, &server, wanted, params, reply);
+                            return self.open_for_call(face, &named, servers, wanted, params, reply);
                         }
                         _ => refused,
                     },
@@ -104,14 +105,19 @@ impl Gateway {
         tokio::spawn(async move {
             let session = reply.session().clone();
             // The file may have changed since the call came.
-            let face = match &*gateway.face(&session) {
-                Face::Workbench(now) => now.clone(),
-                _ => face,
-            };
+            let face = gateway.workbench(&session, face);
             let Some(toolbox) = face.toolbox(&name) else {
                 return reply.result(&face.not_configured(&name, None));
             };
-            let failed = gateway.open_toolbox(&session.window, toolbox).await;
+            let opened = gateway.open_toolbox(&session.window, toolbox).await;
+            // And it may have changed meanwhile.
+            let face = gateway.workbench(&session, face);
+            let Some(toolbox) = face.toolbox(&name) else {
+                return reply.result(&face.not_configured(&name, None));
+            };
+            let Some(Opened { failed, .. }) = opened else {
+                return reply.result(&face.closed_meanwhile(&name, None));
+            };
             let modern = reply.modern().is_some();
             let mode = if modern { Mode::Proxy } else { face.mode(session.hello()) };
             let answer = face.opened(meta, mode, modern, toolbox, &session.view(), &failed);
@@ -119,11 +125,15 @@ impl Gateway {
         });
     }
 
-    async fn open_toolbox(
-        self: &Arc<Self>,
-        window: &Arc<Window>,
-        toolbox: &Toolbox,
-    ) -> Vec<(Arc<str>, Arc<str>)> {
+    /// What a client of the workbench sees now, which may be another thing than `before`.
+    fn workbench(&self, session: &Session, before: Arc<Workbench>) -> Arc<Workbench> {
+        match &*self.face(session) {
+            Face::Workbench(now) => now.clone(),
+            _ => before,
+        }
+    }
+
+    async fn open_toolbox(self: &Arc<Self>, window: &Arc<Window>, toolbox: &Toolbox) -> Option<Opened> {
         let name = toolbox.name.as_str();
         let servers = toolbox.servers.iter();
         let upstreams: Vec<_> = servers.map(|server| self.workbench_upstream(window, name, server)).collect();
@@ -136,15 +146,15 @@ impl Gateway {
         face.config.search && face.toolbox(toolbox).is_some() && closed()
     }
 
-    /// The toolbox and the server of a registered name that a call opens by itself.
-    fn closed_toolbox(&self, face: &Workbench, name: &str, reply: &Reply) -> Option<(String, String)> {
+    /// The toolbox that a call of a registered name opens by itself, and the servers there that may have the tool.
+    fn closed_toolbox(&self, face: &Workbench, name: &str, reply: &Reply) -> Option<(String, Vec<String>)> {
         if !face.config.search {
             return None;
         }
         let remembered = |server: &Server| self.engine.definitions()?.load(&server.transport);
         let view = reply.session().view();
-        let (toolbox, server) = face.closed_toolbox_of(&view, name, remembered)?;
-        Some((toolbox.name.as_str().to_owned(), server.to_owned()))
+        let (toolbox, servers) = face.closed_toolbox_of(&view, name, remembered)?;
+        Some((toolbox.name.as_str().to_owned(), servers.into_iter().map(str::to_owned).collect()))
     }
 
     /// Opens the toolbox that a call needs, then handles the call again.
@@ -152,25 +162,29 @@ impl Gateway {
         self: &Arc<Self>,
         face: &Arc<Workbench>,
         toolbox: &str,
-        server: &str,
+        servers: Vec<String>,
         wanted: String,
         params: Node<'_>,
         reply: Reply,
     ) {
         let (gateway, face) = (self.clone(), face.clone());
-        let (toolbox, server, params) = (toolbox.to_owned(), server.to_owned(), params.raw().to_owned());
+        let (toolbox, params) = (toolbox.to_owned(), params.raw().to_owned());
         tokio::spawn(async move {
             let Some(configured) = face.toolbox(&toolbox) else {
-                return reply.result(&face.not_configured(&toolbox, None));
+                return reply.result(&face.not_configured(&toolbox, Some(&wanted)));
             };
-            let mut failed = gateway.open_toolbox(&reply.session().window, configured).await;
+            let opened = gateway.open_toolbox(&reply.session().window, configured).await;
             if !reply.is_wanted() {
                 return;
             }
+            let Some(Opened { mut failed, .. }) = opened else {
+                return reply.result(&face.closed_meanwhile(&toolbox, Some(&wanted)));
+            };
             if failed.len() < configured.servers.len() {
-                failed.retain(|(failed, _)| **failed == *server);
+                failed.retain(|(failed, _)| servers.iter().any(|server| *server == **failed));
             }
-            if !failed.is_empty() {
+            let is_there = reply.session().view().find(Kind::Tool, &wanted).is_some();
+            if !failed.is_empty() && !is_there {
                 return reply.result(&face.did_not_open(&toolbox, &wanted, &failed));
             }
             let mut scanner = Scanner::default();
@@ -258,14 +272,14 @@ impl Gateway {
         let session = reply.session();
         let view = session.view();
         if face.toolbox(toolbox).is_none() {
-            return Err(face.not_configured(toolbox, None));
+            return Err(face.not_configured(toolbox, Some(&tool)));
         }
         if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
-            return Err(face.not_open(toolbox, None));
+            return Err(face.not_open(toolbox, Some(&tool)));
         }
         match view.find(Kind::Tool, tool) {
             Some(target) if *target.upstream.group == *toolbox => Ok(target),
-            _ => Err(face.unknown_tool(&view, tool)),
+            _ => Err(face.unknown_tool(&view, Some(toolbox), tool)),
         }
     }
 
@@ -285,20 +299,7 @@ impl Gateway {
             let address = || format!("{}/{}", asked.upstream, asked.own_name());
             match answer {
                 Answer::Result(result) => reply.result_with(|out| result.write(out)),
-                Answer::Error(error) => {
-                    let is_whole = error.get("code").is_some_and(|code| code.raw().parse::<i64>().is_ok());
-                    match error.get("message").and_then(Node::as_str).filter(|_| is_whole) {
-                        Some(message) => {
-                            reply.result(&shape::failed_call(&address(), &message, error.raw()));
-                        }
-                        None => {
-                            let text = error.get("message").and_then(Node::as_str).or_else(|| error.as_str());
-                            let text = text.unwrap_or_else(|| error.raw().into());
-                            let whole = error_object(code::INTERNAL, &text, None);
-                            reply.result(&shape::failed_call(&address(), &text, &whole));
-                        }
-                    }
-                }
+                Answer::Error(error) => reply.result(&shape::refused_call(&address(), error)),
                 Answer::Lost(lost) => {
                     let error = error_object(lost.code, &lost.message, None);
                     reply.result(&shape::failed_call(&address(), &lost.message, &error));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What was switched by hand in one `tools.toml`, by exposed name.
@@ -88,22 +89,26 @@ fn hash(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Renames a finished file to its place, where there may be an older one. Windows refuses that for as long as somebody
-/// else has the old one open, which is a matter of milliseconds.
+/// Renames a finished file to its place, where there may be an older one. Windows may refuse that for as long as somebody
+/// has one of them open, which is a matter of milliseconds; it opens them itself, so that of those who try at once each
+/// would keep the others from it.
 pub(crate) fn put_in_place(file: &Path, place: &Path) -> io::Result<()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = cfg!(windows).then(|| TURN.lock());
     let until = Instant::now() + Duration::from_secs(2);
     loop {
         match fs::rename(file, place) {
-            Err(error)
-                if cfg!(windows)
-                    && error.kind() == io::ErrorKind::PermissionDenied
-                    && Instant::now() < until =>
-            {
+            Err(error) if is_held(&error) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
             }
             result => return result,
         }
     }
+}
+
+/// Whether somebody else has the file open: access denied, or a sharing violation.
+fn is_held(error: &io::Error) -> bool {
+    cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32))
 }
 
 #[cfg(test)]

@@ -10,4 +10,5 @@ pub mod outbox;
 pub mod peer;
 pub mod sse;
 pub mod stdio;
+pub mod text;
 pub mod tool_headers;

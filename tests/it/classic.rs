@@ -97,6 +97,28 @@ fn workbench_use_tool_takes_the_concatenated_name() {
 }
 
 #[test]
+fn workbench_use_tool_names_what_it_could_not_call() {
+    let mut config = classic("proxy", json!({"a": fake("--with echo")}));
+    config["toolboxes"]["other"] = json!({"mcpServers": {"b": fake("--with echo")}});
+    let mut gateway = Gateway::start(config);
+    let mut failure = |toolbox: &str, tool: &str| {
+        let arguments = json!({"toolbox_name": toolbox, "tool_name": tool});
+        gateway.call("workbench_use_tool", arguments).text_block(0)
+    };
+    assert_eq!(
+        failure("nowhere", "dev__a__echo"),
+        "Toolbox 'nowhere' not found in configuration, so dev__a__echo cannot be called"
+    );
+    let closed = failure("dev", "dev__a__echo");
+    assert!(closed.starts_with("Toolbox 'dev' is not open, so dev__a__echo cannot be called. "), "{closed}");
+    gateway.call(OPEN, DEV).text();
+    gateway.call(OPEN, r#"{"toolbox_name":"other"}"#).text();
+    let arguments = json!({"toolbox_name": "dev", "tool_name": "other__b__echo"});
+    let elsewhere = gateway.call("workbench_use_tool", arguments).failure();
+    assert!(elsewhere.contains("other__b__echo") && elsewhere.contains("'dev'"), "{elsewhere}");
+}
+
+#[test]
 fn classic_meta_tools_refuse_with_the_texts_of_the_current_contract() {
     let mut gateway = Gateway::start(classic("dynamic", json!({})));
     for tool in [OPEN, CLOSE] {

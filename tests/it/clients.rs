@@ -313,19 +313,68 @@ fn disconnect_after_an_edit() {
         let finished = home.run(&["disconnect", client, "--yes"]);
         assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
         let after = text(&file);
-        if client == "codex" {
-            // Tables come back where their header fits, which need not be the same line.
-            for part in [
-                "[mcp_servers.context7.env]\nCONTEXT7_API_KEY = \"ctx7sk-fixture\" # rotate\n",
-                "[mcp_servers.notion]",
-            ] {
-                assert!(after.contains(part), "{after}");
+        assert_eq!(after, before.replacen(old, new, 1), "{client}");
+    }
+}
+
+/// What comes back comes back to its place, with the comments that belong to it.
+#[test]
+fn what_comes_back_is_as_it_was() {
+    let config = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}}}"#;
+    for (client, before, edit) in [
+        (
+            "zed",
+            "{\n  // first\n  \"theme\": 1,\n  \"context_servers\": {\n    // about a\n    \"a\": {\"command\": \"x\"}, // a\n    // about z\n    \"z\": {\"command\": \"z\"}, // z\n    // about b\n    \"b\": {\"command\": \"y\"} // b\n    // last\n  }\n}\n",
+            ("\"theme\": 1", "\"theme\": 2"),
+        ),
+        (
+            "codex",
+            "model = 1\n\n# about a\n[mcp_servers.a] # a\ncommand = \"x\"\n\n# about z\n[mcp_servers.z]\ncommand = \"z\"\n\n# about b\n[mcp_servers.b]\ncommand = \"y\"\n\n[tui]\ndark = true\n",
+            ("model = 1", "model = 2"),
+        ),
+        (
+            "gemini",
+            "{\n  \"theme\": 1,\n  \"mcp\": {\n    \"allowed\": [\"a\"],\n    \"excluded\": [\"workbench\", \"z\"]\n  },\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"}\n  }\n}\n",
+            ("\"theme\": 1", "\"theme\": 2"),
+        ),
+        // On one line there is nothing to go by but what it means.
+        (
+            "gemini",
+            "{\"theme\": 1, \"mcp\": {\"excluded\": [\"workbench\", \"z\"]}, \"mcpServers\": {\"z\": {\"command\": \"z\"}}}",
+            ("\"theme\": 1", "\"theme\": 2"),
+        ),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), config.as_bytes());
+        home.put(client, before.as_bytes());
+        home.json(&["connect", client, "--yes"]);
+        let connected = text(&home.file_of(client));
+        assert!(connected.contains(edit.0), "{connected}");
+        home.put(client, connected.replacen(edit.0, edit.1, 1).as_bytes());
+        home.json(&["disconnect", client, "--yes"]);
+        let (after, expected) = (text(&home.file_of(client)), before.replacen(edit.0, edit.1, 1));
+        match before.contains('\n') {
+            true => assert_eq!(after, expected, "{client}"),
+            false => {
+                let [after, expected] =
+                    [&after, &expected].map(|text| serde_json::from_str::<Value>(text).expect("JSON"));
+                assert_eq!(after, expected, "{client}");
             }
-            assert!(!after.contains("workbench") && after.contains(new), "{after}");
-        } else {
-            assert_eq!(after, before.replacen(old, new, 1), "{client}");
         }
     }
+}
+
+/// VS Code reads Copilot's file as well, which is not its own.
+#[test]
+fn a_borrowed_file_is_imported_and_not_written() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let borrowed = home.path(".copilot/mcp-config.json");
+    home.write(&borrowed, br#"{"mcpServers": {"a": {"command": "x"}}}"#);
+    assert_eq!(home.json(&["import", "vscode", "--yes"])["added"][0]["server"], "a");
+    let said = home.json(&["connect", "vscode", "--yes"]);
+    assert_eq!(said["file"], json!(home.file_of("vscode")));
+    assert_eq!(text(&borrowed), r#"{"mcpServers": {"a": {"command": "x"}}}"#);
 }
 
 #[test]
@@ -339,6 +388,26 @@ fn a_file_that_connect_made_goes_again() {
         assert_eq!(home.run(&["disconnect", client, "--yes"]).code, Some(0), "{client}");
         let top = path.split('/').next().expect("a path");
         assert!(!home.path(top).exists(), "{client}: nothing is left");
+    }
+}
+
+/// Whoever made it, it goes with the last of the two.
+#[test]
+fn a_file_that_one_face_made_goes_with_the_other() {
+    for faces in [["toolman", "mcp-workbench"], ["mcp-workbench", "toolman"]] {
+        for order in [[0, 1], [1, 0]] {
+            let home = Home::new();
+            home.write(&home.config(), EMPTY);
+            home.write(&home.path("project/tools.toml"), b"");
+            for face in faces {
+                assert_eq!(home.run_with(face, &["connect", "cursor", "--yes"]).code, Some(0));
+            }
+            for turn in order {
+                assert!(home.file_of("cursor").exists(), "{faces:?} {order:?}");
+                assert_eq!(home.run_with(faces[turn], &["disconnect", "cursor", "--yes"]).code, Some(0));
+            }
+            assert!(!home.path(".cursor").exists(), "{faces:?} {order:?}");
+        }
     }
 }
 
@@ -425,6 +494,271 @@ fn servers_that_are_not_ours_stay() {
     assert_eq!(servers["mcpServers"].as_object().expect("servers").len(), 5);
     assert_eq!(home.run(&["disconnect", "cursor", "--yes"]).code, Some(0));
     assert!(read(&home.file_of("cursor")) == read(&fixtures().join("cursor.json")));
+}
+
+/// Servers that differ in a secret alone are two accounts, and both must stay reachable.
+#[test]
+fn two_accounts_stay_two() {
+    let server = |token: &str| json!({"command": "gh-mcp", "env": {"GITHUB_TOKEN": token}});
+    let config = |servers: Value| json!({"toolboxes": {"dev": {"mcpServers": servers}}}).to_string();
+    for (ours, theirs, variable, added, removed) in [
+        // The values are known to differ.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            Some("ghp_fixture_home"),
+            json!(["github-work"]),
+            json!(["github-work"]),
+        ),
+        // They are known to be the same.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            Some("ghp_fixture_work"),
+            json!([]),
+            json!(["github-work"]),
+        ),
+        // Nobody knows: names decide.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github-work": server("ghp_fixture_work")}),
+            None,
+            json!(["github-work"]),
+            json!(["github-work"]),
+        ),
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github": server("ghp_fixture_work")}),
+            None,
+            json!([]),
+            json!(["github"]),
+        ),
+        // One of ours stands for one of theirs.
+        (
+            json!({"github": server("${GITHUB_TOKEN}")}),
+            json!({"github": server("ghp_fixture_home"), "github-2": server("ghp_fixture_work")}),
+            None,
+            json!(["github-2"]),
+            json!(["github", "github-2"]),
+        ),
+        // In clear text on both sides.
+        (
+            json!({"github": server("ghp_fixture_home")}),
+            json!({"github": server("ghp_fixture_work")}),
+            None,
+            json!(["github-2"]),
+            json!(["github"]),
+        ),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), config(ours.clone()).as_bytes());
+        home.put("cursor", json!({"mcpServers": theirs}).to_string().as_bytes());
+        let run = |args: &[&str]| {
+            let mut command = home.command("mcp-workbench", &[args, &["--yes", "--json"]].concat());
+            command.envs(variable.map(|value| ("GITHUB_TOKEN", value)));
+            let finished = home.lab.run(&mut command);
+            serde_json::from_str::<Value>(&finished.stdout).expect("one JSON value")
+        };
+        // Before they are imported, those that differ stay where they are.
+        let early = run(&["connect", "cursor"])["removed"].clone();
+        run(&["disconnect", "cursor"]);
+        let said = run(&["import", "cursor"]);
+        let names = said["added"].as_array().expect("a list").iter().map(|one| one["server"].clone());
+        assert_eq!(json!(names.collect::<Vec<_>>()), added, "{ours} {theirs} {said}");
+        let expected = removed.as_array().expect("a list").len() - added.as_array().expect("a list").len();
+        assert_eq!(early.as_array().map(Vec::len), Some(expected), "{ours} {theirs}");
+        assert_eq!(run(&["import", "cursor"])["changed"], json!(false), "{ours} {theirs}");
+        assert_eq!(run(&["connect", "cursor"])["removed"], removed, "{ours} {theirs}");
+    }
+}
+
+/// What is called the same and does something else is another server; what is off here is needed there.
+#[test]
+fn connect_takes_out_what_works_here_alone() {
+    for (ours, theirs, taken) in [
+        (json!({"command": "s"}), json!({"command": "s"}), true),
+        (json!({"command": "s", "toolFilters": ["x"]}), json!({"command": "s", "timeout": 5000}), true),
+        (
+            json!({"command": "s", "env": {"DB": "prod"}}),
+            json!({"command": "s", "env": {"DB": "test"}}),
+            false,
+        ),
+        (json!({"command": "s", "cwd": "/x"}), json!({"command": "s", "cwd": "/y"}), false),
+        (json!({"command": "s", "disabled": true}), json!({"command": "s"}), false),
+        (json!({"command": "s", "disabled": true}), json!({"command": "s", "disabled": true}), true),
+        (json!({"command": "s"}), json!({"command": "s", "disabled": true}), true),
+        (
+            json!({"url": "http://h", "headers": {"X-Tenant": "1"}}),
+            json!({"url": "http://h", "headers": {"X-Tenant": "2"}}),
+            false,
+        ),
+        (
+            json!({"command": "s", "args": ["--token", "one11111"]}),
+            json!({"command": "s", "args": ["--token", "two22222"]}),
+            false,
+        ),
+    ] {
+        let home = Home::new();
+        home.write(
+            &home.config(),
+            json!({"toolboxes": {"dev": {"mcpServers": {"a": ours}}}}).to_string().as_bytes(),
+        );
+        home.put("cursor", json!({"mcpServers": {"a": theirs}}).to_string().as_bytes());
+        let said = home.json(&["connect", "cursor", "--dry-run"]);
+        assert_eq!(said["removed"], if taken { json!(["a"]) } else { json!([]) }, "{ours} {theirs}");
+    }
+}
+
+/// What a server that is there already has elsewhere and not here is named.
+#[test]
+fn what_is_not_taken_over_is_named() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "s"}}}}}"#);
+    let codex = "[mcp_servers.a]\ncommand = \"s\"\nenabled_tools = [\"x\"]\ntool_timeout_sec = 90
+startup_timeout_sec = 7\nenv_vars = [\"FOO\"]\nenabled = false\n";
+    home.put("codex", codex.as_bytes());
+    let finished = home.run(&["import", "codex", "--yes"]);
+    let expected = "= a (Codex) is there already; its startup timeout was not taken over; its timeout was not taken \
+                    over; its list of tools was not taken over; its list of inherited variables was not taken over; \
+                    that it is off there was not taken over\n";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+    let said = home.json(&["import", "codex", "--yes"]);
+    assert_eq!(said["merged"][0]["notTaken"].as_array().map(Vec::len), Some(5), "{said}");
+}
+
+/// A default is clear text as well.
+#[test]
+fn secrets_as_defaults() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let theirs = r#"{"mcpServers": {
+        "x": {"command": "x", "args": ["--api-key", "${KEYX:-hf_fixture1}", "--token=${T:-hf_fixture2}", "${MODE:-fast}",
+                                       "postgres://u:hf_fixture3@${HOST}/db"],
+              "env": {"API_KEY": "${API_KEY:-hf_fixture4}", "PRE_KEY": "pre-${PRE}"}},
+        "y": {"url": "https://u:${PW:-hf_fixture5}@h/", "headers": {"Authorization": "Bearer ${B:-hf_fixture6}"}}}}"#;
+    home.put("claude-code", theirs.as_bytes());
+    let said = home.json(&["import", "claude-code", "--yes"]);
+    let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+    let servers = &config["toolboxes"]["dev"]["mcpServers"];
+    assert_eq!(
+        servers["x"]["args"],
+        json!([
+            "--api-key",
+            "${KEYX}",
+            "--token=${T}",
+            "${MODE:-fast}",
+            "postgres://u:${X_PASSWORD}@${HOST}/db"
+        ])
+    );
+    assert_eq!(servers["x"]["env"], json!({"API_KEY": "${API_KEY}", "PRE_KEY": "pre-${PRE}"}));
+    assert_eq!(
+        servers["y"],
+        json!({"url": "https://u:${PW}@h/", "headers": {"Authorization": "Bearer ${B}"}})
+    );
+    let secrets = said["secrets"].as_array().expect("a list").iter();
+    let names: Vec<_> = secrets.map(|one| one["variable"].as_str().expect("text")).collect();
+    assert_eq!(names, ["API_KEY", "KEYX", "T", "X_PASSWORD", "PW", "B"]);
+    assert_eq!(home.json(&["import", "claude-code", "--yes"])["changed"], json!(false));
+    let said = home.json(&["connect", "claude-code", "--yes"]);
+    assert_eq!(said["removed"], json!(["x", "y"]), "{said}");
+    let file: Value = serde_json::from_slice(&read(&home.file_of("claude-code"))).expect("JSON");
+    let env = &file["mcpServers"]["workbench"]["env"];
+    assert_eq!((&env["KEYX"], &env["B"]), (&json!("hf_fixture1"), &json!("hf_fixture6")), "{file}");
+}
+
+/// Nothing that a file says is dropped in silence.
+#[test]
+fn what_is_left_out_is_named() {
+    for (client, theirs, expected) in [
+        (
+            "cursor",
+            r#"{"mcpServers": {"a": {"command": "x", "headers": {"A": "b"}, "oauth": {"clientId": "c"}}}}"#,
+            &[
+                "a | headers | is not used here beside a command; left out",
+                "a | oauth | is not used here beside a command; left out",
+            ][..],
+        ),
+        (
+            "cursor",
+            r#"{"mcpServers": {"a": {"url": "https://h", "args": ["x"], "env": {"A": "b"}, "cwd": "/q"}}}"#,
+            &[
+                "a | args | is not used here beside a URL; left out",
+                "a | env | is not used here beside a URL; left out",
+                "a | cwd | is not used here beside a URL; left out",
+            ],
+        ),
+        (
+            "cursor",
+            r#"{"mcpServers": {"a": {"type": "http", "command": "x"}, "b": {"type": "stdio", "url": "https://h"}}}"#,
+            &[
+                "a | type | is that of a URL, but there is a command, which was taken",
+                "b | type | is that of a command, but there is a URL, which was taken",
+            ],
+        ),
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"url": "https://a", "httpUrl": "https://b"}, "b": {"httpUrl": "https://b", "url": "https://a"}}}"#,
+            &[
+                "a | url | is not used there beside the other URL",
+                "b | url | is not used there beside the other URL",
+            ],
+        ),
+        ("cursor", r#"{"mcpServers": {"a": {"command": ["x", "y"], "args": ["z"]}}}"#, &[]),
+        (
+            "opencode",
+            r#"{"mcp": {"timeout": {"startup": 1}, "old": {"type": "local", "command": ["x"]}, "servers": {}}}"#,
+            &[
+                " | mcp.timeout | is not read beside `mcp.servers`; left out",
+                " | mcp.old | is not read beside `mcp.servers`; left out",
+            ],
+        ),
+        (
+            "vscode",
+            r#"{"servers": {}, "mcpServers": {"b": {"command": "b"}}}"#,
+            &[" | mcpServers | is not read beside `servers`; left out"],
+        ),
+        (
+            "cursor",
+            r#"{"mcp": {"servers": {"a": {"command": "x"}}}}"#,
+            &[" | mcp.servers | looks like that of opencode; Cursor reads `mcpServers`"],
+        ),
+        (
+            "gemini",
+            r#"{"mcp": {"a": {"type": "local", "command": ["x"]}}}"#,
+            &[" | mcp | looks like that of opencode; Gemini CLI reads `mcpServers`"],
+        ),
+        ("gemini", r#"{"mcp": {"allowed": ["a"]}}"#, &[]),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put(client, theirs.as_bytes());
+        let said = home.json(&["import", client, "--yes"]);
+        let notes = said["notes"].as_array().expect("a list").iter().map(|note| {
+            let part = |key: &str| note[key].as_str().expect("text").to_owned();
+            format!("{} | {} | {}", part("server"), part("key"), part("message"))
+        });
+        assert_eq!(notes.collect::<Vec<_>>(), expected, "{theirs}");
+        if theirs.contains("\"z\"") {
+            assert!(text(&home.config()).contains("[\"y\", \"z\"]"), "{}", text(&home.config()));
+        }
+        assert_eq!(home.run(&["check"]).code, Some(0), "{theirs}");
+    }
+}
+
+/// Where a project's server runs does not depend on where our file lies.
+#[test]
+fn a_relative_directory_is_that_of_the_project() {
+    let home = Home::new();
+    let theirs = br#"{"mcpServers": {"a": {"command": "x", "cwd": "sub"}, "b": {"command": "y", "cwd": "${env:DIR}"}}}"#;
+    home.write(&home.path("project/.cursor/mcp.json"), theirs);
+    let ours = home.path("elsewhere/ours.json");
+    home.write(&ours, EMPTY);
+    let named = ours.to_str().expect("UTF-8");
+    assert_eq!(home.run(&["import", "cursor", "--config", named, "--yes"]).code, Some(0));
+    let config: Value = serde_json::from_slice(&read(&ours)).expect("JSON");
+    let servers = &config["toolboxes"]["dev"]["mcpServers"];
+    assert_eq!(servers["a"]["cwd"], json!(home.path("project").join("sub")));
+    assert_eq!(servers["b"]["cwd"], json!("${DIR}"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Lab, dev, fake, fake_with, server, toolman_path};
+use crate::shell::Place;
 
 #[test]
 fn says_who_is_well_and_who_is_not() {
@@ -85,6 +86,15 @@ fn toolman_has_one_too_and_all_may_be_well() {
     assert_eq!(text.code, Some(0), "{text:?}");
     assert!(text.stdout.ends_with("all is well\n"), "{text:?}");
     assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+}
+
+#[test]
+fn it_always_asks_anew() {
+    let place = Place::workbench(dev("dynamic", json!({"a": fake_with("--with echo --count @dir/a", &[])})));
+    for (run, args) in [&["doctor"][..], &["doctor", "--fresh"]].into_iter().enumerate() {
+        assert_eq!(place.run(args).code, Some(0), "{args:?}");
+        assert_eq!(place.lab.starts("a"), run + 1);
+    }
 }
 
 #[test]

@@ -206,3 +206,20 @@ fn a_client_that_stops_reading_does_not_keep_us_alive() {
     lab.wait_until_gone(PROMISE);
     assert_eq!(child.wait().expect("it has ended").code(), Some(0), "{:?}", began.elapsed());
 }
+
+#[test]
+fn what_waits_for_the_servers_of_toolman_is_answered_with_the_end_and_not_with_empty_lists() {
+    let config = "startup_wait = 600\n".to_owned() + &server("a", "--with echo --wait-for @dir/never", "");
+    let mut gateway = Gateway::toolman(config);
+    let list = gateway.post("tools/list", "{}");
+    let call = gateway.post_call("a_echo", "{}");
+    let read = gateway.post("resources/read", json!({"uri": "a_x://y"}));
+    gateway.fence();
+    gateway.close();
+    for (id, expected) in [(list, "tools/list"), (read, "a_x://y")] {
+        let message = gateway.answer(&id).value()["error"]["message"].clone();
+        assert_eq!(message, format!("{expected}: the gateway is shutting down"));
+    }
+    let text = gateway.answer(&call).failure();
+    assert!(text.contains("a_echo: the gateway is shutting down"), "{text}");
+}

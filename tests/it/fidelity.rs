@@ -146,6 +146,29 @@ fn an_upstreams_error_becomes_a_result_that_keeps_code_and_data() {
 }
 
 #[test]
+fn of_an_upstreams_odd_error_code_and_data_are_kept_as_far_as_there_are_any() {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with error")})));
+    gateway.open("dev");
+    for (error, text, kept) in [
+        (r#"{"message":"m","data":{"a":1}}"#, "m", r#"{"message":"m","data":{"a":1},"code":-32603}"#),
+        (
+            r#"{"code":-32000.0,"message":"m","data":1.10}"#,
+            "m",
+            r#"{"code":-32000.0,"message":"m","data":1.10}"#,
+        ),
+        (r#"{"code":5,"data":[1]}"#, "no message", r#"{"code":5,"data":[1],"message":"no message"}"#),
+        (r#"{"code":5,"message":null}"#, "no message", r#"{"code":5,"message":"no message"}"#),
+        (r#"{"code":"E1","message":"m","x":1}"#, "m", r#"{"code":-32603,"message":"m","x":1}"#),
+        (r#""broken""#, "broken", r#"{"code":-32603,"message":"broken"}"#),
+        ("[1]", "[1]", r#"{"code":-32603,"message":"[1]"}"#),
+    ] {
+        let answer = gateway.use_tool("a", "error", json!({"json": error}));
+        assert_eq!(answer.failure(), format!("[dev/a/error] {text}"), "{error}");
+        assert_eq!(answer.at(&["result", "_meta", "mcp-workbench/error"]), kept, "{error}");
+    }
+}
+
+#[test]
 fn notifications_that_no_rule_names_are_relayed_as_they_came() {
     for (mode, mut gateway) in gateways() {
         for params in VALUES {
@@ -194,6 +217,35 @@ fn duplicates_of_keys_that_we_route_by_are_refused() {
         }
         let requests = gateway.use_tool("a", "requests", json!({"method": "tools/call"})).json();
         assert_eq!(requests.as_array().map(Vec::len), Some(1), "{mode}: no other call went upstream");
+    }
+}
+
+#[test]
+fn references_and_subscriptions_with_a_key_twice_are_refused() {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with requests --prompts 2")})));
+    gateway.open("dev");
+    let prompt = |n: u32| json!({"type": "ref/prompt", "name": format!("dev__a__prompt-{n}")}).to_string();
+    let argument = r#""argument":{"name":"a","value":""}"#;
+    for params in [
+        format!(r#"{{"ref":{},"ref":{},{argument}}}"#, prompt(1), prompt(2)),
+        format!(r#"{{"ref":{},{argument}}}"#, prompt(1).replacen('{', r#"{"name":"dev__a__prompt-2","#, 1)),
+        format!(r#"{{"ref":{},{argument}}}"#, prompt(1).replacen('{', r#"{"type":"ref/resource","#, 1)),
+    ] {
+        assert_eq!(gateway.request("completion/complete", &params).error_code(), -32602, "{params}");
+    }
+    let requests = gateway.use_tool("a", "requests", json!({"method": "completion/complete"})).json();
+    assert_eq!(requests, json!([]), "nothing went upstream");
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let (twice, state) =
+        (r#""notifications":{},"notifications":{"toolsListChanged":true}"#, r#""requestState":"x""#);
+    for (method, params) in [
+        ("subscriptions/listen", format!("{{{meta},{twice}}}")),
+        ("tools/call", format!(r#"{{{meta},"name":"dev__a__requests",{state},{state}}}"#)),
+        ("prompts/get", format!(r#"{{{meta},"name":"dev__a__prompt-1",{state},{state}}}"#)),
+    ] {
+        let answer = gateway.request(method, &params);
+        assert_eq!(answer.error_code(), -32602, "{params}");
+        assert!(answer.at(&["error", "message"]).contains("twice"), "{answer:?}");
     }
 }
 

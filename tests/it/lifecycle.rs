@@ -269,6 +269,28 @@ fn a_list_without_end_runs_into_the_deadline() {
 }
 
 #[test]
+fn a_list_that_is_not_answered_does_not_keep_later_changes_away() {
+    for limit in ["callTimeout", "connectTimeout"] {
+        let mut entry = fake("--with change,received --hang tools/list#2");
+        entry[limit] = json!(1);
+        let mut gateway = Gateway::start(dev("dynamic", json!({"a": entry})));
+        gateway.open("dev");
+        gateway.notification(TOOLS_CHANGED);
+        let add = |name: &str| json!({"add": [format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#)]});
+        gateway.call("dev__a__change", add("first")).text();
+        let cancelled = json!({"method": "notifications/cancelled", "count": 1});
+        // With callTimeout this call may be cancelled as well; it has seen then what it waits for.
+        gateway.until("the list is given up", |gateway| {
+            !gateway.use_tool("a", "received", &cancelled).is_error()
+        });
+        gateway.call("dev__a__change", add("second")).text();
+        gateway.notification(TOOLS_CHANGED);
+        let tools = gateway.tools();
+        assert_eq!(tools[3..], ["dev__a__first", "dev__a__second"], "{limit}: {tools:?}");
+    }
+}
+
+#[test]
 fn a_command_that_is_not_found_says_where_it_was_looked_for() {
     let mut gateway = Gateway::start(dev("proxy", json!({"a": {"command": "no-such-program-at-all"}})));
     let text = gateway.call("open_toolbox", OPEN_DEV).failure();

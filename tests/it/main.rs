@@ -36,6 +36,7 @@ mod names;
 mod npm;
 mod oauth;
 mod offers;
+mod opening;
 #[cfg(target_os = "linux")]
 mod picture;
 #[cfg(target_os = "linux")]

@@ -11,19 +11,19 @@ use crate::harness::{DEADLINE, Gateway, Lab, Peer, TOOLS_CHANGED, VERSION, dev, 
 impl Gateway {
     /// Writes another `workbench-config.json` beside the old one and renames it, as editors do.
     #[track_caller]
-    fn rewrite(&mut self, config: &Value) {
+    pub(crate) fn rewrite(&mut self, config: &Value) {
         self.replace_file("workbench-config.json", &config.to_string());
     }
 
     #[track_caller]
-    fn replace_file(&mut self, name: &str, text: &str) {
+    pub(crate) fn replace_file(&mut self, name: &str, text: &str) {
         replace_file(&self.lab, name, text);
     }
 
     /// Has the file read, whatever it holds, and waits until nothing of that is left to do: a toolbox is added that
     /// takes effect with the rest.
     #[track_caller]
-    fn reload(&mut self, mut config: Value, mark: &str) {
+    pub(crate) fn reload(&mut self, mut config: Value, mark: &str) {
         config["toolboxes"][mark] = json!({"mcpServers": {}});
         self.rewrite(&config);
         self.until("the file is in force", |gateway| {
@@ -444,4 +444,46 @@ impl Http {
         let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
         (status.expect("a status"), answer)
     }
+}
+
+#[test]
+fn while_a_server_starts_clients_hear_of_everything_else() {
+    let config = |description: &str, late: &str| {
+        let servers = json!({"a": fake("--with echo"), "late": fake(&format!("{late} --count @dir/late"))});
+        let mut config = dev("dynamic", servers);
+        config["toolboxes"]["other"] =
+            json!({"description": description, "mcpServers": {"b": fake("--with echo,crash")}});
+        config
+    };
+    let late = "--with echo --wait-for @dir/go";
+    let mut gateway = Gateway::start(config("", "--with report"));
+    gateway.open("dev");
+    gateway.notification(TOOLS_CHANGED);
+    gateway.rewrite(&config("", late));
+    gateway.until("it starts", |gateway| gateway.lab.starts("late") == 2);
+    gateway.open("other");
+    assert_eq!(gateway.count(TOOLS_CHANGED), 1, "an open tells at once");
+    gateway.call("other__b__crash", "{}").failure();
+    gateway.notification(TOOLS_CHANGED);
+    gateway.rewrite(&config("Another description", late));
+    gateway.notification(TOOLS_CHANGED);
+    assert!(gateway.request("tools/list", "{}").raw.contains("Another description"));
+    gateway.lab.write("go", "");
+    gateway.notification(TOOLS_CHANGED);
+    assert_eq!(gateway.tools(), ["open_toolbox", "dev__a__echo", "dev__late__echo"]);
+}
+
+#[test]
+fn what_a_server_linked_to_can_be_read_after_its_entry_changed() {
+    let entry = |more: &str| fake(&format!("--with result,report --count @dir/a {more}"));
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": entry("")})));
+    gateway.open("dev");
+    let link = r#"{"content":[{"type":"resource_link","uri":"hidden://x","name":"x"}]}"#;
+    gateway.use_tool("a", "result", json!({"json": link})).result();
+    let read =
+        |gateway: &mut Gateway| gateway.request("resources/read", json!({"uri": "hidden://x"})).result();
+    read(&mut gateway);
+    gateway.reload(dev("proxy", json!({"a": entry("--tools 1")})), "mark");
+    gateway.until("the new one runs", |gateway| gateway.lab.starts("a") == 2);
+    read(&mut gateway);
 }

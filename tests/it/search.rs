@@ -404,6 +404,32 @@ fn a_toolbox_that_does_not_open_says_why() {
 }
 
 #[test]
+fn a_server_that_failed_does_not_stand_for_another_whose_name_begins_alike() {
+    for (first, second, failed) in [
+        (fake("--exit 3"), fake("--with echo"), None),
+        (fake("--with never"), fake("--exit 3"), Some("b__c")),
+    ] {
+        for tool in ["registered", "classic"] {
+            let mut config = dev("proxy", json!({"b": first, "b__c": second}));
+            config["search"] = json!(true);
+            let mut gateway = Gateway::start(config);
+            let classic = json!({"toolbox_name": "dev", "tool_name": "dev__b__c__echo"});
+            let answer = match tool {
+                "registered" => gateway.call("dev__b__c__echo", "{}"),
+                _ => gateway.call("workbench_use_tool", classic),
+            };
+            match failed {
+                None => drop(answer.text()),
+                Some(server) => {
+                    let reason = format!("Failed to connect to server '{server}' in toolbox 'dev': ");
+                    assert!(answer.failure().contains(&reason), "{tool}: {answer:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn it_is_off_unless_the_file_says_so() {
     let mut config = office("proxy");
     config["search"] = json!(false);

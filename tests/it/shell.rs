@@ -236,6 +236,13 @@ fn servers_that_fail() {
     let listed = place.run(&["list", "servers"]);
     assert_eq!(listed.code, Some(0));
     assert!(listed.stderr.starts_with("warning: dev/wrong: "), "{}", listed.stderr);
+    for verb in [&["list"][..], &["list", "tools"], &["list", "resources"], &["search", "echo"], &["tokens"]]
+    {
+        let told = place.run(&[verb, &["--json"]].concat());
+        assert_eq!(told.code, Some(0), "{verb:?}");
+        assert!(told.stderr.starts_with("warning: dev/wrong: "), "{verb:?}: {}", told.stderr);
+        assert!(serde_json::from_str::<Value>(&told.stdout).is_ok(), "{verb:?}: {}", told.stdout);
+    }
     let servers = place.json(&["list", "servers"], 0);
     assert_eq!((&servers[0]["tools"], &servers[0]["error"]), (&json!(1), &Value::Null));
     assert_eq!(servers[1]["tools"], Value::Null);
@@ -252,6 +259,50 @@ fn servers_that_fail() {
         alone.lab.write(name, text);
         assert_eq!(alone.json(&["list"], 2)["error"]["kind"], "configuration");
     }
+}
+
+/// What a server says on stderr may quote what it was started with.
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_secret_are_not_shown() {
+    let script = |word: &str| format!("echo cannot use {word} >&2; exit 1");
+    let places = [
+        Place::workbench(dev(
+            "dynamic",
+            json!({"a": {"command": "sh", "args": ["-c", script("$2"), "x", "--api-key", "fixture-key"]},
+                   "b": {"command": "sh", "args": ["-c", script("$1"), "x", "postgres://u:fixture-key@h/db"]}}),
+        )),
+        Place::toolman(&format!(
+            "[[servers]]\nnamespace = \"a\"\ncommand = \"\"\"sh -c '{}' x --api-key=fixture-key\"\"\"\n",
+            script("$1")
+        )),
+    ];
+    for place in &places {
+        for verb in
+            [&["doctor"][..], &["doctor", "--json"], &["list", "--json"], &["list", "-vv"], &["call", "a/x"]]
+        {
+            let finished = place.run(verb);
+            assert_eq!(finished.code, Some(4), "{verb:?}");
+            let all = format!("{}{}", finished.stdout, finished.stderr);
+            assert!(all.contains("cannot use ") && !all.contains("fixture-key"), "{verb:?}: {all}");
+        }
+    }
+}
+
+#[test]
+fn names_that_were_changed_are_listed() {
+    let dotted = r#"{"name":"a.b","description":"Dotted","inputSchema":{"type":"object"}}"#;
+    let place = Place::workbench(dev("dynamic", json!({"a": fake_with("--with echo", &["--tool", dotted])})));
+    let registered = place.json(&["list", "tools"], 0)[1]["registered"].as_str().expect("text").to_owned();
+    assert!(registered.starts_with("dev__a__a_b_"), "{registered}");
+    let width = registered.len();
+    let expected = format!(
+        "TOOL        {:<width$}  DESCRIPTION\ndev/a/echo  {:<width$}  Does echo\ndev/a/a.b   {registered}  Dotted\n",
+        "REGISTERED AS", ""
+    );
+    place.check(&["list", "tools"], 0, &expected, "");
+    let plain = Place::workbench(dev("dynamic", json!({"a": fake_with("--with echo", &[])})));
+    plain.check(&["list", "tools"], 0, "TOOL        DESCRIPTION\ndev/a/echo  Does echo\n", "");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls;
 
-use crate::client::{Client, Era, Host, Remote};
-use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, dev, fake};
+use crate::client::{Client, Era, Host, MODERN, Remote};
+use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, dev, fake, server};
 
 const LOG: &str = "notifications/message";
 const UPDATED: &str = "notifications/resources/updated";
@@ -61,6 +61,85 @@ fn parameters_in_headers_are_checked_and_made_afresh() {
             }
         }
     }
+}
+
+#[test]
+fn parameters_in_headers_are_checked_also_where_the_tool_was_not_known_when_the_call_came() {
+    let schema =
+        json!({"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}});
+    let flags = format!("--with crash,ask --tool {}", json!({"name": "weather", "inputSchema": schema}));
+    let check = |client: &mut Client, tool: &str, meanwhile: &dyn Fn()| {
+        for (header, arguments) in [
+            ("Mcp-Param-Region: eu\r\n", r#"{"where":"us"}"#),
+            ("", r#"{"where":"us"}"#),
+            ("Mcp-Param-Region: us\r\n", "{}"),
+        ] {
+            client.over_http().headers = header.to_owned();
+            let id = client.post_call(tool, arguments);
+            meanwhile();
+            let answer = client.answer(&id);
+            assert_eq!(answer.error_code(), -32020, "{tool} {header:?}: {answer:?}");
+        }
+        client.over_http().headers = "Mcp-Param-Region: us\r\n".to_owned();
+        client.call(tool, r#"{"where":"us"}"#).text();
+    };
+    let nothing = || ();
+    let workbench = |config: Value| {
+        let host = Host::workbench(config);
+        let client = host.client(Era::Modern);
+        (host, client)
+    };
+
+    let host = Host::workbench(dev("proxy", json!({"a": fake(&flags)})));
+    let mut cold = host.client_at(Era::Modern, "/mcp/dev");
+    let headers = format!(
+        "MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: weather\r\nMcp-Param-Region: eu\r\n"
+    );
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
+    let params = json!({"name": "weather", "arguments": {"where": "us"}, "_meta": meta});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let refused = cold.over_http().exchange("POST", &headers, &body.to_string());
+    assert_eq!(refused.status, 400, "{refused:?}");
+    check(&mut cold, "weather", &nothing);
+
+    let mut config = dev("proxy", json!({"a": fake(&flags)}));
+    config["search"] = json!(true);
+    let (_host, mut closed) = workbench(config);
+    check(&mut closed, "dev__a__weather", &nothing);
+
+    let (_host, mut renamed) = workbench(dev("proxy", json!({"my server": fake(&flags)})));
+    renamed.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    check(&mut renamed, "dev__my server__weather", &nothing);
+    renamed.over_http().headers.clear();
+    renamed.call("dev__my server__crash", "{}").failure();
+    check(&mut renamed, "dev__my server__weather", &nothing);
+
+    let config = format!(
+        "active_toolsets = [\"*\"]\nstartup_wait = 30\n{}",
+        server("a", &format!("--wait-for @dir/go {}", flags.replace("--tool ", "--tool '") + "'"), "")
+    );
+    let host = Host::toolman(config);
+    let mut starting = host.client(Era::Modern);
+    check(&mut starting, "a_weather", &|| drop(host.lab.write("go", "")));
+}
+
+#[test]
+fn a_call_that_goes_on_after_a_question_is_checked_against_its_headers_too() {
+    let schema =
+        json!({"type": "object", "properties": {"method": {"type": "string", "x-mcp-header": "Method"}}});
+    let flags = format!("--tool {}", json!({"name": "ask", "inputSchema": schema}));
+    let host = Host::workbench(dev("proxy", json!({"a": fake(&flags)})));
+    let mut client = host.client_at(Era::Modern, "/mcp/dev");
+    let header = "Mcp-Param-Method: roots/list\r\n";
+    client.over_http().headers = header.to_owned();
+    let arguments = r#"{"method":"roots/list"}"#;
+    let asked = client.call("ask", arguments);
+    client.over_http().headers = header.replace("roots/list", "elicitation/create");
+    let id = client.post_retry("ask", arguments, &asked, r#"{"roots":[]}"#);
+    assert_eq!(client.answer(&id).error_code(), -32020);
+    client.over_http().headers = header.to_owned();
+    let id = client.post_retry("ask", arguments, &asked, r#"{"roots":[]}"#);
+    assert_eq!(client.answer(&id).text(), r#"{"result":{"roots":[]}}"#);
 }
 
 #[test]

@@ -290,6 +290,37 @@ fn descriptions_are_cut_to_132_characters_and_forge_no_row() {
 }
 
 #[test]
+fn names_forge_no_row_either() {
+    let flags = [
+        tool("plain", ""),
+        tool("* rm", "harmless"),
+        tool("Resources:", ""),
+        tool("\"quoted\"", ""),
+        format!("--resource '{}'", json!({"uri": "* evil://x", "name": "r"})),
+        format!("--resource '{}'", json!({"uri": "\u{202e}* evil://y", "name": "r"})),
+    ];
+    let config = format!("names = \"exact\"\n{}", server("", &flags.join(" "), ""));
+    let mut gateway = Gateway::toolman(config);
+    let expected = [
+        "plain",
+        r#""* rm": harmless"#,
+        r#""Resources:""#,
+        r#""\"quoted\"""#,
+        r#""* evil://x": r"#,
+        r#""* evil://y": r"#,
+    ];
+    assert_eq!(rows(&gateway.catalog()), expected);
+    gateway.activate([&["* rm"], &[], &["* evil://x"], &[]]).text();
+    let marked: Vec<_> = expected
+        .map(|row| match row.contains("rm") || row.contains("//x") {
+            true => format!("* {row}"),
+            false => row.to_owned(),
+        })
+        .into();
+    assert_eq!(rows(&gateway.catalog()), marked);
+}
+
+#[test]
 fn changes_of_upstreams_are_announced_for_the_lists_that_changed() {
     let config = "active_toolsets = [\"a_change\", \"a_requests\", \"a_on*\", \"a_x:on\", \"a_y:*\"]\n"
         .to_owned()

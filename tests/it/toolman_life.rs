@@ -50,6 +50,21 @@ fn the_first_lists_wait_for_servers_that_start() {
 }
 
 #[test]
+fn the_first_lists_wait_for_what_a_new_file_starts() {
+    let config = |flags: &str| format!("startup_wait = 600\n{ALL}") + &server("a", flags, "");
+    let mut gateway = Gateway::toolman(config("--with echo --wait-for @dir/go"));
+    let list = gateway.post("tools/list", "{}");
+    let call = gateway.post_call("a_report", "{}");
+    gateway.fence();
+    gateway.replace_file("tools.toml", &config("--with echo,report --count @dir/new --delay 1000"));
+    gateway.until("the new one starts", |gateway| gateway.lab.starts("new") == 1);
+    gateway.lab.write("go", "");
+    assert_eq!(gateway.answer(&list).names("tools"), ["toolman_activate", "a_echo", "a_report"]);
+    gateway.answer(&call).text();
+    assert_eq!(gateway.changes(), [0, 0, 0]);
+}
+
+#[test]
 fn requests_that_wait_are_answered_in_their_order() {
     let config = "startup_wait = 600\n".to_owned() + &server("a", "--tools 40 --wait-for @dir/go", "");
     let mut gateway = Gateway::toolman(config);

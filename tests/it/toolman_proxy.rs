@@ -88,6 +88,21 @@ fn our_own_errors_give_the_exposed_name_and_have_our_shape() {
 }
 
 #[test]
+fn a_call_by_way_of_toolman_call_names_one_tool_and_one_set_of_arguments() {
+    let mut gateway = start("--with echo,requests");
+    for arguments in [
+        r#"{"name":"a_echo","name":"a_requests"}"#,
+        r#"{"name":"a_echo","n\u0061me":"a_echo"}"#,
+        r#"{"name":"a_echo","arguments":{"k":1},"arguments":{"k":2}}"#,
+    ] {
+        let answer = gateway.call("toolman_call", arguments);
+        assert!(answer.failure().contains("twice"), "{arguments}: {answer:?}");
+    }
+    let requests = gateway.call("a_requests", json!({"method": "tools/call"})).json();
+    assert_eq!(requests.as_array().map(Vec::len), Some(1), "no other call went upstream");
+}
+
+#[test]
 fn malformed_requests_are_refused() {
     let mut gateway = start("--with echo");
     for (method, params) in [
@@ -99,11 +114,17 @@ fn malformed_requests_are_refused() {
         ("prompts/get", "{}"),
         ("completion/complete", "{}"),
         ("completion/complete", r#"{"ref":{"type":"ref/prompt"}}"#),
-        ("logging/setLevel", r#"{"level":"loud"}"#),
         ("tools/list", r#"{"cursor":"x"}"#),
+        ("resources/list", r#"{"cursor":"x"}"#),
+        ("resources/templates/list", r#"{"cursor":"x"}"#),
+        ("prompts/list", r#"{"cursor":"x"}"#),
     ] {
-        assert_eq!(gateway.request(method, params).error_code(), -32602, "{method} {params}");
+        let answer = gateway.request(method, params);
+        assert_eq!(answer.error_code(), -32602, "{method} {params}");
+        assert_eq!(answer.at(&["error", "data", "success"]), "false", "{method} {params}");
+        assert_eq!(answer.at(&["error", "data", "error"]), answer.at(&["error", "message"]));
     }
+    assert_eq!(gateway.request("logging/setLevel", r#"{"level":"loud"}"#).error_code(), -32602);
 }
 
 #[test]

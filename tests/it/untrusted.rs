@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Gateway, Lab, VERSION, dev, fake, fake_with};
+use crate::harness::{Gateway, Lab, VERSION, dev, fake, fake_with, server};
 
 const FLAGS: &str = "--with echo,raw,received,requests,large,flood,slow,started,release";
 
@@ -200,6 +200,48 @@ fn the_default_limit_is_sixteen_mebibytes() {
     assert_eq!(gateway.use_tool("a", "large", json!({"bytes": just_fits})).text().len(), just_fits);
     gateway.use_tool("a", "large", json!({"bytes": 16 * 1024 * 1024 + 1024})).failure();
     gateway.use_tool("a", "echo", "{}").text();
+}
+
+/// Whether a text of ours holds something that no reader sees, or that turns what follows.
+fn is_clean(text: &str) -> bool {
+    !text.contains(|c: char| c != '\n' && c.is_control() || "\u{200b}\u{202e}".contains(c))
+}
+
+#[test]
+fn names_and_last_words_of_a_server_bring_nothing_invisible_into_our_texts() {
+    let odd = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}}).to_string();
+    let (name, prompt) = ("\u{1b}[31mev\u{202e}il\n\u{200b}tool", "pro\u{202e}mpt\n-1");
+    let flags = ["--tool", &odd(name), "--prompt", &json!({"name": prompt}).to_string()];
+    let mut config = dev(
+        "proxy",
+        json!({
+            "a": fake_with("", &flags),
+            "b": fake_with("--exit 3", &["--stderr", "\u{1b}[31mred \u{202e}evil\u{200b} \u{7}bell"]),
+        }),
+    );
+    config["names"] = json!("exact");
+    let mut gateway = Gateway::start(config);
+    let opened = gateway.open("dev");
+    let reason = opened["_errors"][0].as_str().expect("b failed");
+    assert!(reason.contains("[31mred evil  bell") && is_clean(reason), "{reason:?}");
+    for (tool, near) in [("[31mevil tool!", "Nearest names: "), ("nothing like it", "Its tools: ")] {
+        let text = gateway.use_tool("a", tool, "{}").failure();
+        assert!(text.contains(&format!("{near}[31mevil tool")) && is_clean(&text), "{text:?}");
+    }
+    let text = gateway.call("dev__a__[31mevil tool", "{}").failure();
+    assert!(text.contains("[31mevil tool") && is_clean(&text), "{text:?}");
+    let refused = gateway.request("prompts/get", r#"{"name":"dev__a__prompt-1"}"#).value();
+    let text = refused["error"]["message"].as_str().expect("a message");
+    assert!(text.contains("Nearest names: dev__a__prompt -1") && is_clean(text), "{text:?}");
+
+    let config = format!("names = \"exact\"\n{}", server("a", &format!("--tool '{}'", odd(name)), ""));
+    let mut gateway = Gateway::toolman(config);
+    let unknown = gateway.activate([&["a_[31mevil tol"], &[], &[], &[]]).failure();
+    assert!(unknown.contains("did you mean a_ [31mevil tool?") && is_clean(&unknown), "{unknown:?}");
+    let unknown = gateway.call("a_[31mevil tol", "{}").failure();
+    assert!(unknown.contains("Did you mean a_ [31mevil tool?") && is_clean(&unknown), "{unknown:?}");
+    let switched = gateway.activate([&["a_*"], &[], &[], &[]]).text();
+    assert!(switched.contains("Switched on: a_ [31mevil tool.") && is_clean(&switched), "{switched:?}");
 }
 
 #[test]

@@ -215,6 +215,82 @@ fn a_configuration_with_problems_is_reported_and_left() {
     }
 }
 
+/// No verb that changes files needs a variable, wherever it stands.
+#[test]
+fn no_variable_needs_to_be_set() {
+    let server = json!({"command": "x"});
+    let config = |server: &Value| json!({"toolboxes": {"dev": {"mcpServers": {"a": server}}}});
+    let top = |key: &str, value: Value| {
+        let mut config = config(&server);
+        config[key] = value;
+        config
+    };
+    let unset = "${FIXTURE_UNSET}";
+    for config in [
+        top("toolMode", json!(unset)),
+        top("metaTools", json!(unset)),
+        top("names", json!(unset)),
+        top("stateKey", json!(unset)),
+        top("auth", json!({"tokens": [{"name": unset, "token": unset, "toolboxes": [unset]}]})),
+        config(&json!({"type": unset, "url": "http://h"})),
+        config(&json!({"transport": unset, "command": "x"})),
+        config(
+            &json!({"command": unset, "args": [unset], "cwd": unset, "isolation": unset, "inheritEnv": [unset]}),
+        ),
+        config(&json!({"url": format!("{unset}://h:{unset}/"), "headers": {"A": unset}})),
+        config(&json!({"url": "https://h", "oauth": {"clientMetadataUrl": unset, "scope": unset}})),
+    ] {
+        let home = with_config(&config.to_string());
+        home.put("cursor", b"{\"mcpServers\": {\"c\": {\"command\": \"c\"}}}");
+        for args in [
+            &["add", "b", "--yes", "--", "b"][..],
+            &["import", "cursor", "--yes"],
+            &["init", "--yes"],
+            &["connect", "cursor", "--yes"],
+            &["disconnect", "cursor", "--yes"],
+            &["remove", "b", "--yes"],
+        ] {
+            let finished = home.run(args);
+            assert_eq!(finished.code, Some(0), "{args:?} {config}: {}", finished.stderr);
+        }
+    }
+    let server = "[[servers]]\nnamespace = \"a\"\n";
+    for text in [
+        format!(
+            "resource_separator = \"{unset}\"\nactive_toolsets = [\"{unset}\"]\n{server}command = \"x\"\n"
+        ),
+        format!("{server}command = \"{unset} x\"\nisolation = \"{unset}\"\n"),
+        format!("{server}url = \"https://{unset}/\"\ntype = \"{unset}\"\n"),
+        format!("[[servers]]\nnamespace = \"{unset}\"\ncommand = \"x | {unset}\"\n"),
+    ] {
+        let home = Home::new();
+        home.write(&home.path("project/tools.toml"), text.as_bytes());
+        for args in [
+            &["add", "b", "--yes", "--", "b"][..],
+            &["connect", "cursor", "--yes"],
+            &["remove", "b", "--yes"],
+        ] {
+            let finished = home.run_with("toolman", args);
+            assert_eq!(finished.code, Some(0), "{args:?} {text}: {}", finished.stderr);
+        }
+    }
+    // What is wrong without any variable is still refused.
+    let home = with_config(&top("toolMode", json!("wrong")).to_string());
+    assert_eq!(home.run(&["add", "b", "--yes", "--", "b"]).code, Some(2));
+}
+
+#[test]
+fn json_shows_a_change_that_is_not_made() {
+    let home = with_config(CONFIG);
+    let (status, stdout, stderr) = said(&home, "mcp-workbench", &["add", "two", "--json", "--", "npx"]);
+    let value: Value = serde_json::from_str(&stdout).expect("one JSON value");
+    assert_eq!((status, &value["error"]["kind"]), (2, &json!("usage")), "{stdout}");
+    assert!(
+        stderr.starts_with("--- HOME/project/workbench-config.json\n")
+            && stderr.contains("+        \"two\": {")
+    );
+}
+
 #[test]
 fn toolman_has_the_same_verbs() {
     let home = Home::new();
@@ -248,6 +324,23 @@ url = \"https://h/mcp\"
     run(&["remove", "three", "--yes"]);
     run(&["remove", "one", "--yes"]);
     assert_eq!(text(&file), "# top\nactive_toolsets = [\"a_*\"] # mine\n");
+    home.put(
+        "cursor",
+        b"{\"mcpServers\": {\"four\": {\"command\": \"4\", \"env\": {\"API_KEY\": \"fixture-edited\"}}}}",
+    );
+    let (_, stdout, _) = said(&home, "toolman", &["import", "cursor", "--yes", "--json"]);
+    let answer: Value = serde_json::from_str(&stdout).expect("one JSON value");
+    assert_eq!(
+        (&answer["added"], &answer["secrets"][0]["namespace"]),
+        (
+            &json!([{"namespace": "four", "client": "Cursor", "disabled": false, "renamedFrom": null}]),
+            &json!("four")
+        )
+    );
+    home.put("codex", b"[mcp_servers.five]\ncommand = \"5\"\nenabled_tools = [\"x\"]\n");
+    let note =
+        "Codex: five: enabled_tools names the tools that pass; here `active_toolsets` says what is active\n";
+    assert!(run(&["import", "codex", "--yes"]).contains(note));
     let (status, _, stderr) = said(&home, "toolman", &["add", "x", "--toolbox", "t", "--", "y"]);
     assert_eq!((status, stderr.as_str()), (2, "error: tools.toml has no toolboxes\nleave --toolbox out\n"));
 }
@@ -430,6 +523,13 @@ fn schema_completions_and_man() {
         }
         let (status, stdout, _) = said(&home, program, &["man"]);
         assert!(status == 0 && stdout.contains(".TH") && stdout.contains(program), "{stdout}");
+        for (verb, key) in [(&["man"][..], "page"), (&["completions", "bash"], "script"), (&["demo"], "text")]
+        {
+            let (status, stdout, _) = said(&home, program, &[verb, &["--json"]].concat());
+            let value: Value = serde_json::from_str(&stdout).expect("one JSON value");
+            let text = value[key].as_str().expect("text");
+            assert!(status == 0 && text.contains('\n') && !text.contains('\u{1b}'), "{verb:?}: {text}");
+        }
     }
     for shell in ["zsh", "fish", "powershell", "elvish"] {
         assert_eq!(home.run(&["completions", shell]).code, Some(0));

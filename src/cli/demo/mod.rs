@@ -11,10 +11,10 @@ mod steps;
 mod toolman;
 mod workbench;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::failure::Failure;
+use super::failure::{Failure, Manner};
 use super::screen::Screen;
 use super::{World, load};
 use crate::config::locate::{Face, Platform};
@@ -34,18 +34,26 @@ struct Stage<'a> {
 }
 
 /// Walks through the face and prints how to register it; answers the exit status.
-pub(super) fn demo(face: Face, world: &World, screen: Screen) -> Result<u8, Failure> {
+pub(super) fn demo(face: Face, world: &World, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+    if !manner.json {
+        return walk(face, world, screen, &mut io::stdout());
+    }
+    let mut text = Vec::new();
+    let plain = Screen { terminal: false, colour: false, ..screen };
+    let status = walk(face, world, plain, &mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    writeln!(io::stdout(), "{}", serde_json::json!({ "text": text }))?;
+    Ok(status)
+}
+
+fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Result<u8, Failure> {
     let executable = std::env::current_exe()?;
     let runtime = load::runtime()?;
     let outcome = runtime.block_on(async {
         let interrupted = load::signal()?;
         let directory = Directory::new()?;
         let mut stage = Stage {
-            page: Page {
-                out: &mut io::stdout(),
-                colour: screen.colour,
-                unicode: screen.terminal && screen.unicode,
-            },
+            page: Page { out, colour: screen.colour, unicode: screen.terminal && screen.unicode },
             executable: &executable,
             directory: &directory.0,
             launcher: Launcher::new(),

@@ -1,8 +1,10 @@
 //! Arguments of a call: from words to JSON, typed by the tool's schema.
 
+use std::collections::HashMap;
 use std::io::Read;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cli::failure::Failure;
 use crate::core::catalog::nearest;
@@ -28,6 +30,9 @@ pub(super) struct Word {
 /// References that are followed at most, one from another.
 const MOST_REFERENCES: usize = 16;
 
+/// How deep arguments with a number beyond all measure may be nested.
+const MOST_NESTED: usize = 128;
+
 impl Given {
     /// Reads the words after the name, or the value of `--args`; `-` is all of stdin.
     pub(super) fn read(words: &[String], args: Option<&str>, stdin: &mut dyn Read) -> Result<Self, Failure> {
@@ -43,7 +48,7 @@ impl Given {
             _ => None,
         };
         if let Some(text) = whole {
-            return match serde_json::from_str::<Value>(&text) {
+            return match parsed(&text) {
                 Ok(Value::Object(_)) => Ok(Self::Whole(text)),
                 Ok(_) => Err(malformed("the arguments are no JSON object", "write {\"key\": value}")),
                 Err(error) => {
@@ -96,7 +101,7 @@ impl Given {
                 tree.text()
             }
         };
-        let value: Value = serde_json::from_str(&text).map_err(|error| malformed(error.to_string(), ""))?;
+        let value = parsed(&text).map_err(|error| malformed(error.to_string(), ""))?;
         fits(&value, schema, schema, "", 0)?;
         Ok(text)
     }
@@ -108,6 +113,32 @@ fn malformed(message: impl Into<String>, hint: &str) -> Failure {
 
 fn misfit(key: &str, wanted: &str) -> Failure {
     Failure::usage(format!("`{key}` must be {wanted}"), "the `show` verb prints the tool's schema")
+}
+
+/// The value of a JSON text, for its types: a number of any size is one, and the tool gets it as it is written.
+fn parsed(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| match serde_json::from_str(text) {
+        Ok(raw) => with_any_numbers(raw, MOST_NESTED),
+        Err(_) => Err(error),
+    })
+}
+
+fn with_any_numbers(raw: &RawValue, depth: usize) -> serde_json::Result<Value> {
+    let text = raw.get();
+    let Some(depth) = depth.checked_sub(1) else { return serde_json::from_str(text) };
+    Ok(match text.as_bytes() {
+        [b'{', ..] => {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(text)?;
+            let member = |(key, raw)| Ok((key, with_any_numbers(raw, depth)?));
+            Value::Object(members.into_iter().map(member).collect::<serde_json::Result<_>>()?)
+        }
+        [b'[', ..] => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            Value::Array(items.into_iter().map(|raw| with_any_numbers(raw, depth)).collect::<Result<_, _>>()?)
+        }
+        [b'-' | b'0'..=b'9', ..] => serde_json::from_str(text).unwrap_or_else(|_| f64::MAX.into()),
+        _ => serde_json::from_str(text)?,
+    })
 }
 
 /// The path that a key stands for and the schema there. A property whose own name has dots goes first.
@@ -206,7 +237,7 @@ impl Word {
     fn typed(&self, schema: Option<&Value>, root: &Value) -> Result<String, String> {
         let wanted = schema.map(|schema| types(schema, root, 0)).unwrap_or_default();
         let trimmed = self.text.trim();
-        let parsed = serde_json::from_str::<Value>(trimmed).ok().filter(|value| !value.is_string());
+        let parsed = parsed(trimmed).ok().filter(|value| !value.is_string());
         if let Some(value) = parsed
             && (wanted.iter().any(|wanted| is_of(&value, wanted)) || (wanted.is_empty() && !self.file))
         {
@@ -323,13 +354,16 @@ mod tests {
             "$defs": {"int": {"type": "integer"}},
             "additionalProperties": false,
         });
-        let cases: [(&[&str], Result<&str, &str>); 26] = [
+        let cases: [(&[&str], Result<&str, &str>); 29] = [
             (&[], Ok("{}")),
             (&["s=1"], Ok(r#"{"s":"1"}"#)),
             (&["s=a=b"], Ok(r#"{"s":"a=b"}"#)),
             (&["s=@@x"], Ok(r#"{"s":"@x"}"#)),
             (&["s="], Ok(r#"{"s":""}"#)),
             (&["n=12345678901234567890.10"], Ok(r#"{"n":12345678901234567890.10}"#)),
+            (&["n=1e400"], Ok(r#"{"n":1e400}"#)),
+            (&["any=[-1e400, \"a\", {}]", "n=1"], Ok(r#"{"any":[-1e400, "a", {}],"n":1}"#)),
+            (&["b=1e400"], Err("`b` must be true or false")),
             (&["n=x"], Err("`n` must be a number")),
             (&["i=7", "b=true"], Ok(r#"{"i":7,"b":true}"#)),
             (&["i=1.5"], Err("`i` must be a whole number")),

@@ -44,7 +44,7 @@ pub(super) struct Row {
     pub(super) key: String,
     /// The name by which clients know it.
     pub(super) registered: String,
-    full: String,
+    pub(super) full: String,
     /// The definition as it came.
     pub(super) definition: String,
 }

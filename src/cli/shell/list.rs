@@ -103,8 +103,18 @@ impl Run {
             (Face::Workbench, Kind::Resource | Kind::Template) => row.registered.clone(),
             (Face::Workbench, _) => catalog.address(row),
         };
-        let rows: Vec<_> = rows().map(|row| vec![address(row), row.description()]).collect();
-        self.screen.table(&[&word.to_uppercase(), "DESCRIPTION"], &rows)
+        // A name that clients would not take is another one there.
+        let changed = |row: &Row| self.face == Face::Workbench && row.registered != row.full;
+        let mut heading = vec![word.to_uppercase(), "DESCRIPTION".to_owned()];
+        let mut table: Vec<_> = rows().map(|row| vec![address(row), row.description()]).collect();
+        if rows().any(changed) {
+            heading.insert(1, "REGISTERED AS".to_owned());
+            for (cells, row) in table.iter_mut().zip(rows()) {
+                cells.insert(1, if changed(row) { row.registered.clone() } else { String::new() });
+            }
+        }
+        let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+        self.screen.table(&heading, &table)
     }
 
     /// The members that say which server something is from.

@@ -237,13 +237,13 @@ impl Run {
     fn warn_of_failures(&self, catalog: &Catalog) {
         let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
         let mut failures = catalog.failures().peekable();
-        if self.manner.json || failures.peek().is_none() {
+        if failures.peek().is_none() {
             return;
         }
         for (label, trouble) in failures {
             let _ = writeln!(io::stderr(), "{warning}: {label}: {}", trouble.problem);
         }
-        if !self.manner.quiet {
+        if !self.manner.quiet && !self.manner.json {
             let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// The longest time that a body may take in all.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -51,23 +51,22 @@ where
 
 /// Bytes of a refused body that are read and thrown away.
 const MOST_DISCARDED: usize = 64 * 1024 * 1024;
-/// How long that may take.
-const DISCARDING: Duration = Duration::from_secs(5);
+/// How long that may take in all.
+const DISCARDING: Duration = Duration::from_secs(60);
 
-/// Reads on after the response: a connection closed over unread bytes is reset, and the client, still sending, would
-/// never see why it was refused.
-pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+/// Reads on after the response, for as long as something comes: a connection closed over unread bytes is reset, and the
+/// client, still sending, would never see why it was refused.
+pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, silence: Duration) {
     let mut left = MOST_DISCARDED;
-    let reading = async {
-        while let Some(Ok(frame)) =
-            std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
-        {
-            let length = frame.data_ref().map_or(0, Bytes::len);
-            match left.checked_sub(length) {
-                Some(rest) => left = rest,
-                None => break,
-            }
+    let end = Instant::now() + DISCARDING;
+    loop {
+        let deadline = end.min(Instant::now() + silence);
+        let next = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let Ok(Some(Ok(frame))) = timeout_at(deadline, next).await else { return };
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
         }
-    };
-    let _ = timeout(DISCARDING, reading).await;
+    }
 }

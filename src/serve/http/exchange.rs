@@ -3,51 +3,29 @@
 //! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
 
 use std::collections::HashSet;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Request, StatusCode};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep};
 
+use super::answer::{
+    Answer, Denied, Payload, answer_preflight, closing, draining, empty, error_code, error_message,
+    event_stream, events, json, refuse, text, unauthorized, wrong_method,
+};
 use super::guard::{authenticate, single};
 use super::headers::{
-    Accepted, LAST_EVENT_ID, Refusal, SESSION_ID, agree, is_json, legacy_version, modern_meta, says_modern,
+    Accepted, LAST_EVENT_ID, Refusal, SESSION_ID, is_json, legacy_version, mirrored, says_modern,
 };
+use super::plan::{Plan, is_modern};
 use super::sessions::Session;
-use super::stream::{Batch, CutOff, Kind, Part, Reader, Stream, Writer};
+use super::stream::{Batch, Kind, Part, Reader, Stream, Writer};
 use super::{Backend, Scope, Server, Sink, body};
 use crate::wire::era::Version;
-use crate::wire::json::{Doc, Node, Scanner};
-use crate::wire::message::{Id, Malformed, Message, code, error_object, write_raw_error};
-
-/// JSON nested deeper than this is refused.
-const DEEPEST: usize = 512;
-
-type Answer = Response<Payload>;
-
-/// What a POST asks for, once its message is read and found good.
-enum Plan<S> {
-    /// Nothing but the response.
-    Done(Answer),
-    /// A modern request; the id of its refusals.
-    Modern,
-    /// A modern notification.
-    ModernNotification,
-    /// The first request of a session that speaks this version.
-    Initialize(Version),
-    /// A request in a session.
-    Legacy(Arc<Session<S>>),
-    /// A notification or response in a session.
-    LegacyOneWay(Arc<Session<S>>),
-    /// Several of these.
-    Batch(Arc<Session<S>>),
-}
+use crate::wire::json::Scanner;
+use crate::wire::message::{Malformed, Message, code};
 
 impl<B: Backend> Server<B> {
     /// Answers one request of the connection that `hang_up` closes.
@@ -57,7 +35,7 @@ impl<B: Backend> Server<B> {
         let answer = self.admitted(Request::from_parts(head, &mut body)).await;
         // Who waits to be asked for the body has not sent it.
         if !body.is_end_stream() && !waits {
-            tokio::spawn(body::discard(body));
+            tokio::spawn(body::discard(body, self.settings.head_timeout));
         }
         if let Payload::Events(events) = answer.body() {
             events.reader.on_cut_off(hang_up);
@@ -168,6 +146,7 @@ impl<B: Backend> Server<B> {
 
     fn delete(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
         match self.live_session(headers, scope) {
+            Ok(_) if self.is_draining() => draining(),
             Ok(session) => {
                 self.end(&session);
                 empty(StatusCode::NO_CONTENT)
@@ -199,7 +178,11 @@ impl<B: Backend> Server<B> {
     }
 
     /// The session of a legacy message: the caller's, and a version that we speak.
-    fn live_session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Denied> {
+    pub(super) fn live_session(
+        &self,
+        headers: &HeaderMap,
+        scope: &Scope,
+    ) -> Result<Arc<Session<B::Session>>, Denied> {
         match self.session(headers, scope) {
             Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
             session => match legacy_version(headers) {
@@ -258,9 +241,9 @@ impl<B: Backend> Server<B> {
         }
         match plan {
             Plan::Done(answer) => answer,
-            Plan::Modern => self.modern(scope, &message, accepted).await,
+            Plan::Modern => self.modern(scope, &message, mirrored(&head.headers), accepted).await,
             Plan::ModernNotification => {
-                drop(self.backend.modern(scope, &message, Arc::new(Nobody)));
+                drop(self.backend.modern(scope, &message, HeaderMap::new(), Arc::new(Nobody)));
                 empty(StatusCode::ACCEPTED)
             }
             Plan::LegacyOneWay(session) => {
@@ -285,109 +268,19 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// Reads the message and decides what is to be done.
-    fn plan(&self, headers: &HeaderMap, scope: &Scope, message: &[u8]) -> Plan<B::Session> {
-        let mut scanner = Scanner::default();
-        let refusal =
-            |id: Option<&Id>, code, words: &str| Plan::Done(refused(id, &Refusal::new(code, words)));
-        let doc = match scanner.scan(message) {
-            Ok(doc) if doc.deepest() <= DEEPEST => doc,
-            Ok(_) => return refusal(None, code::PARSE, "Parse error: nested more than 512 levels deep"),
-            Err(invalid) => {
-                let words = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
-                return refusal(None, code::PARSE, &words);
-            }
-        };
-        if doc.root().raw().starts_with('[') {
-            return self.plan_batch(headers, scope, doc);
-        }
-        let (id, method, params) = match Message::read(doc.root()) {
-            Err(bad) => return refusal(bad.id.as_ref(), bad.code, bad.message),
-            Ok(Message::Request { id, method, params }) => (Some(id), method, params),
-            Ok(Message::Notification { method, params }) => (None, method, params),
-            Ok(Message::Response { .. }) if says_modern(headers) => {
-                let words = "Invalid request: in this version clients send no responses";
-                return refusal(None, code::INVALID_REQUEST, words);
-            }
-            Ok(Message::Response { .. }) => {
-                return match self.live_session(headers, scope) {
-                    Ok(session) => Plan::LegacyOneWay(session),
-                    Err(denied) => Plan::Done(denied.answer(None)),
-                };
-            }
-        };
-        let modern = match modern_meta(params) {
-            Ok(meta) => meta.is_some() || says_modern(headers),
-            Err(refusal) => return Plan::Done(refused(id.as_ref(), &refusal)),
-        };
-        match id {
-            None if modern => Plan::ModernNotification,
-            None => match self.live_session(headers, scope) {
-                Ok(session) => Plan::LegacyOneWay(session),
-                Err(denied) => Plan::Done(denied.answer(None)),
-            },
-            Some(id) if modern => {
-                if !is_string_or_integer(&id) {
-                    let words = "Invalid request: \"id\" must be a string or an integer";
-                    return refusal(None, code::INVALID_REQUEST, words);
-                }
-                let demanded = |tool: &str| self.backend.param_headers(scope, tool);
-                match agree(headers, &method, params, demanded) {
-                    Ok(()) => Plan::Modern,
-                    Err(refusal) => Plan::Done(refused(Some(&id), &refusal)),
-                }
-            }
-            Some(id) if method == "initialize" && !headers.contains_key(SESSION_ID) => {
-                if let Err(refusal) = legacy_version(headers) {
-                    return Plan::Done(refused(Some(&id), &refusal));
-                }
-                let requested =
-                    params.and_then(|params| params.get("protocolVersion")).and_then(Node::as_str);
-                Plan::Initialize(
-                    requested.and_then(|version| Version::legacy(&version)).unwrap_or(Version::LATEST_LEGACY),
-                )
-            }
-            Some(id) => match self.live_session(headers, scope) {
-                Ok(session) => Plan::Legacy(session),
-                Err(denied) => Plan::Done(denied.answer(Some(&id))),
-            },
-        }
-    }
-
-    fn plan_batch(&self, headers: &HeaderMap, scope: &Scope, doc: Doc<'_>) -> Plan<B::Session> {
-        let refusal = |words: &str| Plan::Done(refused(None, &Refusal::new(code::INVALID_REQUEST, words)));
-        if says_modern(headers) {
-            return refusal("Invalid request: this version has no batches");
-        }
-        let session = match self.live_session(headers, scope) {
-            Ok(session) => session,
-            Err(denied) => return Plan::Done(denied.answer(None)),
-        };
-        if session.version != Version::V2025March {
-            return refusal("Invalid request: batches are part of 2025-03-26 only");
-        }
-        match serde_json::from_str::<Vec<&RawValue>>(doc.root().raw()) {
-            Ok(parts) if parts.iter().any(|part| is_modern(part.get().as_bytes())) => {
-                refusal("Invalid request: the version of a modern message has no batches")
-            }
-            Ok(parts) if !parts.is_empty() => Plan::Batch(session),
-            _ => refusal("Invalid request: the batch is empty"),
-        }
-    }
-
-    async fn modern(&self, scope: Scope, message: &[u8], accepted: Accepted) -> Answer {
-        let stream = Stream::answer(0, accepted, false, Box::new(self.calls.begin()));
+    async fn modern(&self, scope: Scope, message: &[u8], mirrored: HeaderMap, accepted: Accepted) -> Answer {
+        // A lone answer is looked at before it becomes an event: it may have a status of its own.
+        let looked_at = Accepted { json: true, ..accepted };
+        let stream = Stream::answer(0, looked_at, false, Box::new(self.calls.begin()));
         let mut reader = stream.read_after(0).expect("there is always a place before the first event");
-        let cancel = self.backend.modern(scope, message, Arc::new(Writer(stream)));
+        let cancel = self.backend.modern(scope, message, mirrored, Arc::new(Writer(stream)));
         match reader.kind().await {
-            Kind::Json(answer) => {
-                let status = match error_code(&answer) {
-                    Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-                    Some(-32022..=-32020) => StatusCode::BAD_REQUEST,
-                    _ => StatusCode::OK,
-                };
-                json(status, answer)
-            }
+            Kind::Json(answer) => match error_code(&answer) {
+                Some(code::METHOD_NOT_FOUND) => json(StatusCode::NOT_FOUND, answer),
+                Some(-32022..=-32020) => json(StatusCode::BAD_REQUEST, answer),
+                _ if accepted.json => json(StatusCode::OK, answer),
+                _ => events(Payload::Whole([b"data: ", &*answer, b"\n\n"].concat().into())),
+            },
             Kind::Events => self.event_stream(reader, None, cancel),
             Kind::Nothing => empty(StatusCode::ACCEPTED),
         }
@@ -474,26 +367,7 @@ impl<B: Backend> Server<B> {
     }
 
     fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> Answer {
-        let silence = self.settings.keep_alive;
-        let events = Events { reader, start, silence, alarm: Box::pin(sleep(silence)), _held: held };
-        let mut answer = Response::new(Payload::Events(Box::new(events)));
-        let headers = answer.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-        answer
-    }
-}
-
-/// Why a message is not taken in, and the status that says so.
-struct Denied {
-    status: StatusCode,
-    refusal: Refusal,
-}
-
-impl Denied {
-    fn answer(&self, id: Option<&Id>) -> Answer {
-        json(self.status, error_message(id, &self.refusal))
+        event_stream(reader, start, self.settings.keep_alive, held)
     }
 }
 
@@ -519,182 +393,6 @@ impl Sink for Nobody {
     fn send(&self, _message: &[u8], _last: bool) -> bool {
         false
     }
-}
-
-/// The body of a response.
-pub(super) enum Payload {
-    /// Known as a whole.
-    Whole(Bytes),
-    /// Events as they come.
-    Events(Box<Events>),
-}
-
-/// A connection's reading of a stream.
-pub(super) struct Events {
-    reader: Reader,
-    start: Option<Bytes>,
-    silence: Duration,
-    alarm: Pin<Box<Sleep>>,
-    /// Dropped when the client is gone or has all.
-    _held: Box<dyn Send>,
-}
-
-impl Body for Payload {
-    type Data = Bytes;
-    type Error = CutOff;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
-        let events = match self.get_mut() {
-            Self::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
-            Self::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Events(events) => events,
-        };
-        let bytes = match events.start.take() {
-            Some(start) => start,
-            None => match events.reader.poll_events(context) {
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Some(Ok(bytes))) => bytes,
-                Poll::Pending => {
-                    ready!(events.alarm.as_mut().poll(context));
-                    Bytes::from_static(b":\n\n")
-                }
-            },
-        };
-        events.alarm.as_mut().reset(Instant::now() + events.silence);
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(bytes) if bytes.is_empty())
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Events(_) => SizeHint::default(),
-        }
-    }
-}
-
-impl std::fmt::Display for CutOff {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("the client does not read its stream")
-    }
-}
-
-impl std::error::Error for CutOff {}
-
-fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Payload::Whole(Bytes::new()));
-    *answer.status_mut() = status;
-    answer
-}
-
-fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Payload::Whole(body.into()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
-}
-
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    whole(status, "application/json", body)
-}
-
-fn text(status: StatusCode, words: impl Into<String>) -> Answer {
-    whole(status, "text/plain; charset=utf-8", words.into() + "\n")
-}
-
-fn error_message(id: Option<&Id>, refusal: &Refusal) -> Vec<u8> {
-    let error = error_object(refusal.code, &refusal.message, refusal.data.as_deref());
-    let mut message = Vec::new();
-    write_raw_error(&mut message, id, |out| out.extend_from_slice(error.as_bytes()));
-    message
-}
-
-/// Refuses a message.
-fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
-    json(StatusCode::BAD_REQUEST, error_message(id, refusal))
-}
-
-/// Refuses a request before its message is looked at.
-fn refuse(status: StatusCode, words: impl Into<String>) -> Answer {
-    json(status, error_message(None, &Refusal::new(code::INVALID_REQUEST, words)))
-}
-
-fn closing(mut answer: Answer) -> Answer {
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    answer
-}
-
-fn draining() -> Answer {
-    closing(refuse(StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"))
-}
-
-fn wrong_method(allowed: &'static str) -> Answer {
-    let mut answer = refuse(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}"));
-    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
-    answer
-}
-
-fn unauthorized() -> Answer {
-    let mut answer = refuse(StatusCode::UNAUTHORIZED, "a bearer token is needed");
-    answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    answer
-}
-
-fn answer_preflight(headers: &HeaderMap) -> Answer {
-    let mut answer = empty(StatusCode::NO_CONTENT);
-    let out = answer.headers_mut();
-    out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
-    // `Mcp-Param-…` headers have no list, and `*` would leave out `Authorization`.
-    if let Some(wanted) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-        out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
-    }
-    out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
-    out.append(header::VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
-    answer
-}
-
-/// The code of an answer that is an error. Our own messages begin with their version and id.
-fn error_code(answer: &[u8]) -> Option<i64> {
-    let rest = answer.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"id\":")?;
-    let end = match rest.first()? {
-        b'"' => {
-            let mut escaped = false;
-            let close = rest.iter().skip(1).position(|byte| {
-                let quote = *byte == b'"' && !escaped;
-                escaped = *byte == b'\\' && !escaped;
-                quote
-            })?;
-            close + 2
-        }
-        _ => rest.iter().position(|byte| *byte == b',')?,
-    };
-    rest[end..].strip_prefix(b",\"error\":")?;
-    let mut scanner = Scanner::default();
-    let code = scanner.scan(answer).ok()?.root().get("error")?.get("code")?.raw().parse().ok();
-    Some(code.unwrap_or(code::INTERNAL))
-}
-
-/// Whether the message says by its `_meta` that it is modern.
-fn is_modern(message: &[u8]) -> bool {
-    let mut scanner = Scanner::default();
-    match scanner.scan(message).map(|doc| Message::read(doc.root())) {
-        Ok(Ok(Message::Request { params, .. } | Message::Notification { params, .. })) => {
-            !matches!(modern_meta(params), Ok(None))
-        }
-        _ => false,
-    }
-}
-
-fn is_string_or_integer(id: &Id) -> bool {
-    let raw = id.raw();
-    raw.starts_with('"') || raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The text of one path segment.

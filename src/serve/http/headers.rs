@@ -10,6 +10,7 @@ use super::guard::{Repeated, single};
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
+use crate::wire::tool_headers;
 
 /// The modern protocol version.
 pub const MODERN: &str = "2026-07-28";
@@ -87,9 +88,9 @@ pub(super) fn says_modern(headers: &HeaderMap) -> bool {
 
 /// Why a message is refused.
 #[derive(Debug, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) code: i64,
-    pub(super) message: String,
+pub(in crate::serve) struct Refusal {
+    pub(in crate::serve) code: i64,
+    pub(in crate::serve) message: String,
     /// Raw JSON.
     pub(super) data: Option<String>,
 }
@@ -142,16 +143,9 @@ pub(super) fn modern_meta<'a>(params: Option<Node<'a>>) -> Result<Option<Node<'a
     Ok(version.map(|_| meta))
 }
 
-/// Which `Mcp-Param-…` headers a tool demands: header suffix, and path of the parameter below `arguments`.
-pub type ParamHeaders = Vec<(String, Vec<String>)>;
-
-/// Checks a modern request: what its `_meta` must hold, and that headers and body say the same.
-pub(super) fn agree(
-    headers: &HeaderMap,
-    method: &str,
-    params: Option<Node<'_>>,
-    demanded: impl FnOnce(&str) -> ParamHeaders,
-) -> Result<(), Refusal> {
+/// Checks a modern request: what its `_meta` must hold, that no key stands twice by which we route, and that headers and
+/// body say the same. What headers say of a tool's parameters is left to [`mirror`].
+pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<Node<'_>>) -> Result<(), Refusal> {
     let missing =
         |what: &str| Refusal::new(code::INVALID_PARAMS, format!("Invalid params: `_meta` has no \"{what}\""));
     let meta = modern_meta(params)?.ok_or_else(|| missing(META_VERSION))?;
@@ -169,30 +163,75 @@ pub(super) fn agree(
         return Err(Refusal::new(code::INVALID_PARAMS, message));
     }
     must_equal(headers, &METHOD, "Mcp-Method", method)?;
-    let member = |key: &str| params.unique(key).map_err(|_| Refusal::duplicate("`params`"));
-    let key = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        _ if method.starts_with("tasks/") && headers.contains_key(NAME) => "taskId",
-        _ => return Ok(()),
-    };
-    let name = member(key)?.and_then(Node::as_str);
-    must_hold(headers, &NAME, "Mcp-Name", name.as_deref(), false)?;
-    let arguments = member("arguments")?;
-    if let (true, Some(name)) = (method == "tools/call", name) {
-        for (suffix, path) in demanded(&name) {
-            let title = format!("Mcp-Param-{suffix}");
-            let Ok(header) = HeaderName::from_bytes(title.as_bytes()) else { continue };
-            let value = arguments.and_then(|arguments| value_at(arguments.raw(), &path));
-            match value {
-                Some((value, is_text)) => must_hold(headers, &header, &title, Some(&value), !is_text)?,
-                None if headers.contains_key(&header) => {
-                    return Err(Refusal::mismatch(format!(
-                        "{title} stands for a parameter that the body has not"
-                    )));
-                }
-                None => {}
+    let (keys, inner) = routed_by(method);
+    stand_once(params, keys, "params")?;
+    let Some(first) = keys.first() else { return Ok(()) };
+    let named = params.get(first);
+    if let Some(object) = named {
+        stand_once(object, inner, first)?;
+    }
+    let must_be_named = matches!(method, "tools/call" | "prompts/get" | "resources/read");
+    match must_be_named || *first == "taskId" && headers.contains_key(NAME) {
+        true => must_hold(headers, &NAME, "Mcp-Name", named.and_then(Node::as_str).as_deref(), false),
+        false => Ok(()),
+    }
+}
+
+/// The keys of `params` by which we route a request, and those inside of the first of them.
+fn routed_by(method: &str) -> (&'static [&'static str], &'static [&'static str]) {
+    match method {
+        "tools/call" => (&["name", "arguments", "requestState", "inputResponses"], &[]),
+        "prompts/get" => (&["name", "requestState", "inputResponses"], &[]),
+        "resources/read" => (&["uri", "requestState", "inputResponses"], &[]),
+        "completion/complete" => (&["ref"], &["type", "name", "uri"]),
+        "subscriptions/listen" => (
+            &["notifications"],
+            &[
+                "toolsListChanged",
+                "promptsListChanged",
+                "resourcesListChanged",
+                "resourceSubscriptions",
+                "taskIds",
+            ],
+        ),
+        _ if method.starts_with("tasks/") => (&["taskId"], &[]),
+        _ => (&[], &[]),
+    }
+}
+
+fn stand_once(object: Node<'_>, keys: &[&str], place: &str) -> Result<(), Refusal> {
+    match keys.iter().any(|key| object.unique(key).is_err()) {
+        true => Err(Refusal::duplicate(&format!("`{place}`"))),
+        false => Ok(()),
+    }
+}
+
+/// The headers that stand for parameters of a tool.
+pub(super) fn mirrored(headers: &HeaderMap) -> HeaderMap {
+    let mut own = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-param-")) {
+        own.append(name, value.clone());
+    }
+    own
+}
+
+/// Checks that headers mirror the arguments of a call: each parameter that the tool's raw input schema marks, once, if
+/// the call has it.
+pub(in crate::serve) fn mirror(
+    headers: &HeaderMap,
+    schema: &str,
+    arguments: Option<Node<'_>>,
+) -> Result<(), Refusal> {
+    for marked in tool_headers::read_schema(schema).unwrap_or_default() {
+        let title = format!("Mcp-Param-{}", marked.suffix);
+        let Ok(header) = HeaderName::from_bytes(title.as_bytes()) else { continue };
+        match arguments.and_then(|arguments| value_at(arguments.raw(), &marked.path)) {
+            Some((value, is_text)) => must_hold(headers, &header, &title, Some(&value), !is_text)?,
+            None if headers.contains_key(&header) => {
+                let words = format!("{title} stands for a parameter that the body has not");
+                return Err(Refusal::mismatch(words));
             }
+            None => {}
         }
     }
     Ok(())
@@ -308,6 +347,36 @@ mod tests {
         assert_eq!(decoded("=?BASE64?eA==?=").as_deref(), Some("=?BASE64?eA==?="));
     }
 
+    /// A schema with parameters that are wanted in headers.
+    const MARKED: &str = r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},
+        "a":{"properties":{"b":{"properties":{"c":{"type":"integer","x-mcp-header":"Deep"}}}}}}}"#;
+
+    #[test]
+    fn headers_mirror_the_parameters_that_a_tool_marks() {
+        for (headers, arguments, agrees) in [
+            (&[("mcp-param-region", "eu")][..], r#"{"region":"eu"}"#, true),
+            (&[("mcp-param-region", "=?base64?ZcO8?=")], r#"{"region":"eü"}"#, true),
+            (&[("mcp-param-deep", "42.0")], r#"{"a":{"b":{"c":42}}}"#, true),
+            (&[], r#"{"region":null}"#, true),
+            (&[("mcp-param-other", "eu")], "{}", true),
+            (&[], r#"{"region":"eu"}"#, false),
+            (&[("mcp-param-region", "us")], r#"{"region":"eu"}"#, false),
+            (&[("mcp-param-region", "eu")], "{}", false),
+            (&[("mcp-param-region", "eu"), ("mcp-param-region", "eu")], r#"{"region":"eu"}"#, false),
+        ] {
+            let mut all = HeaderMap::new();
+            all.insert(METHOD, header::HeaderValue::from_static("tools/call"));
+            for (name, value) in headers {
+                all.append(HeaderName::from_static(name), header::HeaderValue::from_static(value));
+            }
+            let mut scanner = Scanner::default();
+            let arguments = scanner.scan_str(arguments).expect("JSON").root();
+            let outcome = mirror(&mirrored(&all), MARKED, Some(arguments));
+            let expected = if agrees { Ok(()) } else { Err(HEADER_MISMATCH) };
+            assert_eq!(outcome.map_err(|refusal| refusal.code), expected, "{headers:?} {}", arguments.raw());
+        }
+    }
+
     /// Whether headers agree with a call of this tool with this argument, which the tool wants in a header.
     fn agrees(headers: &HeaderMap, tool: &str, argument: &str) -> Result<(), i64> {
         let body = json!({
@@ -317,8 +386,8 @@ mod tests {
         let body = body.to_string();
         let mut scanner = Scanner::default();
         let params = scanner.scan_str(&body).expect("JSON").root();
-        let demanded = |_: &str| vec![("Region".to_owned(), vec!["region".to_owned()])];
-        agree(headers, "tools/call", Some(params), demanded).map_err(|refusal| refusal.code)
+        let agreed = agree(headers, "tools/call", Some(params));
+        agreed.and_then(|()| mirror(headers, MARKED, params.get("arguments"))).map_err(|refusal| refusal.code)
     }
 
     proptest! {

@@ -1,10 +1,12 @@
 //! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
 //! `exchange`; who may come in, in `guard`.
 
+mod answer;
 mod body;
 mod exchange;
 mod guard;
 mod headers;
+mod plan;
 mod sessions;
 mod stream;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hyper::header::HeaderMap;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,7 +31,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 pub use self::guard::{is_host, is_origin};
-pub use self::headers::{MODERN, ParamHeaders};
+pub use self::headers::MODERN;
+pub(super) use self::headers::{Refusal, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::session::Sink;
@@ -38,15 +42,17 @@ pub use crate::core::session::Sink;
 pub(crate) mod fuzzing {
     use hyper::header::HeaderMap;
 
-    use super::headers::{Accepted, agree, is_json, legacy_version, says_modern};
+    use super::headers::{Accepted, agree, is_json, legacy_version, mirror, mirrored, says_modern};
     use crate::wire::json::Node;
 
     /// Looks at headers in every way there is, and at whether they agree with a body.
     pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
         let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
         let _ = legacy_version(headers);
-        let demanded = |_: &str| vec![("Region".to_owned(), vec!["region".to_owned(), "name".to_owned()])];
-        let _ = agree(headers, "tools/call", Some(params), demanded);
+        let _ = agree(headers, "tools/call", Some(params));
+        let marked =
+            r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
+        let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
     }
 }
 
@@ -83,11 +89,15 @@ pub trait Backend: Send + Sync + 'static {
     fn legacy(&self, session: &Arc<Self::Session>, message: &[u8], stream: Arc<dyn Sink>);
     /// A legacy client is gone: its calls are cancelled, what it opened is released.
     fn close(&self, session: &Arc<Self::Session>);
-    /// A modern request or notification, checked against its headers. What is returned cancels the request when it is
-    /// dropped before the answer.
-    fn modern(&self, scope: Scope, message: &[u8], stream: Arc<dyn Sink>) -> Box<dyn Send>;
-    /// Which `Mcp-Param-…` headers this tool demands.
-    fn param_headers(&self, scope: &Scope, tool: &str) -> ParamHeaders;
+    /// A modern request or notification, checked against its headers but for `mirrored`, those that stand for parameters
+    /// of a tool. What is returned cancels the request when it is dropped before the answer.
+    fn modern(
+        &self,
+        scope: Scope,
+        message: &[u8],
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send>;
     /// The server ends and no further request comes: subscriptions end with their completion response.
     fn drain(&self);
     /// The time to finish is over: every request that is not answered fails with an error, now.

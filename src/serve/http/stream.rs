@@ -503,6 +503,18 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_no_events_reads_nothing_but_the_answer() {
+        let stream = Stream::answer(7, Accepted { json: true, events: false }, true, Box::new(()));
+        let _reader = stream.read_after(0).unwrap();
+        assert_eq!(
+            stream.push(b"a question", false),
+            Pushed::Nowhere,
+            "whoever asks must not wait for an answer"
+        );
+        assert_eq!(stream.push(b"1", true), Pushed::Read);
+    }
+
+    #[test]
     fn a_stream_of_one_message_is_json_and_cannot_be_read_later() {
         let (stream, reader) = stream(true);
         drop(reader);

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::ask;
 use super::challenge::Challenge;
 use crate::wire::http_client::uri::{origin, same_origin};
+use crate::wire::text::plain;
 
 /// What a login needs to know: the authorization server, and what a token is to be good for.
 pub(super) struct Found {
@@ -207,7 +208,7 @@ pub(super) fn canonical(server: &Uri) -> String {
 
 /// Foreign text, short and on one line.
 pub(super) fn shown(text: &str) -> String {
-    text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    plain(&text.chars().take(200).collect::<String>())
 }
 
 #[cfg(test)]

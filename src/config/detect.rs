@@ -1,9 +1,7 @@
 //! Which texts are secrets. A guess, on the safe side: a variable in place of a harmless text costs little.
 
-use super::variables::variable_name;
-
 /// Where a secret begins and ends in a text, and what it is called.
-pub(super) type Part = (usize, usize, String);
+pub(crate) type Part = (usize, usize, String);
 
 /// Words of a name that say: this is a secret.
 const SECRET_WORDS: [&str; 16] = [
@@ -30,7 +28,7 @@ const HARMLESS_WORDS: [&str; 13] =
     ["VAR", "PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
 
 /// Authentication schemes of headers.
-pub(super) const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
+pub(crate) const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 
 /// How well-known tokens begin.
 const PREFIXES: [&str; 24] = [
@@ -61,12 +59,12 @@ const PREFIXES: [&str; 24] = [
 ];
 
 /// Whether a value under this name is a secret.
-pub(super) fn is_secret_value(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret_value(name: &str, value: &str) -> bool {
     is_secret_word(name, value) || !value.is_empty() && !secrets_of_url(value).is_empty()
 }
 
 /// Whether a value is a secret as a whole, by its name or its look.
-pub(super) fn is_secret_word(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret_word(name: &str, value: &str) -> bool {
     if value.is_empty()
         || is_path(value)
         || ["true", "false", "0", "1"].contains(&value.to_ascii_lowercase().as_str())
@@ -110,7 +108,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Parts of an argument that are secret, with what they are called.
-pub(super) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<Part> {
+pub(crate) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<Part> {
     if let Some(option) = previous.filter(|option| option.starts_with('-') && !option.contains('='))
         && !text.starts_with('-')
         && is_secret_name(option)
@@ -157,7 +155,7 @@ fn label(name: &str) -> String {
 }
 
 /// Where the secret of a header begins, past its scheme.
-pub(super) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
+pub(crate) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
     let start = match value.trim_start().split_once(' ') {
         Some((scheme, _)) if SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
             value.len() - value.trim_start().len() + scheme.len() + 1
@@ -169,7 +167,7 @@ pub(super) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
 }
 
 /// The password of a URL, and those values of its query that are secrets.
-pub(super) fn secrets_of_url(text: &str) -> Vec<Part> {
+pub(crate) fn secrets_of_url(text: &str) -> Vec<Part> {
     let mut found = Vec::new();
     let Some(start) = text.find("://").map(|scheme| scheme + 3) else { return found };
     let authority = text[start..].find(['/', '?', '#']).map_or(text.len(), |end| start + end);
@@ -192,6 +190,26 @@ pub(super) fn secrets_of_url(text: &str) -> Vec<Part> {
         }
     }
     found
+}
+
+/// A text as the name of a variable.
+pub(crate) fn variable_name(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut before = '_';
+    for character in text.chars() {
+        // `apiKey` has two words.
+        if character.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            name.push('_');
+        }
+        before = character;
+        name.push(if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' });
+    }
+    let name = name.trim_matches('_');
+    match name.chars().next() {
+        None => "SECRET".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("_{name}"),
+        Some(_) => name.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -226,6 +244,20 @@ mod tests {
             ("PACKAGE", "@modelcontextprotocol/server-filesystem"),
         ] {
             assert!(!is_secret_value(name, value), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables() {
+        for (text, expected) in [
+            ("api_key", "API_KEY"),
+            ("apiKey", "API_KEY"),
+            ("My Server", "MY_SERVER"),
+            ("1x", "_1X"),
+            ("@", "SECRET"),
+            ("X-API-Key", "X_API_KEY"),
+        ] {
+            assert_eq!(variable_name(text), expected);
         }
     }
 }

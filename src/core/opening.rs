@@ -1,0 +1,288 @@
+//! Opening and closing: upstreams start because somebody looks at them, and end when nobody does any more.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::catalog::Kind;
+use super::engine::Engine;
+use super::modern::Watched;
+use super::session::{Session, Window};
+use super::trouble::Trouble;
+use super::upstream::{Phase, Upstream};
+
+/// What calls in flight on an upstream that a new file has no place for may take.
+const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+/// What an upstream may take to end before the one that stands in for it is started.
+const BEFORE_NEXT: Duration = Duration::from_millis(700);
+
+/// What has come of opening a group.
+pub struct Opened {
+    /// The servers that failed, and why.
+    pub failed: Vec<(Arc<str>, Arc<str>)>,
+    /// The lists that have changed by it, and of which nobody has been told.
+    pub changed: Vec<Kind>,
+}
+
+/// An upstream that was to start, and what came of it.
+type Attempt = (Arc<Upstream>, Result<(), Trouble>);
+
+impl Engine {
+    /// As [`Self::connect`], and tells the window's clients that their lists have changed.
+    pub async fn open(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
+    ) -> Option<Opened> {
+        let opened = self.connect(window, group, upstreams).await?;
+        self.announce(window, &opened.changed);
+        Some(opened)
+    }
+
+    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the window's
+    /// lists afterwards, unless every one failed. `None`: the group was closed meanwhile, or the file has it no longer.
+    pub async fn connect(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
+    ) -> Option<Opened> {
+        window.view().add(&*window.exposure(), upstreams);
+        let hush = window.hush(upstreams.iter().filter(|upstream| !upstream.is_up()).cloned().collect());
+        let attempts = settle(window, Some(group), || ()).await;
+        let opened = {
+            let mut view = window.view();
+            let mut members: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
+            let is_gone = members.is_empty() && !upstreams.is_empty();
+            if is_gone {
+                // Another opening that went with this one may have failed altogether, and taken the group out.
+                members = upstreams.iter().filter(|upstream| !upstream.is_over()).cloned().collect();
+            }
+            let failed: Vec<_> = members
+                .iter()
+                .filter_map(|upstream| {
+                    Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
+                })
+                .collect();
+            let all_failed = !failed.is_empty() && failed.len() == members.len();
+            if is_gone && !all_failed {
+                return None;
+            }
+            let mut changed = hush.changed();
+            match all_failed && !view.is_open(group) {
+                true => changed.extend(view.remove(&*window.exposure(), group)),
+                false => changed.extend(view.open(group)),
+            }
+            Opened { failed, changed: changed.into_iter().collect() }
+        };
+        self.arrived(window);
+        Some(opened)
+    }
+
+    /// Starts everything that stands in a window, and waits until each is up or failed, but no longer than `patience`.
+    /// `on_each` is called whenever one of them is. Clients hear of changes only afterwards.
+    pub async fn start_all(&self, window: &Arc<Window>, patience: Duration, on_each: impl FnMut()) {
+        self.keep_quiet();
+        let _ = timeout(patience, settle(window, None, on_each)).await;
+        self.speak_up();
+    }
+
+    /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
+    pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
+        let (changed, upstreams) = {
+            let mut view = window.view();
+            let upstreams: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
+            (view.remove(&*window.exposure(), group), upstreams)
+        };
+        let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
+        self.release(window, upstreams);
+        self.announce(window, &changed);
+        running
+    }
+
+    /// Ends everything of a window that is no longer looked through.
+    pub fn discard(&self, window: &Arc<Window>) {
+        let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
+        self.forget(window);
+        self.release(window, upstreams);
+    }
+
+    /// Tells those who look through a window of nothing any more.
+    pub fn forget(&self, window: &Arc<Window>) {
+        self.windows
+            .lock()
+            .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
+    }
+
+    /// Lets go of upstreams that no longer stand in a window: its subscriptions to them end, and so do those that
+    /// nobody else has open.
+    fn release(&self, window: &Window, upstreams: Vec<Arc<Upstream>>) {
+        for session in window.sessions() {
+            self.unsubscribe(&session, &upstreams);
+        }
+        let (windows, now) = (self.windows(), Instant::now());
+        self.pasts.lock().retain(|_, past| past.matters(now));
+        for upstream in upstreams {
+            let is_seen = |window: &Arc<Window>| {
+                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
+            };
+            if upstream.spec().lives_on || windows.iter().any(is_seen) {
+                continue;
+            }
+            let past = upstream.close();
+            let place = self.upstreams.lock().extract_if(|_, other| Arc::ptr_eq(other, &upstream)).next();
+            if let Some((place, _)) = place {
+                self.pasts.lock().insert(place, past);
+            }
+        }
+    }
+
+    fn unsubscribe(&self, session: &Session, upstreams: &[Arc<Upstream>]) {
+        for upstream in upstreams {
+            for own in session.end_subscriptions(&upstream.group, &upstream.server) {
+                self.watch(upstream, &Watched::Resource(own), false);
+            }
+        }
+    }
+
+    /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
+    /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
+    /// What is returned resolves when each of them is up or failed.
+    pub fn retire(
+        self: &Arc<Self>,
+        upstream: Arc<Upstream>,
+        next: Vec<Arc<Upstream>>,
+    ) -> oneshot::Receiver<()> {
+        let (settled, receiver) = oneshot::channel();
+        let mut retired = self.retired.lock();
+        retired.retain(|upstream| upstream.strong_count() > 0);
+        retired.push(Arc::downgrade(&upstream));
+        drop(retired);
+        self.spawn(async move {
+            let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
+            let ending = upstream.retire(LONGEST_DRAIN);
+            tokio::pin!(ending);
+            let ended = timeout(head_start, &mut ending).await.is_ok();
+            let starting = async {
+                start_and_settle(&next).await;
+                let _ = settled.send(());
+            };
+            match ended {
+                true => starting.await,
+                false => drop(tokio::join!(starting, ending)),
+            }
+        });
+        receiver
+    }
+}
+
+/// Starts upstreams and waits until each is up or failed.
+pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
+    let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
+    for (upstream, start) in upstreams.iter().zip(starts) {
+        if let Ok(phase) = start {
+            let _ = upstream.settled(phase).await;
+        }
+    }
+}
+
+/// Starts what stands in a window, of one group or all of it, and waits until each is up or failed. It looks again
+/// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
+/// tried once.
+async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
+    let mut tried: Vec<Arc<Upstream>> = Vec::new();
+    let (mut attempts, mut outcomes) = (JoinSet::new(), Vec::new());
+    loop {
+        let members: Vec<_> = {
+            let view = window.view();
+            let wanted =
+                view.entries().filter(|entry| group.is_none_or(|group| *entry.upstream.group == *group));
+            wanted.map(|entry| entry.upstream.clone()).collect()
+        };
+        for upstream in members {
+            if tried.iter().any(|other| Arc::ptr_eq(other, &upstream)) {
+                continue;
+            }
+            let same =
+                |other: &&Arc<Upstream>| other.group == upstream.group && other.server == upstream.server;
+            match tried.iter().rfind(same).cloned() {
+                None => attempts.spawn(attempt(upstream.clone(), upstream.start())),
+                // It stands in for one that may still hold what only one can have.
+                Some(before) => attempts.spawn({
+                    let upstream = upstream.clone();
+                    async move {
+                        let _ = timeout(BEFORE_NEXT, before.gone()).await;
+                        let start = upstream.start();
+                        attempt(upstream, start).await
+                    }
+                }),
+            };
+            tried.push(upstream);
+        }
+        match attempts.join_next().await {
+            Some(attempt) => outcomes.extend(attempt),
+            None => return outcomes,
+        }
+        on_each();
+    }
+}
+
+async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, Trouble>) -> Attempt {
+    let outcome = match start {
+        Ok(phase) => upstream.settled(phase).await.map(drop),
+        Err(refused) => Err(refused),
+    };
+    (upstream, outcome)
+}
+
+/// Why an upstream is not up: it failed, or it has ended since.
+fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
+    if upstream.is_up() {
+        return None;
+    }
+    let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
+    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
+}
+
+/// While it lives, those who look through a window are not told of lists that change by what these upstreams do. It
+/// notes which did, so that they can be told of all of them at once.
+pub struct Hush {
+    upstreams: Vec<Arc<Upstream>>,
+    changed: Mutex<BTreeSet<Kind>>,
+}
+
+impl Hush {
+    /// The lists that have changed since this was last asked.
+    pub fn changed(&self) -> BTreeSet<Kind> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+}
+
+/// Those that live.
+#[derive(Default)]
+pub(super) struct Hushes(Mutex<Vec<Weak<Hush>>>);
+
+impl Hushes {
+    pub(super) fn begin(&self, upstreams: Vec<Arc<Upstream>>) -> Arc<Hush> {
+        let hush = Arc::new(Hush { upstreams, changed: Mutex::default() });
+        let mut hushes = self.0.lock();
+        hushes.retain(|hush| hush.strong_count() > 0);
+        hushes.push(Arc::downgrade(&hush));
+        hush
+    }
+
+    /// Notes that lists have changed by what an upstream does; `false`: nobody wants that noted.
+    pub(super) fn note(&self, upstream: &Arc<Upstream>, changed: &[Kind]) -> bool {
+        let hushes = self.0.lock();
+        let of_it = |hush: &Arc<Hush>| hush.upstreams.iter().any(|other| Arc::ptr_eq(other, upstream));
+        let hush = hushes.iter().filter_map(Weak::upgrade).find(of_it);
+        hush.map(|hush| hush.changed.lock().extend(changed)).is_some()
+    }
+}

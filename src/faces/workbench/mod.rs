@@ -1,0 +1,268 @@
+//! The workbench: toolboxes that a model opens.
+
+mod answers;
+mod arguments;
+mod offer;
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::sync::Arc;
+
+pub use self::answers::{error_result, failed_call, refused_call, value_result};
+pub use self::arguments::{ClassicCall, classic_use_tool, no_arguments, toolbox_name, use_tool};
+use crate::config::{self, MetaTools, ToolMode, Toolbox};
+use crate::core::catalog::{Item, Items, Kind, NameLimits, has_schema};
+use crate::core::upstream::Upstream;
+use crate::core::view::{Exposure, View};
+use crate::wire::era::ClientHello;
+use crate::wire::json::{Node, quote};
+
+/// The face, as configured.
+pub struct Workbench {
+    /// The file.
+    pub config: config::Workbench,
+}
+
+/// A tool of the gateway's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meta {
+    /// `open_toolbox`
+    Open,
+    /// `use_tool`
+    Use,
+    /// `find_tools`, where search is on
+    Find,
+    /// `workbench_list_toolboxes`
+    ClassicList,
+    /// `workbench_open_toolbox`
+    ClassicOpen,
+    /// `workbench_close_toolbox`
+    ClassicClose,
+    /// `workbench_use_tool`
+    ClassicUse,
+}
+
+/// How opened tools reach one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Registered under names of their own.
+    Dynamic,
+    /// Called through `use_tool`.
+    Proxy,
+}
+
+/// The address of a tool, as `use_tool` gives it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// Toolbox.
+    pub toolbox: Cow<'a, str>,
+    /// Server in it.
+    pub server: Cow<'a, str>,
+    /// The server's own name for the tool.
+    pub tool: Cow<'a, str>,
+}
+
+/// A tool that a search found.
+pub struct FoundTool<'a> {
+    /// The toolbox it is in.
+    pub toolbox: &'a str,
+    /// Its server there.
+    pub server: &'a str,
+    /// As its server defined it.
+    pub item: &'a Item,
+}
+
+/// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
+const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
+const DYNAMIC_PREFIX: &str = "goose";
+
+/// Where the definition of a tool says whose it is.
+const ORIGIN: &str = "mcp-workbench/origin";
+
+impl Meta {
+    /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
+    const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Use,
+        Self::Find,
+        Self::ClassicList,
+        Self::ClassicOpen,
+        Self::ClassicClose,
+        Self::ClassicUse,
+    ];
+
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open_toolbox",
+            Self::Use => "use_tool",
+            Self::Find => "find_tools",
+            Self::ClassicList => "workbench_list_toolboxes",
+            Self::ClassicOpen => "workbench_open_toolbox",
+            Self::ClassicClose => "workbench_close_toolbox",
+            Self::ClassicUse => "workbench_use_tool",
+        }
+    }
+
+    /// Whether it belongs to the classic contract.
+    pub fn is_classic(self) -> bool {
+        !matches!(self, Self::Open | Self::Use | Self::Find)
+    }
+}
+
+impl Workbench {
+    /// The mode for a client.
+    pub fn mode(&self, client: Option<&ClientHello>) -> Mode {
+        match self.config.tool_mode {
+            ToolMode::Dynamic => Mode::Dynamic,
+            ToolMode::Proxy => Mode::Proxy,
+            ToolMode::Auto => {
+                let name = client.map(|client| client.name.to_lowercase()).unwrap_or_default();
+                let dynamic = DYNAMIC_CLIENTS.contains(&&*name) || name.starts_with(DYNAMIC_PREFIX);
+                if dynamic { Mode::Dynamic } else { Mode::Proxy }
+            }
+        }
+    }
+
+    /// The toolbox with this name.
+    pub fn toolbox(&self, name: &str) -> Option<&Toolbox> {
+        self.config.toolboxes.iter().find(|toolbox| toolbox.name.as_str() == name)
+    }
+
+    /// The meta-tools that can be called, listed or not.
+    fn callable(&self) -> impl Iterator<Item = Meta> {
+        Meta::ALL.into_iter().filter(|meta| *meta != Meta::Find || self.config.search)
+    }
+
+    /// The meta-tool with this name.
+    pub fn meta(&self, name: &str) -> Option<Meta> {
+        self.callable().find(|meta| meta.name() == name)
+    }
+
+    /// The meta-tools that a client sees, in order.
+    fn listed(&self, mode: Mode) -> impl Iterator<Item = Meta> {
+        let listed: &[Meta] = match (self.config.meta_tools, mode) {
+            (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
+            (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
+            (MetaTools::Classic, Mode::Dynamic) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose]
+            }
+            (MetaTools::Classic, Mode::Proxy) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
+            }
+        };
+        listed.iter().copied().chain(self.config.search.then_some(Meta::Find))
+    }
+
+    /// The closed toolbox whose tool would be registered under this name, and the servers there that may have it: one
+    /// server's name may begin with another's. `remembered` tells what a server is known to offer.
+    pub fn closed_toolbox_of(
+        &self,
+        view: &View,
+        name: &str,
+        remembered: impl Fn(&config::Server) -> Option<Items>,
+    ) -> Option<(&Toolbox, Vec<&str>)> {
+        let closed = || {
+            let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
+            closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server)))
+        };
+        let prefix =
+            |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
+        let plain =
+            |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| name.starts_with(&prefix(toolbox, server));
+        let altered = |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| {
+            remembered(server).is_some_and(|items| {
+                items.of(Kind::Tool).iter().any(|item| {
+                    let full = format!("{}{}", prefix(toolbox, server), item.key);
+                    let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
+                    !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
+                })
+            })
+        };
+        let (toolbox, _) = closed().find(plain).or_else(|| closed().find(altered))?;
+        let meant = closed().filter(|(other, _)| other.name == toolbox.name);
+        let meant = meant.filter(|found| plain(found) || altered(found));
+        Some((toolbox, meant.map(|(_, server)| server.name.as_str()).collect()))
+    }
+}
+
+impl Display for Address<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}/{}", self.toolbox, self.server, self.tool)
+    }
+}
+
+impl Exposure for Workbench {
+    fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
+        match kind {
+            Kind::Tool | Kind::Prompt => [&*upstream.group, "__", &upstream.server, "__", key].concat(),
+            Kind::Resource | Kind::Template => {
+                format!(
+                    "workbench://{}/{}/{key}",
+                    percent_encoded(&upstream.group),
+                    percent_encoded(&upstream.server)
+                )
+            }
+        }
+    }
+
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let (name, own_name) = (quote(name), definition.get(kind.key()).map_or("null", Node::raw));
+        match kind {
+            Kind::Tool => {
+                let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
+                let prefix = quote(&["[", &upstream.group, "/", &upstream.server, "]"].concat());
+                let description = match definition.get("description").filter(|node| node.is_string()) {
+                    Some(own) if own.raw() != "\"\"" => {
+                        [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat()
+                    }
+                    _ => prefix,
+                };
+                let origin =
+                    ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"]
+                        .concat();
+                let meta = match definition.get("_meta") {
+                    Some(own) => {
+                        let mut meta = Vec::new();
+                        own.write_with(&mut meta, &[(ORIGIN, Some(&*origin))]);
+                        String::from_utf8(meta).expect("written from UTF-8 texts")
+                    }
+                    None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
+                };
+                let schema = schema_change(definition);
+                let own =
+                    [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
+                definition.write_with(out, &[&own[..], &schema[..]].concat());
+            }
+            Kind::Prompt | Kind::Resource | Kind::Template => {
+                definition.write_with(out, &[(kind.key(), Some(&*name))])
+            }
+        }
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    }
+
+    fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
+        kind != Kind::Tool || self.mode(client) == Mode::Dynamic
+    }
+}
+
+/// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
+pub(in crate::faces) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
+    if has_schema(tool) { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
