@@ -1,0 +1,218 @@
+//! The pass over a text: is it JSON, and where do its outer members stand.
+
+use super::token::{literal, number, string};
+use super::{Doc, INDEXED, Invalid, Member, Node, Span};
+
+/// Validates texts; keeps its memory from one to the next.
+#[derive(Default)]
+pub struct Scanner {
+    pub(super) members: Vec<Member>,
+    /// One bit a level: set for an object.
+    levels: Vec<u64>,
+    depth: usize,
+    pub(super) deepest: usize,
+    /// The level of the outermost open array; members inside arrays are not indexed.
+    array_at: Option<usize>,
+    open: [usize; INDEXED],
+    pub(super) root: Span,
+    pub(super) broken_lines: bool,
+}
+
+/// Members kept allocated between two texts.
+const KEPT_MEMBERS: usize = 1024;
+
+impl Scanner {
+    /// Validates `text` as one JSON value and indexes its outer members.
+    pub fn scan<'a>(&'a mut self, text: &'a [u8]) -> Result<Doc<'a>, Invalid> {
+        let text = std::str::from_utf8(text).map_err(|error| Invalid { offset: error.valid_up_to() })?;
+        self.scan_str(text)
+    }
+
+    /// As [`Scanner::scan`], for a text known to be UTF-8.
+    pub fn scan_str<'a>(&'a mut self, text: &'a str) -> Result<Doc<'a>, Invalid> {
+        if u32::try_from(text.len()).is_err() {
+            return Err(Invalid { offset: u32::MAX as usize });
+        }
+        let start = self.begin(text.as_bytes());
+        let end = self.value(text.as_bytes(), start)?;
+        let at = self.space(text.as_bytes(), end);
+        if at < text.len() {
+            return Err(Invalid { offset: at });
+        }
+        Ok(self.doc(text, Span::new(start, end)))
+    }
+
+    /// Hands on the elements of an array, a value of a text that was validated, one after the other.
+    pub fn each_element(&mut self, array: Node<'_>, mut take: impl FnMut(Node<'_>)) {
+        let text = array.raw();
+        let mut at = self.space(text.as_bytes(), 1);
+        while at < text.len() - 1 {
+            let rest = &text[at..];
+            let start = self.begin(rest.as_bytes());
+            let end = self.value(rest.as_bytes(), start).expect("a part of valid JSON is valid");
+            take(self.doc(&rest[..end], Span::new(start, end)).root());
+            at += end;
+            at = self.space(text.as_bytes(), at);
+            at = self.space(text.as_bytes(), at + 1);
+        }
+    }
+
+    /// Forgets the last text and finds where the value of the next begins.
+    fn begin(&mut self, text: &[u8]) -> usize {
+        self.members.clear();
+        self.members.shrink_to(KEPT_MEMBERS);
+        self.levels.clear();
+        self.depth = 0;
+        self.deepest = 0;
+        self.array_at = None;
+        self.broken_lines = false;
+        self.space(text, 0)
+    }
+
+    fn doc<'a>(&'a mut self, text: &'a str, root: Span) -> Doc<'a> {
+        self.root = root;
+        Doc { text, found: self }
+    }
+
+    /// The end of the value that begins at `at`.
+    fn value(&mut self, text: &[u8], mut at: usize) -> Result<usize, Invalid> {
+        // Of the innermost value that is open: whether it is an object, and whether its members are indexed.
+        let (mut object, mut indexed) = (false, false);
+        loop {
+            // A value is expected here.
+            match text.get(at) {
+                Some(b'"') => {
+                    let (end, escaped) = string(text, at)?;
+                    if indexed {
+                        self.members[self.open[self.depth - 1]].plain_value = !escaped;
+                    }
+                    at = end;
+                }
+                Some(b'{') => {
+                    self.push(true);
+                    at = self.space(text, at + 1);
+                    if text.get(at) != Some(&b'}') {
+                        (object, indexed) = (true, self.is_indexed());
+                        at = self.key(text, at, indexed)?;
+                        continue;
+                    }
+                    self.depth -= 1;
+                    at += 1;
+                }
+                Some(b'[') => {
+                    self.push(false);
+                    at = self.space(text, at + 1);
+                    if text.get(at) != Some(&b']') {
+                        (object, indexed) = (false, false);
+                        continue;
+                    }
+                    self.pop_array();
+                    at += 1;
+                }
+                Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
+                Some(b't') => at = literal(text, at, b"true")?,
+                Some(b'f') => at = literal(text, at, b"false")?,
+                Some(b'n') => at = literal(text, at, b"null")?,
+                _ => return Err(Invalid { offset: at }),
+            }
+            // A value has ended here.
+            loop {
+                if self.depth == 0 {
+                    return Ok(at);
+                }
+                if indexed {
+                    let behind = self.members.len() as u32;
+                    let member = &mut self.members[self.open[self.depth - 1]];
+                    (member.value.end, member.next) = (at as u32, behind);
+                }
+                at = self.space(text, at);
+                match (text.get(at), object) {
+                    (Some(b','), true) => {
+                        at = self.space(text, at + 1);
+                        at = self.key(text, at, indexed)?;
+                        break;
+                    }
+                    (Some(b','), false) => {
+                        at = self.space(text, at + 1);
+                        break;
+                    }
+                    (Some(b'}'), true) => self.depth -= 1,
+                    (Some(b']'), false) => self.pop_array(),
+                    _ => return Err(Invalid { offset: at }),
+                }
+                at += 1;
+                object = self.depth > 0 && self.in_object();
+                indexed = object && self.is_indexed();
+            }
+        }
+    }
+
+    /// Reads `"key":` and the space behind it.
+    fn key(&mut self, text: &[u8], at: usize, indexed: bool) -> Result<usize, Invalid> {
+        if text.get(at) != Some(&b'"') {
+            return Err(Invalid { offset: at });
+        }
+        let (end, escaped) = string(text, at)?;
+        let colon = self.space(text, end);
+        if text.get(colon) != Some(&b':') {
+            return Err(Invalid { offset: colon });
+        }
+        let value = self.space(text, colon + 1);
+        if indexed {
+            self.open[self.depth - 1] = self.members.len();
+            self.members.push(Member {
+                depth: self.depth as u8,
+                escaped_key: escaped,
+                plain_value: false,
+                key: Span::new(at, end),
+                value: Span::new(value, value),
+                next: u32::MAX,
+            });
+        }
+        Ok(value)
+    }
+
+    /// Whether the members of the innermost open object are indexed.
+    fn is_indexed(&self) -> bool {
+        self.array_at.is_none() && self.depth <= INDEXED
+    }
+
+    fn push(&mut self, object: bool) {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.levels.len() {
+            self.levels.push(0);
+        }
+        if object {
+            self.levels[word] |= 1 << bit;
+        } else {
+            self.levels[word] &= !(1 << bit);
+            self.array_at.get_or_insert(self.depth);
+        }
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+    }
+
+    fn pop_array(&mut self) {
+        self.depth -= 1;
+        if self.array_at == Some(self.depth) {
+            self.array_at = None;
+        }
+    }
+
+    fn in_object(&self) -> bool {
+        let level = self.depth - 1;
+        self.levels[level / 64] >> (level % 64) & 1 == 1
+    }
+
+    fn space(&mut self, text: &[u8], mut at: usize) -> usize {
+        while let Some(byte) = text.get(at) {
+            match byte {
+                b' ' | b'\t' => {}
+                b'\n' | b'\r' => self.broken_lines = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        at
+    }
+}

@@ -1,0 +1,203 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn elements_of_an_array_are_handed_on_as_they_stand() {
+    for array in ["[]", "[ ]", "[1]", r#"[ 1 , "a\"]" ,{"b":[2, {}]},[ ],null ]"#, "[\n1\n,\r2\n]"] {
+        let text = format!("{{\"list\":{array}}}");
+        let mut scanner = Scanner::default();
+        let list = scanner.scan_str(&text).unwrap().root().get("list").unwrap();
+        let mut found = Vec::new();
+        Scanner::default().each_element(list, |element| {
+            found.push((element.raw().to_owned(), element.get("b").map(|node| node.raw().to_owned())));
+        });
+        let expected: Vec<Box<serde_json::value::RawValue>> = serde_json::from_str(array).unwrap();
+        let inner = |raw: &str| raw.starts_with('{').then(|| "[2, {}]".to_owned());
+        let expected: Vec<_> = expected.iter().map(|raw| (raw.get().to_owned(), inner(raw.get()))).collect();
+        assert_eq!(found, expected, "{array}");
+    }
+}
+
+fn node_text(text: &str, path: &[&str]) -> Option<String> {
+    let mut scanner = Scanner::default();
+    let mut node = scanner.scan_str(text).expect("valid").root();
+    for key in path {
+        node = node.unique(key).expect("unique")?;
+    }
+    Some(node.raw().to_owned())
+}
+
+#[test]
+fn finds_members_down_to_the_indexed_depth() {
+    let text = r#" {"id": 1, "params" : {"name":"x","arguments":{"tool":{"server":"s" , "t":[{"a":1}]},"n":1.50}, "z":[]} , "r":{}} "#;
+    for (path, expected) in [
+        (&["id"][..], Some("1")),
+        (&["params", "name"], Some("\"x\"")),
+        (&["params", "arguments", "tool"], Some(r#"{"server":"s" , "t":[{"a":1}]}"#)),
+        (&["params", "arguments", "tool", "server"], Some("\"s\"")),
+        (&["params", "arguments", "tool", "t"], Some(r#"[{"a":1}]"#)),
+        (&["params", "arguments", "n"], Some("1.50")),
+        (&["params", "z"], Some("[]")),
+        (&["r"], Some("{}")),
+        (&["r", "a"], None),
+        (&["name"], None),
+    ] {
+        assert_eq!(node_text(text, path).as_deref(), expected, "{path:?}");
+    }
+}
+
+#[test]
+fn escapes_in_keys_count_and_duplicates_are_refused() {
+    assert_eq!(node_text(r#"{"na\u006de":"a"}"#, &["name"]).as_deref(), Some("\"a\""));
+    for text in [r#"{"name":1,"name":2}"#, r#"{"name":1,"NAME":2}"#, r#"{"n\u0061me":1,"name":2}"#] {
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.scan_str(text).unwrap().root().unique("name").err(), Some(Duplicate), "{text}");
+    }
+    assert_eq!(node_text(r#"{"a":{"name":1},"name":2}"#, &["name"]).as_deref(), Some("2"));
+}
+
+#[test]
+fn depth_is_no_danger() {
+    let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
+    assert_eq!(Scanner::default().scan_str(&deep).map(Doc::deepest), Ok(1_000_000));
+    assert_eq!(Scanner::default().scan_str("[{},[]]").map(Doc::deepest), Ok(2));
+    assert!(Scanner::default().scan_str(&deep[1..]).is_err());
+}
+
+#[test]
+fn line_breaks_between_tokens_are_noticed() {
+    for (text, expected) in
+        [("{\"a\":1}", false), ("{\n\"a\":1}", true), ("{\"a\\n\":1}", false), ("[1,\r2]", true)]
+    {
+        assert_eq!(Scanner::default().scan_str(text).unwrap().has_line_breaks(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn rewrites_members_and_leaves_the_rest() {
+    for (text, changes, expected) in [
+        (
+            r#"{"name":"a","x":12345678901234567890}"#,
+            &[("name", Some("\"b\""))][..],
+            r#"{"name":"b","x":12345678901234567890}"#,
+        ),
+        (r#"{ "x" : [1, 2] , "y":0.10}"#, &[("x", None), ("z", Some("{}"))], r#"{"y":0.10,"z":{}}"#),
+        ("{\n\"x\": [1,\n2]}", &[("y", Some("1"))], r#"{"x":[1, 2],"y":1}"#),
+        ("7", &[("y", Some("1"))], r#"{"y":1}"#),
+        ("{}", &[("y", None)], "{}"),
+    ] {
+        let mut out = Vec::new();
+        Scanner::default().scan_str(text).unwrap().root().write_with(&mut out, changes);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
+
+#[test]
+fn finds_the_id_of_a_message_that_was_cut_off() {
+    for (prefix, expected) in [
+        (&br#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"content":"aaaaa"#[..], Some(17)),
+        (br#"{"result":{"id":3,"content":"aaaaa"#, None),
+        (b"{\"id\":17,\"result\":\"\xc3", Some(17)),
+        (b"{\"id\":17", None),
+        (b"garbage", None),
+    ] {
+        assert_eq!(Scanner::default().id_in_prefix(prefix), expected, "{}", String::from_utf8_lossy(prefix));
+    }
+}
+
+#[test]
+fn finds_an_id_of_any_kind_in_a_message_that_was_cut_off() {
+    for (prefix, expected) in [
+        (r#"{"id":"a\"b","method":"m","params":{"x":"aaa"#, Some(r#""a\"b""#)),
+        (r#"{"id":-1.5e3,"method":"aaa"#, Some("-1.5e3")),
+        (r#"{"params":{"id":"inner","x":"aaa"#, None),
+        (r#"{"id":"aaa"#, None),
+        (r#"{"id":"aaa""#, None),
+    ] {
+        assert_eq!(Scanner::default().raw_id_in_prefix(prefix.as_bytes()), expected, "{prefix}");
+    }
+}
+
+#[test]
+fn finds_the_id_of_a_response_that_is_known_in_part() {
+    for (start, end, expected) in [
+        (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"text":"aaa"#, r#"aaa","id":4}}"#, Some(Some(17))),
+        (r#"{"result":{"id":3,"text":"aaa"#, r#"aaa"},"jsonrpc":"2.0","id":17}"#, Some(Some(17))),
+        (r#"{"error":{"code":1,"message":"aaa"#, "aaa\"} , \"id\" : 17 } ", Some(Some(17))),
+        (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":17,"jsonrpc":"2.0"}"#, Some(Some(17))),
+        (r#"{"result":{"text":"aaa"#, r#"aaa","id":17}}"#, Some(None)),
+        (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":"17"}"#, Some(None)),
+        (r#"{"result":{"text":"aaa"#, r#"aaa \"id\":17}"#, Some(None)),
+        (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
+        (r#"{"jsonrpc":"2.0","id":17,"#, "", None),
+        (r#"{"jsonrpc":"2.0","id":17,"result":{"text":"\"#, "", Some(Some(17))),
+        ("garbage", r#","id":17}"#, None),
+    ] {
+        let found = Scanner::default().id_of_response(start.as_bytes(), end.as_bytes());
+        assert_eq!(found, expected, "{start} … {end}");
+    }
+    let invalid = b"{\"id\":17,\"result\":\"\xff\"}";
+    assert_eq!(Scanner::default().id_of_response(invalid, invalid), Some(Some(17)));
+}
+
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("-0.10e+5".to_owned()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<String>().prop_map(|s| serde_json::to_string(&s).unwrap()),
+        Just(r#""\ud800\u00e9\/""#.to_owned()),
+    ];
+    leaf.prop_recursive(6, 64, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(|v| format!("[ {} ]", v.join(" ,"))),
+            prop::collection::vec(("[a-c]{0,2}", inner), 0..4).prop_map(|m| {
+                let members: Vec<_> = m.iter().map(|(k, v)| format!("\"{k}\" :{v}")).collect();
+                format!("{{{}}}", members.join(", "))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn accepts_what_is_json(text in json()) {
+        prop_assert!(Scanner::default().scan_str(&text).is_ok());
+    }
+
+    #[test]
+    fn agrees_with_an_independent_parser(text in json(), at in any::<prop::sample::Index>(), byte in prop::sample::select(b"{}[]\",:\\0e-.tn \n\x01x".to_vec())) {
+        let mut bytes = text.into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let ours = Scanner::default().scan(&bytes).is_ok();
+        let theirs = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() && std::str::from_utf8(&bytes).is_ok();
+        prop_assert_eq!(ours, theirs, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn survives_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let ours = Scanner::default().scan(&bytes).is_ok();
+        let theirs = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() && std::str::from_utf8(&bytes).is_ok();
+        prop_assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn members_are_those_of_an_independent_parser(text in json()) {
+        let mut scanner = Scanner::default();
+        let root = scanner.scan_str(&text).unwrap().root();
+        let keys: Vec<_> = root.members().map(|(key, _)| key.into_owned()).collect();
+        if let Ok(serde_json::Value::Object(map)) = serde_json::from_str(&text) {
+            for key in &keys {
+                prop_assert!(map.contains_key(key));
+            }
+            for key in map.keys() {
+                prop_assert!(keys.contains(key));
+            }
+        } else if root.is_object() { // lone surrogates: serde_json cannot hold them
+            prop_assert!(text.contains("ud800"));
+        } else {
+            prop_assert!(keys.is_empty());
+        }
+    }
+}
