@@ -12,9 +12,10 @@ use tokio::time::timeout;
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::modern::Watched;
-use super::session::{Session, Window};
+use super::session::Session;
 use super::trouble::Trouble;
 use super::upstream::{Phase, Upstream};
+use super::window::Window;
 
 /// What calls in flight on an upstream that a new file has no place for may take.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);

@@ -532,7 +532,9 @@ fn jitter() -> f64 {
 mod tests {
     use super::*;
     use crate::core::link::Caller;
-    use crate::core::session::{Route, Session, Window};
+    use crate::core::route::Route;
+    use crate::core::session::Session;
+    use crate::core::window::Window;
     use crate::wire::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
