@@ -311,6 +311,20 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
     });
 }
 
+#[test]
+fn nothing_is_opened_for_a_client_that_is_gone() {
+    runtime().block_on(async {
+        let engine = World::new().engine;
+        let window = engine.window("", 0, Arc::new(Unseen), None);
+        let spec = (*Upstream::unreal("box", "s").spec()).clone();
+        let upstream = engine.upstream(&window, "box", "s", "box", || spec);
+        engine.discard(&window);
+        assert!(engine.open(&window, "box", &[upstream]).await.is_none());
+        assert!(engine.known_upstream(&window, "box", "s").is_none(), "nobody would ever end it");
+        assert_eq!(window.view().entries().count(), 0);
+    });
+}
+
 /// A face that shows nothing.
 pub(super) struct Unseen;
 
