@@ -569,11 +569,13 @@ impl Engine {
     /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where
     /// it is wanted without being asked for.
     fn logged_in(&self, url: &str) {
+        let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
+        self.pasts.lock().retain(|_, past| !is_there(&past.transport));
         let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
         let windows = self.windows();
         for upstream in upstreams.into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
-            if !matches!(&spec.transport, Transport::Http(http) if http.url == url) {
+            if !is_there(&spec.transport) {
                 continue;
             }
             upstream.forgive();
