@@ -626,7 +626,7 @@ impl View {
     /// Names and renders everything that the entry's upstream offers. A name once listed stays with its origin.
     fn expose(&mut self, face: &dyn Exposure, seq: u64) {
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        entry.missed = Vec::new();
+        let known = std::mem::take(&mut entry.missed);
         if !entry.up && face.clash() == Clash::FirstInFile {
             entry.exposed = Arc::default();
             return;
@@ -657,8 +657,14 @@ impl View {
                 let old = kept.get(&(kind, &*item.key)).cloned();
                 let Some(name) = old.or_else(|| choose(&self.names, face, &upstream, kind, &full, &item.key))
                 else {
-                    log::warn!("[{upstream}] {full} is taken by an earlier server; this one is left out");
-                    missed.push((kind, full.into()));
+                    let lost = (kind, full.into());
+                    if !known.contains(&lost) {
+                        log::warn!(
+                            "[{upstream}] {} is taken by an earlier server; this one is left out",
+                            lost.1
+                        );
+                    }
+                    missed.push(lost);
                     continue;
                 };
                 let index = exposed.of(kind).items().len();
