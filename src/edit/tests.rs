@@ -92,6 +92,10 @@ fn toml() {
         "# top\n\n# two\n[[servers]]\nn = 2\n",
     );
     check(Format::Toml, "# top\n\n[[servers]]\nn = 1\n", &[remove("servers")], "# top\n\n");
+    // A table without a header of its own goes with the last that it holds.
+    check(Format::Toml, "a = 1\n\n[m.n.us]\nx = 1\n\n[z]\n", &[remove("m.n.us")], "a = 1\n\n[z]\n");
+    check(Format::Toml, "m.us.x = 1\nz = 1\n", &[remove("m.us")], "z = 1\n");
+    check(Format::Toml, "[m]\n[m.us]\nx = 1\n", &[remove("m.us")], "[m]\n");
     let list = "servers = [ # list\n  { n = 1 }, # one\n  # two\n  { n = 2 }, # two too\n] # all\n";
     check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  # two\n  { n = 2 }, # two too\n] # all\n");
     check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 }, # one\n] # all\n");
