@@ -13,7 +13,7 @@ mod secrets;
 mod template;
 mod variables;
 
-pub use entry::{Ourselves, Past, connect, disconnect, is_there};
+pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{Place, Scope, places};
 pub use plan::{Addition, Plan, Present, Value as Found, held, plan, values};

@@ -317,6 +317,75 @@ fn disconnect_after_an_edit() {
     }
 }
 
+/// In TOML the table of servers goes with the last of them.
+#[test]
+fn the_only_server_of_a_client_that_writes_toml() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}}}}}"#);
+    let more = "\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n";
+    for before in ["model = \"m\"\n", "model = \"m\"\n\n[mcp_servers.a]\ncommand = \"x\"\n"] {
+        home.put("codex", before.as_bytes());
+        home.json(&["connect", "codex", "--yes"]);
+        home.put("codex", format!("{}{more}", text(&home.file_of("codex"))).as_bytes());
+        home.json(&["connect", "codex", "--tool-mode", "dynamic", "--yes"]);
+        assert!(text(&home.file_of("codex")).contains("\"dynamic\""));
+        home.json(&["disconnect", "codex", "--yes"]);
+        assert_eq!(text(&home.file_of("codex")), format!("{before}{more}"));
+    }
+    // Without a backup.
+    home.put("codex", b"model = \"m\"\n\n[mcp_servers.workbench]\ncommand = \"mcp-workbench\"\n");
+    home.json(&["disconnect", "codex", "--yes"]);
+    assert_eq!(text(&home.file_of("codex")), "model = \"m\"\n");
+}
+
+/// Another server may have the name that we have.
+#[test]
+fn a_server_that_is_not_ours_has_our_name() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let theirs = "{\n  \"mcpServers\": {\n    \"workbench\": {\"command\": \"/opt/bench\"},\n    \"b\": {\"command\": \"b\"}\n  }\n}\n";
+    home.put("cursor", theirs.as_bytes());
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(false));
+    assert_eq!(text(&home.file_of("cursor")), theirs);
+    let said = home.json(&["connect", "cursor", "--dry-run"]);
+    assert_eq!((&said["replaced"], &said["kept"]), (&json!(["workbench"]), &json!(["b"])));
+    let finished = home.run(&["connect", "cursor", "--yes"]);
+    assert!(finished.stderr.contains("another server is called workbench"), "{}", finished.stderr);
+    home.json(&["disconnect", "cursor", "--yes"]);
+    assert_eq!(text(&home.file_of("cursor")), theirs);
+    // One that starts us is ours, whoever wrote it.
+    home.put(
+        "cursor",
+        br#"{"mcpServers": {"workbench": {"command": "npx", "args": ["-y", "mcp-workbench"]}}}"#,
+    );
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["replaced"], json!([]));
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(true));
+}
+
+/// A client's file may be gone; what we took out of it is not.
+#[test]
+fn what_was_taken_from_a_file_that_is_gone_comes_back() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}}}}}"#);
+    let (before, file) = (r#"{"mcpServers": {"a": {"command": "x"}}}"#, home.file_of("cursor"));
+    home.put("cursor", before.as_bytes());
+    for again in [false, true] {
+        assert_eq!(home.json(&["connect", "cursor", "--yes"])["removed"], json!(["a"]));
+        std::fs::remove_file(&file).expect("ours");
+        if again {
+            assert_eq!(home.json(&["connect", "cursor", "--yes"])["removed"], json!(["a"]));
+        }
+        assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["written"], json!(true), "{again}");
+        assert_eq!(text(&file), before, "{again}");
+    }
+    // One that connecting made was empty.
+    std::fs::remove_file(&file).expect("ours");
+    home.json(&["connect", "cursor", "--yes"]);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(false));
+    assert!(!file.exists());
+}
+
 /// What comes back comes back to its place, with the comments that belong to it.
 #[test]
 fn what_comes_back_is_as_it_was() {
