@@ -4,7 +4,7 @@ use super::World;
 use super::change::{Answer, Console, Outcome, Proposal, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
-use super::variables::{held_by_clients, known, unset};
+use super::variables::{Wanted, held_by_clients, known, unset};
 use crate::clients::{
     self, Client, Found, ImportedServer, Ourselves, Past, Scope, held, places, read, read_config,
 };
@@ -50,7 +50,9 @@ pub(super) fn connect(
     };
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
     let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
-    let found = held_by_clients(&groups, world);
+    let wanted =
+        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+    let found = held_by_clients(&wanted, world).values;
     let taken: Vec<&ImportedServer> = match request.keep {
         true => Vec::new(),
         false => {

@@ -641,6 +641,81 @@ fn two_accounts_stay_two() {
     }
 }
 
+/// A variable never gets the secret of another account, in whatever order they came.
+#[test]
+fn secrets_stay_with_their_account() {
+    let account = |token: &str| {
+        let server = json!({"command": "gh-mcp", "env": {"GH_TOKEN": token}});
+        json!({"mcpServers": {"gh": server}}).to_string()
+    };
+    let (one, two) = ("ghp_fixture_one", "ghp_fixture_two");
+    let env = |home: &Home, client: &str| {
+        let file: Value = serde_json::from_slice(&read(&home.file_of(client))).expect("JSON");
+        file["mcpServers"]["workbench"]["env"].clone()
+    };
+    let both = || {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put("cursor", account(one).as_bytes());
+        home.put("claude-code", account(two).as_bytes());
+        home
+    };
+
+    // The one that was imported, and not the one that is read first.
+    let home = both();
+    home.json(&["import", "cursor", "--yes"]);
+    assert_eq!(home.json(&["import", "cursor", "--yes"])["changed"], json!(false));
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
+    let said = home.json(&["import", "claude-code", "--yes"]);
+    assert_eq!(said["added"][0]["server"], "gh-2", "{said}");
+    assert_eq!(home.json(&["import", "claude-code", "--yes"])["changed"], json!(false));
+    for client in ["cursor", "claude-code"] {
+        home.json(&["connect", client, "--yes"]);
+        assert_eq!(env(&home, client), json!({"GH_TOKEN": one, "GH_TOKEN_2": two}), "{client}");
+    }
+    home.json(&["remove", "gh", "--yes"]);
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN_2": two}));
+
+    // Nobody knows which of the two is meant.
+    let home = both();
+    let ours = json!({"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": "${GH_TOKEN}"}}});
+    home.write(&home.config(), json!({"toolboxes": {"dev": {"mcpServers": ours}}}).to_string().as_bytes());
+    let said = home.json(&["connect", "cursor", "--keep", "--yes"]);
+    assert_eq!((&said["env"], &said["unset"]), (&json!([]), &json!(["GH_TOKEN"])));
+    assert_eq!(home.json(&["import", "cursor", "--yes"])["added"][0]["server"], "gh-2");
+    for client in ["cursor", "claude-code"] {
+        assert_eq!(home.json(&["import", client, "--yes"])["changed"], json!(false), "{client}");
+    }
+    // What the client starts us with already is meant.
+    let file = text(&home.file_of("cursor"));
+    home.put(
+        "cursor",
+        file.replacen("\"args\"", "\"env\": {\"GH_TOKEN\": \"mine\"}, \"args\"", 1).as_bytes(),
+    );
+    home.json(&["connect", "cursor", "--keep", "--tool-mode", "auto", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": "mine", "GH_TOKEN_2": one}));
+
+    // One entry of theirs, two of ours.
+    let home = Home::new();
+    let ours = |name: &str| json!({"mcpServers": {"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": name}}}});
+    let config = json!({"toolboxes": {"home": ours("${ONE}"), "work": ours("${TWO}")}});
+    home.write(&home.config(), config.to_string().as_bytes());
+    home.put("cursor", account(one).as_bytes());
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["ONE", "TWO"]));
+
+    // A project's file has no say in what is meant for all.
+    let home = Home::new();
+    let user = home.path("xdg-config/mcp-workbench/workbench-config.json");
+    home.write(&user, json!({"toolboxes": {"dev": ours("${GH_TOKEN}")}}).to_string().as_bytes());
+    home.write(&home.path("project/.mcp.json"), account(two).as_bytes());
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["GH_TOKEN"]));
+    home.put("cursor", account(one).as_bytes());
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
+}
+
 /// What is called the same and does something else is another server; what is off here is needed there.
 #[test]
 fn connect_takes_out_what_works_here_alone() {
