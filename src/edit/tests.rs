@@ -99,6 +99,19 @@ fn toml() {
     let list = "servers = [ # list\n  { n = 1 }, # one\n  # two\n  { n = 2 }, # two too\n] # all\n";
     check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  # two\n  { n = 2 }, # two too\n] # all\n");
     check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 }, # one\n] # all\n");
+    // Without a comma at the end, what follows the last item belongs to it.
+    let list = "servers = [ # list\n  { n = 1 }, # one\n  { n = 2 } # two\n  # end\n]\n";
+    check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 } # one\n  # end\n]\n");
+    check(Format::Toml, "servers = [\n  1, # one\n  2]\n", &[pull(1)], "servers = [\n  1 # one\n]\n");
+    check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  { n = 2 } # two\n  # end\n]\n");
+    let list = "servers = [\n  { n = 1 } # one\n  , { n = 2 } # two\n  # end\n]\n";
+    check(Format::Toml, list, &[pull(1)], "servers = [\n  { n = 1 } # one\n  # end\n]\n");
+    check(
+        Format::Toml,
+        "servers = [\n  { n = 1 } # one\n  # end\n]\n",
+        &[pull(0)],
+        "servers = [\n  # end\n]\n",
+    );
     check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 0 }], "l = [2, 3]\n");
     check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 2 }], "l = [1, 2]\n");
     check(
