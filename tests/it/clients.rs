@@ -716,6 +716,52 @@ fn secrets_stay_with_their_account() {
     assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
 }
 
+/// What looks like servers at the wrong place is named; what only has such a name is not.
+#[test]
+fn servers_at_the_wrong_place() {
+    for (client, file, key) in [
+        ("cursor", r#"{"servers": {"a": {"command": "x"}}}"#, Some("servers")),
+        ("cursor", r#"{"extensions": {"a": {"cmd": "x"}}}"#, Some("extensions")),
+        ("cursor", r#"{"a": {"command": "x"}, "b": {"url": "https://h"}}"#, Some("a")),
+        ("gemini", r#"{"extensions": {"disabled": ["x"]}, "mcp": {"allowed": ["a"]}}"#, None),
+        ("zed", r#"{"extensions": {"x": true}, "lsp": {}}"#, None),
+        ("zed", r#"{"terminal": {"command": "x"}, "theme": "One Dark"}"#, None),
+        ("cursor", "{}", None),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put(client, file.as_bytes());
+        let said = home.json(&["import", client, "--yes"]);
+        let keys: Vec<_> =
+            said["notes"].as_array().expect("a list").iter().map(|note| &note["key"]).collect();
+        assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{file}: {said}");
+    }
+}
+
+/// Goose puts the variables of an entry into its headers.
+#[test]
+fn variables_of_an_entry_that_its_headers_use() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let file = "extensions:\n  g:\n    type: streamable_http\n    uri: https://g.example/mcp\n    envs: {GT: fixture-goose-token}\n    headers: {Authorization: 'Bearer $GT'}\n    enabled: true\n";
+    home.put("goose", file.as_bytes());
+    let said = home.json(&["import", "goose", "--yes"]);
+    assert_eq!(said["notes"], json!([]), "{said}");
+    let variable = said["secrets"][0]["variable"].as_str().expect("a name");
+    assert!(
+        text(&home.config()).contains(&format!("\"Bearer ${{{variable}}}\"")),
+        "{}",
+        text(&home.config())
+    );
+    let said = home.json(&["connect", "goose", "--yes"]);
+    assert_eq!((&said["env"], &said["removed"]), (&json!([variable]), &json!(["g"])));
+    // One that nothing uses is named.
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    home.put("goose", file.replace("$GT", "x").as_bytes());
+    assert_eq!(home.json(&["import", "goose", "--yes"])["notes"][0]["key"], "envs");
+}
+
 /// What is called the same and does something else is another server; what is off here is needed there.
 #[test]
 fn connect_takes_out_what_works_here_alone() {
