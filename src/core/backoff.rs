@@ -57,9 +57,13 @@ impl Backoff {
         });
     }
 
-    /// Notes an end that was asked for, of a server that was up: that start was not one too many.
-    pub fn ended_well(&mut self) {
-        self.starts.pop_back();
+    /// Notes an end that was asked for, of a server that was up: that start was not one too many, and where it lasted,
+    /// what came before is forgiven.
+    pub fn ended_well(&mut self, now: Instant) {
+        let start = self.starts.pop_back();
+        if start.is_some_and(|start| now.duration_since(start) >= HEALTHY) {
+            (self.failures, self.not_before) = (0, None);
+        }
     }
 
     /// Whether anything that was noted can still delay a start.
@@ -136,7 +140,7 @@ mod tests {
         let mut backoff = Backoff::default();
         for _ in 0..20 {
             backoff.start(now).unwrap();
-            backoff.ended_well();
+            backoff.ended_well(now);
         }
         assert!(!backoff.matters(now));
         for _ in 0..2 {
@@ -146,5 +150,24 @@ mod tests {
         assert!(backoff.matters(now));
         assert_eq!(backoff.start(now), Err(FIRST_WAIT));
         assert!(!backoff.matters(now + WINDOW));
+    }
+
+    #[test]
+    fn what_came_before_a_start_that_lasted_is_forgiven() {
+        let now = Instant::now();
+        for (uptime, wait) in [(HEALTHY / 2, FIRST_WAIT * 2), (HEALTHY, Duration::ZERO)] {
+            let mut backoff = Backoff::default();
+            for _ in 0..2 {
+                backoff.start(now).unwrap();
+                backoff.failed(now, Duration::ZERO, 0.0);
+            }
+            let up = now + FIRST_WAIT;
+            backoff.start(up).unwrap();
+            let end = up + uptime;
+            backoff.ended_well(end);
+            backoff.start(end).unwrap();
+            backoff.failed(end, Duration::ZERO, 0.0);
+            assert_eq!(backoff.wait(end), wait, "{uptime:?}");
+        }
     }
 }

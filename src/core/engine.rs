@@ -19,10 +19,12 @@ use super::modern::{Listener, Watched};
 use super::process::Launcher;
 use super::progress::{Progress, write_params};
 use super::reload::Fate;
+use super::reply::Reply;
 use super::seal::{Seal, params_digest};
-use super::session::{Reply, Session, Window};
+use super::session::Session;
 use super::upstream::{Era, Past, Spec, Upstream};
 use super::view::Exposure;
+use super::window::Window;
 use crate::config::{Common, Http, Isolation, Redactor, Transport};
 use crate::store::credentials::Credentials;
 use crate::store::definitions::{Definitions, Manner};
@@ -567,11 +569,13 @@ impl Engine {
     /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where
     /// it is wanted without being asked for.
     fn logged_in(&self, url: &str) {
+        let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
+        self.pasts.lock().retain(|_, past| !is_there(&past.transport));
         let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
         let windows = self.windows();
         for upstream in upstreams.into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
-            if !matches!(&spec.transport, Transport::Http(http) if http.url == url) {
+            if !is_there(&spec.transport) {
                 continue;
             }
             upstream.forgive();

@@ -6,7 +6,8 @@ use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::link::Link;
-use super::session::{Reply, Session};
+use super::reply::Reply;
+use super::session::Session;
 use super::tasks;
 use super::upstream::Upstream;
 use crate::wire::era::Version;

@@ -14,6 +14,8 @@ pub mod process;
 mod progress;
 mod relay;
 pub mod reload;
+pub mod reply;
+pub mod route;
 #[cfg(test)]
 mod routing_tests;
 pub mod seal;
@@ -24,3 +26,4 @@ pub mod trouble;
 mod turns;
 pub mod upstream;
 pub mod view;
+pub mod window;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::catalog::Kind;
+use super::reply::Reply;
 use super::seal::params_digest;
-use super::session::{Reply, Session};
+use super::session::Session;
 use super::upstream::Upstream;
 use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};

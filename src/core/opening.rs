@@ -12,9 +12,10 @@ use tokio::time::timeout;
 use super::catalog::Kind;
 use super::engine::Engine;
 use super::modern::Watched;
-use super::session::{Session, Window};
+use super::session::Session;
 use super::trouble::Trouble;
 use super::upstream::{Phase, Upstream};
+use super::window::Window;
 
 /// What calls in flight on an upstream that a new file has no place for may take.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
@@ -54,34 +55,43 @@ impl Engine {
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> Option<Opened> {
-        window.view().add(&*window.exposure(), upstreams);
+        let begun = window.view().begin_opening(&*window.exposure(), group, upstreams);
+        let Some(number) = begun else {
+            // Its client is gone already, and nobody else will end what was made for it.
+            self.release(window, upstreams.to_vec());
+            return None;
+        };
         let hush = window.hush(upstreams.iter().filter(|upstream| !upstream.is_up()).cloned().collect());
         let attempts = settle(window, Some(group), || ()).await;
-        let opened = {
+        let (opened, given_up) = {
             let mut view = window.view();
-            let mut members: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
-            let is_gone = members.is_empty() && !upstreams.is_empty();
-            if is_gone {
-                // Another opening that went with this one may have failed altogether, and taken the group out.
-                members = upstreams.iter().filter(|upstream| !upstream.is_over()).cloned().collect();
+            if !view.end_opening(number) {
+                return None;
             }
+            let members: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
             let failed: Vec<_> = members
                 .iter()
                 .filter_map(|upstream| {
                     Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
                 })
                 .collect();
-            let all_failed = !failed.is_empty() && failed.len() == members.len();
-            if is_gone && !all_failed {
-                return None;
-            }
             let mut changed = hush.changed();
-            match all_failed && !view.is_open(group) {
-                true => changed.extend(view.remove(&*window.exposure(), group)),
-                false => changed.extend(view.open(group)),
-            }
-            Opened { failed, changed: changed.into_iter().collect() }
+            let opens = failed.is_empty() || failed.len() < members.len() || view.is_open(group);
+            let given_up = match opens {
+                true => {
+                    changed.extend(view.open(group));
+                    Vec::new()
+                }
+                // Another opening of it may have more luck.
+                false if view.is_opening(group) => Vec::new(),
+                false => {
+                    changed.extend(view.remove(&*window.exposure(), group));
+                    members
+                }
+            };
+            (Opened { failed, changed: changed.into_iter().collect() }, given_up)
         };
+        self.release(window, given_up);
         self.arrived(window);
         Some(opened)
     }
@@ -109,16 +119,16 @@ impl Engine {
 
     /// Ends everything of a window that is no longer looked through.
     pub fn discard(&self, window: &Arc<Window>) {
-        let upstreams: Vec<_> = window.view().entries().map(|entry| entry.upstream.clone()).collect();
-        self.forget(window);
+        let upstreams = self.forget(window);
         self.release(window, upstreams);
     }
 
-    /// Tells those who look through a window of nothing any more.
-    pub fn forget(&self, window: &Arc<Window>) {
+    /// Tells those who look through a window of nothing any more, and opens nothing for them. Returns what stands in it.
+    pub fn forget(&self, window: &Arc<Window>) -> Vec<Arc<Upstream>> {
         self.windows
             .lock()
             .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
+        window.view().shut()
     }
 
     /// Lets go of upstreams that no longer stand in a window: its subscriptions to them end, and so do those that
@@ -136,11 +146,25 @@ impl Engine {
             if upstream.spec().lives_on || windows.iter().any(is_seen) {
                 continue;
             }
+            self.end_retired(&windows, &upstream);
             let past = upstream.close();
             let place = self.upstreams.lock().extract_if(|_, other| Arc::ptr_eq(other, &upstream)).next();
             if let Some((place, _)) = place {
                 self.pasts.lock().insert(place, past);
             }
+        }
+    }
+
+    /// Ends those that a new file has put this one in the place of and that still finish calls, unless these may be calls
+    /// of others.
+    fn end_retired(&self, windows: &[Arc<Window>], upstream: &Upstream) {
+        let (group, server) = (&upstream.group, &upstream.server);
+        if windows.iter().any(|window| window.view().server(group, server).is_some()) {
+            return;
+        }
+        let retired: Vec<_> = self.retired.lock().iter().filter_map(Weak::upgrade).collect();
+        for before in retired.iter().filter(|before| before.group == *group && before.server == *server) {
+            before.stop();
         }
     }
 

@@ -14,9 +14,12 @@ use super::engine::{Engine, Surroundings};
 use super::life;
 use super::link::Link;
 use super::process::Launcher;
-use super::session::{Reply, Route, Session, Sink, Window};
+use super::reply::Reply;
+use super::route::{Route, Sink};
+use super::session::Session;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
+use super::window::Window;
 use crate::config::{self, Isolation, NameRule};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner};
@@ -305,6 +308,20 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
         let known = |window| engine.known_upstream(window, "box", "s");
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
         assert!(known(&stranger).is_none());
+    });
+}
+
+#[test]
+fn nothing_is_opened_for_a_client_that_is_gone() {
+    runtime().block_on(async {
+        let engine = World::new().engine;
+        let window = engine.window("", 0, Arc::new(Unseen), None);
+        let spec = (*Upstream::unreal("box", "s").spec()).clone();
+        let upstream = engine.upstream(&window, "box", "s", "box", || spec);
+        engine.discard(&window);
+        assert!(engine.open(&window, "box", &[upstream]).await.is_none());
+        assert!(engine.known_upstream(&window, "box", "s").is_none(), "nobody would ever end it");
+        assert_eq!(window.view().entries().count(), 0);
     });
 }
 

@@ -320,11 +320,6 @@ impl Upstream {
         self.state.lock().over == Some(Over::Retired)
     }
 
-    /// Whether it is never started again.
-    pub(super) fn is_over(&self) -> bool {
-        self.state.lock().over.is_some()
-    }
-
     /// Whether clients watch it.
     pub fn is_watched(&self, what: &Watched) -> bool {
         self.state.lock().watched.contains_key(what)
@@ -381,7 +376,7 @@ impl Upstream {
             let mut state = self.state.lock();
             state.generation += 1;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
-                state.backoff.ended_well();
+                state.backoff.ended_well(Instant::now());
             }
             (state.stop.take(), state.link.take())
         };
@@ -532,7 +527,9 @@ fn jitter() -> f64 {
 mod tests {
     use super::*;
     use crate::core::link::Caller;
-    use crate::core::session::{Route, Session, Window};
+    use crate::core::route::Route;
+    use crate::core::session::Session;
+    use crate::core::window::Window;
     use crate::wire::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.

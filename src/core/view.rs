@@ -62,6 +62,10 @@ pub struct View {
     next: u64,
     /// Groups in the order of opening.
     open: Vec<Arc<str>>,
+    /// The groups that are being opened, by the number of the opening.
+    openings: BTreeMap<u64, Arc<str>>,
+    /// Nobody looks through it any more.
+    shut: bool,
     names: [HashMap<Arc<str>, Slot>; 4],
     /// Places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
@@ -215,12 +219,46 @@ impl View {
         }
     }
 
+    /// Begins to open a group: adds its upstreams. `None`: nobody looks through this view any more.
+    pub fn begin_opening(
+        &mut self,
+        face: &dyn Exposure,
+        group: &str,
+        upstreams: &[Arc<Upstream>],
+    ) -> Option<u64> {
+        if self.shut {
+            return None;
+        }
+        self.add(face, upstreams);
+        let number = self.openings.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.openings.insert(number, group.into());
+        Some(number)
+    }
+
+    /// Whether the group of an opening is still to be opened: nobody has closed it meanwhile, and the file has it.
+    pub fn end_opening(&mut self, number: u64) -> bool {
+        self.openings.remove(&number).is_some()
+    }
+
+    /// Whether a group is being opened.
+    pub fn is_opening(&self, group: &str) -> bool {
+        self.openings.values().any(|opening| &**opening == group)
+    }
+
+    /// Opens nothing from now on. Returns the upstreams in it.
+    pub fn shut(&mut self) -> Vec<Arc<Upstream>> {
+        self.shut = true;
+        self.openings.clear();
+        self.entries.values().map(|entry| entry.upstream.clone()).collect()
+    }
+
     /// The groups in it: those that are open in the order of opening, then those that are about to be.
     pub fn groups(&self) -> Vec<Arc<str>> {
         let mut groups = self.open.clone();
-        for entry in self.entries.values() {
-            if !groups.contains(&entry.upstream.group) {
-                groups.push(entry.upstream.group.clone());
+        let begun = self.entries.values().map(|entry| &entry.upstream.group);
+        for group in begun.chain(self.openings.values()) {
+            if !groups.contains(group) {
+                groups.push(group.clone());
             }
         }
         groups
@@ -291,6 +329,7 @@ impl View {
     /// Takes a group out. Returns the kinds whose lists changed by it.
     pub fn remove(&mut self, face: &dyn Exposure, group: &str) -> Vec<Kind> {
         self.open.retain(|open| &**open != group);
+        self.openings.retain(|_, opening| &**opening != group);
         self.origins.remove(group);
         let mut changed = BTreeSet::new();
         for seq in self.places_of(|entry| *entry.upstream.group == *group) {
@@ -387,6 +426,7 @@ impl View {
     /// what it offered. Names once listed stay, unless `rename`.
     pub fn renew(&mut self, face: &dyn Exposure, wanted: &[Arc<Upstream>], groups: &[&str], rename: bool) {
         self.open.retain(|open| groups.contains(&&**open));
+        self.openings.retain(|_, opening| groups.contains(&&**opening));
         let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
         self.names = Default::default();
         self.origins = HashMap::new();

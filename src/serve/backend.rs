@@ -9,7 +9,9 @@ use super::http::{Backend, Refusal, Scope, mirror};
 use super::{Face, Gateway, Part, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
-use crate::core::session::{Route, Session, Sink, Window};
+use crate::core::route::{Route, Sink};
+use crate::core::session::Session;
+use crate::core::window::Window;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Message};
 

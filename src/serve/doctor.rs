@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use super::{Face, Gateway};
 use crate::core::catalog::Kind;
-use crate::core::session::Window;
 use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
+use crate::core::window::Window;
 use crate::wire::oauth::Login;
 
 /// Names in full, and what they became.

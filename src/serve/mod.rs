@@ -27,8 +27,11 @@ use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
 use crate::core::modern::ModernCall;
-use crate::core::session::{Batch, Reply, Route, Session, Window};
+use crate::core::reply::{Batch, Reply};
+use crate::core::route::Route;
+use crate::core::session::Session;
 use crate::core::view::{Exposure, View};
+use crate::core::window::Window;
 use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench, failed_call};
 use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
@@ -491,7 +494,7 @@ mod tests {
     use crate::config::NameRule;
     use crate::core::catalog::NameLimits;
     use crate::core::process::Launcher;
-    use crate::core::session::Sink;
+    use crate::core::route::Sink;
     use crate::core::upstream::Upstream;
 
     /// A face whose lists make us panic.

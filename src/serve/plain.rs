@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Face, Gateway};
 use crate::core::catalog::{Kind, nearest};
 use crate::core::opening::Opened;
-use crate::core::session::Reply;
+use crate::core::reply::Reply;
 use crate::faces::plain::Plain;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;

@@ -11,16 +11,15 @@ use super::{Face, Gateway, Part, workbench};
 use crate::config::Toolbox;
 use crate::core::catalog::Kind;
 use crate::core::opening::{Hush, start_and_settle};
-use crate::core::session::{Session, Window};
+use crate::core::session::Session;
 use crate::core::upstream::{Spec, Upstream};
+use crate::core::window::Window;
 use crate::faces::plain::Plain;
 use crate::faces::workbench::Workbench;
 use crate::wire::era::ClientHello;
 
-/// What starts within this time is told of together with what has changed at once.
+/// What starts within this time is told of together with what has changed at once. Who is later is announced by itself.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// How long clients are not told of servers that have started while others still do. Who is later is announced by itself.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What has to start and end after a new file was put in force.
 #[derive(Default)]
@@ -41,7 +40,7 @@ impl Gateway {
     }
 
     /// Starts what is new and ends what is not wanted any more. Clients hear of what has changed together with what
-    /// starts in no time, and of what starts later when all of it has, or is late.
+    /// starts in no time, and of what starts later as it comes.
     fn carry_out(self: &Arc<Self>, moves: Moves, news: Vec<News>) {
         let replacing = moves.replaced.iter().flat_map(|(_, next)| next);
         let starting: Vec<_> = moves.added.iter().chain(replacing).cloned().collect();
@@ -64,9 +63,9 @@ impl Gateway {
             tokio::pin!(settled);
             let in_time = timeout(TOGETHER, &mut settled).await.is_ok();
             gateway.tell(&hushed, &news);
+            drop(hushed);
             if !in_time {
-                let _ = timeout(PATIENCE, settled).await;
-                gateway.tell(&hushed, &[]);
+                settled.await;
             }
         });
     }
@@ -152,7 +151,7 @@ impl Gateway {
         match whole {
             Face::Workbench(face) if exists(face) => self.engine.discard(window),
             // What the file has no longer ends by itself, after its calls in flight.
-            _ => self.engine.forget(window),
+            _ => drop(self.engine.forget(window)),
         }
     }
 

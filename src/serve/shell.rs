@@ -6,9 +6,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Face, Gateway};
 use crate::core::catalog::{Items, Kind};
-use crate::core::session::{Route, Session, Sink, Window};
+use crate::core::route::{Route, Sink};
+use crate::core::session::Session;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
+use crate::core::window::Window;
 use crate::wire::era::{ClientHello, Version};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::message::{Id, Message};

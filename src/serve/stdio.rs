@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
-use crate::core::session::{Batch, Route, Session};
+use crate::core::reply::Batch;
+use crate::core::route::Route;
+use crate::core::session::Session;
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines, TooLong};

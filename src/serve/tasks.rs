@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{CAPABILITIES, Face, Gateway};
 use crate::config::Transport;
-use crate::core::session::{Reply, Session};
+use crate::core::reply::Reply;
+use crate::core::session::Session;
 use crate::core::tasks::Place;
 use crate::wire::era::{TASKS, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};

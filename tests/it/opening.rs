@@ -125,6 +125,54 @@ fn a_toolbox_that_is_closed_while_it_is_opened_again_stays_closed() {
 }
 
 #[test]
+fn an_opening_that_fails_altogether_leaves_another_of_the_same_toolbox_alone() {
+    let servers = json!({
+        "quick": fake("--with echo --fail-while @dir/broken"),
+        "slow": fake("--exit 9 --wait-for @dir/go"),
+    });
+    let mut gateway = broken(classic("dynamic", servers));
+    let first = gateway.post_call(OPEN, DEV);
+    gateway.until("one of them has failed", |gateway| gateway.stderr().contains("[dev/quick]"));
+    repair(&gateway);
+    let second = gateway.post_call(OPEN, DEV);
+    gateway.fence();
+    gateway.lab.write("go", "");
+    gateway.answer(&first);
+    let opened = gateway.answer(&second).json();
+    assert_eq!(opened["servers_connected"], 1, "{opened}");
+    assert_eq!(gateway.state_of_dev(), (json!(true), json!(1)));
+}
+
+#[test]
+fn a_toolbox_that_a_new_file_empties_while_it_opens_is_open_and_empty() {
+    let config = |servers| classic("dynamic", servers);
+    let mut gateway = Gateway::start(config(json!({"a": fake("--with echo --wait-for @dir/never")})));
+    let open = gateway.post_call(OPEN, DEV);
+    gateway.fence();
+    gateway.rewrite(&config(json!({})));
+    assert_eq!(gateway.answer(&open).json()["servers_connected"], 0);
+    assert_eq!(gateway.state_of_dev(), (json!(true), json!(0)));
+    gateway.reload(config(json!({"b": fake("--with echo")})), "mark");
+    gateway.until("what is added starts", |gateway| gateway.state_of_dev() == (json!(true), json!(1)));
+}
+
+#[test]
+fn a_server_that_finishes_calls_after_a_reload_ends_when_its_toolbox_is_closed() {
+    let server = |flags: &str| classic("dynamic", json!({"a": fake(&format!("--with echo,slow {flags}"))}));
+    let mut gateway = Gateway::start(server(""));
+    gateway.call(OPEN, DEV).json();
+    let call = gateway.post_call("dev__a__slow", "{}");
+    gateway.fence();
+    gateway.reload(server("--tools 1"), "mark");
+    gateway.call(CLOSE, DEV).json();
+    let text = gateway.answer(&call).failure();
+    assert!(text.contains("closed"), "{text}");
+    gateway.until("nothing of it is left", |gateway| {
+        !gateway.lab.processes().iter().any(|(_, line)| line.contains("fake-upstream"))
+    });
+}
+
+#[test]
 fn an_open_that_brings_back_several_servers_tells_once() {
     let flaky = |more: &str| fake(&format!("--with echo --fail-while @dir/broken {more}"));
     let servers = json!({"a": fake("--with echo"), "b": flaky(""), "c": flaky("--delay 200")});

@@ -35,7 +35,7 @@ pub use self::headers::MODERN;
 pub(super) use self::headers::{Refusal, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
-pub use crate::core::session::Sink;
+pub use crate::core::route::Sink;
 
 /// The way to headers for fuzz targets.
 #[cfg(fuzzing)]
