@@ -4,7 +4,7 @@ use super::World;
 use super::change::{Answer, Console, Outcome, Proposal, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
-use super::variables::{held_by_clients, known, unset};
+use super::variables::{Wanted, held_by_clients, known, unset};
 use crate::clients::{
     self, Client, Found, ImportedServer, Ourselves, Past, Scope, held, places, read, read_config,
 };
@@ -50,7 +50,9 @@ pub(super) fn connect(
     };
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
     let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
-    let found = held_by_clients(&groups, world);
+    let wanted =
+        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+    let found = held_by_clients(&wanted, world).values;
     let taken: Vec<&ImportedServer> = match request.keep {
         true => Vec::new(),
         false => {
@@ -73,7 +75,14 @@ pub(super) fn connect(
     answer.insert("args".to_owned(), json!(ourselves.args));
     answer.insert("env".to_owned(), known.iter().map(|one| json!(one.variable)).collect());
     answer.insert("removed".to_owned(), taken.iter().map(|server| json!(server.name)).collect());
-    let kept: Vec<_> = there.iter().filter(|server| !taken.contains(server) && !is_gateway(server)).collect();
+    let entry = clients::entry_path(client, &value, name);
+    let gateways: Vec<_> = there.iter().filter(|server| is_gateway(server)).collect();
+    let replaced = value.at(&entry).is_some() && gateways.iter().all(|server| server.origin.path != entry);
+    answer.insert("replaced".to_owned(), if replaced { json!([name]) } else { json!([]) });
+    let stays = |server: &&ImportedServer| {
+        server.origin.path != entry && !taken.contains(server) && !gateways.contains(server)
+    };
+    let kept: Vec<_> = there.iter().filter(stays).collect();
     answer.insert("kept".to_owned(), kept.iter().map(|server| json!(server.name)).collect());
     let secrets = known.iter().chain(&strange).map(|one| (one.text.clone(), one.variable.clone()));
     let proposal = Proposal {
@@ -89,6 +98,9 @@ pub(super) fn connect(
         directories: if snapshot.bytes.is_none() { snapshot.missing_directories() } else { base.directories },
         taken: paths,
     };
+    if replaced && snapshot.text() != Some(&after) {
+        console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
+    }
     let outcome = console.settle(&proposal, &mut answer, || {
         backup.write(&record, base.text.as_bytes(), after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
@@ -139,17 +151,15 @@ pub(super) fn disconnect(
     for path in user.map(|place| place.path) {
         let backup = backup(client, name, &path, world)?;
         let snapshot = read_file(&path)?;
-        if snapshot.bytes.is_none() {
-            continue;
-        }
         let record = backup.read().map(|(record, ..)| record);
-        if record.is_none() {
-            let value = edit::parse(client.format, text(&snapshot)?)
-                .map_err(|refusal| refused(&path, &refusal))?
-                .value;
-            if !clients::is_there(client, &value, name) {
-                continue;
-            }
+        let connected = match (&record, &snapshot.bytes) {
+            (Some(_), Some(_)) => true,
+            // What was taken out of a file that is gone comes back.
+            (Some(record), None) => !record.created,
+            (None, _) => starts_us(client, name, &snapshot, world)?,
+        };
+        if !connected {
+            continue;
         }
         let base = disconnected(client, name, &snapshot, &backup)?;
         let after = (!base.created).then_some(base.text.as_str());
@@ -164,7 +174,7 @@ pub(super) fn disconnect(
             snapshot: &snapshot,
             format: client.format,
             after,
-            audience: Audience::Usual,
+            audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
             secrets: Redactor::new(hidden),
         };
         let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
@@ -210,7 +220,6 @@ impl Base {
 
 fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backup) -> Result<Base, Failure> {
     let (current, path) = (Base::of(snapshot)?, &snapshot.path);
-    let Some(bytes) = &snapshot.bytes else { return Ok(current) };
     let Some((record, before, after)) = backup.read() else {
         let text = clients::disconnect(client, &current.text, name, &Past::default());
         return Ok(Base { text: text.map_err(|refusal| refused(path, &refusal))?, ..current });
@@ -218,9 +227,10 @@ fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backu
     let old = String::from_utf8(before).map_err(|_| {
         Failure::failed(format!("the backup in {} is damaged", backup.directory().display()), "remove it")
     })?;
-    let text = match after == *bytes {
-        true => old,
-        false => {
+    let text = match &snapshot.bytes {
+        None => old,
+        Some(bytes) if *bytes == after => old,
+        Some(_) => {
             let after = String::from_utf8_lossy(&after);
             let past = Past { before: &old, after: &after, taken: &record.taken };
             clients::disconnect(client, &current.text, name, &past)
@@ -229,6 +239,16 @@ fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backu
     };
     let empty = edit::parse(client.format, &text).is_ok_and(|parsed| is_hollow(&parsed.value));
     Ok(Base { text, created: record.created && empty, directories: record.directories })
+}
+
+/// Whether the entry with our name is ours: another server may have it too.
+fn starts_us(client: &Client, name: &str, snapshot: &Snapshot, world: &World) -> Result<bool, Failure> {
+    let value = edit::parse(client.format, text(snapshot)?)
+        .map_err(|refusal| refused(&snapshot.path, &refusal))?
+        .value;
+    let entry = clients::entry_path(client, &value, name);
+    let read = read(client, &snapshot.path, Scope::User, &value, &world.directory, home_variable());
+    Ok(read.servers.iter().any(|server| server.origin.path == entry && is_gateway(server)))
 }
 
 /// Whether nothing is left but empty objects.

@@ -3,8 +3,9 @@
 use super::World;
 use super::change::{Answer, Config, Console, Outcome, Proposal, format, open, refused, validate};
 use super::failure::Failure;
+use super::origins::remember;
 use super::schema::SCHEMA_URLS;
-use super::variables::{held_by_clients, known};
+use super::variables::{Held, Wanted, held_by_clients, known};
 use crate::clients::{
     Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
     places, plan, read, read_config, toolman_value, workbench_value,
@@ -277,17 +278,19 @@ fn bring(
     let face = request.face;
     let groups = read_config(face, &config.value);
     let toolbox = toolbox(request, &groups)?;
-    let found = held_by_clients(&groups, request.world);
+    let file = config.snapshot.path.clone();
+    let wanted = Wanted { face, file: &file, text: &config.text, groups: &groups, client: None };
+    let Held { servers: elsewhere, values: found } = held_by_clients(&wanted, request.world);
     let environment = |name: &str| known(name, &found, request.world);
     let mut vault = Vault::new(&environment, variables(&config.text));
     let mut hidden = literals(&sources.servers);
     let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
     let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
     let taken: Vec<_> = taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
-    let Plan { additions, merged } = plan(sources.servers, &present, &taken, &environment, &mut vault);
+    let Plan { additions, merged } =
+        plan(sources.servers, elsewhere, &present, &taken, &environment, &mut vault);
     let mut notes = sources.notes;
     let edits = edits(face, &toolbox, &groups, &additions, config.snapshot.bytes.is_none(), &mut notes);
-    let file = config.snapshot.path.clone();
     let after =
         edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(&file, &refusal))?;
     validate(face, &file, after.as_bytes(), request.world)?;
@@ -362,7 +365,15 @@ fn bring(
     };
     let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
     match outcome {
-        Outcome::Written => console.say(&format!("wrote {}", file.display()))?,
+        Outcome::Written => {
+            let origins = vault.replaced.iter().filter_map(|one| {
+                let origin = &additions.iter().find(|added| added.server.name == one.server)?.server.origin;
+                Some((one.variable.clone(), (origin.file.clone(), origin.path.clone())))
+            });
+            // Without it, values that are in doubt are not handed on.
+            let _ = remember(&file, origins.collect(), request.world);
+            console.say(&format!("wrote {}", file.display()))?;
+        }
         Outcome::Same => console.say(&format!("{} holds all of it already", file.display()))?,
         Outcome::Shown => {}
     }

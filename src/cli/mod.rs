@@ -12,6 +12,7 @@ mod files;
 mod import;
 mod load;
 mod login;
+mod origins;
 mod reload;
 mod schema;
 mod screen;

@@ -8,8 +8,12 @@ use super::World;
 use super::change::format;
 use super::connect::backups;
 use super::import::{is_gateway, servers_in};
-use crate::clients::{CLIENTS, Found, Group, Piece, Template, places, read_config, values};
-use crate::config::locate::Face;
+use super::origins::remembered;
+use crate::clients::{
+    CLIENTS, Client, Found, Group, ImportedServer, Launch, Piece, Scope, Template, places, read_config,
+    values as found_in,
+};
+use crate::config::locate::{Face, user_file};
 use crate::edit;
 use std::path::Path;
 
@@ -27,37 +31,84 @@ pub(super) fn unset(text: &str, world: &World) -> Vec<String> {
     names
 }
 
-/// The values that clients' files hold for variables of a configuration. Where the environment has another value, that
-/// one is meant.
-pub(super) fn held_by_clients(groups: &[Group], world: &World) -> Vec<Found> {
+/// A configuration whose variables are looked for.
+pub(super) struct Wanted<'a> {
+    pub(super) face: Face,
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+    pub(super) groups: &'a [Group],
+    /// The client that is to start us, if it is about one.
+    pub(super) client: Option<&'static Client>,
+}
+
+/// What clients' files hold.
+pub(super) struct Held {
+    pub(super) servers: Vec<ImportedServer>,
+    /// What variables stand for. Where the environment has another value, that one is meant.
+    pub(super) values: Vec<Found>,
+}
+
+/// Reads the files of all clients; those of a project only for a configuration of that project.
+pub(super) fn held_by_clients(wanted: &Wanted<'_>, world: &World) -> Held {
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
-    let (mut servers, mut seen) = (Vec::new(), Vec::new());
+    let everywhere = !wanted.file.starts_with(&world.directory)
+        || user_file(wanted.face, &around).is_some_and(|file| file == wanted.file);
+    let project = if everywhere { Path::new("") } else { world.directory.as_path() };
+    let (mut servers, mut gateways, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for client in &CLIENTS {
         for place in places(client, &around) {
-            if seen.contains(&place.path) {
+            if seen.contains(&place.path) || everywhere && place.scope == Scope::Project {
                 continue;
             }
             // As it was before we took servers out, and as it is.
-            let mut texts: Vec<_> = backups(client, &place.path, world)
-                .iter()
-                .filter_map(|backup| backup.read())
-                .map(|(_, before, _)| before)
-                .collect();
-            texts.extend(std::fs::read(&place.path));
-            for text in texts.into_iter().filter_map(|bytes| String::from_utf8(bytes).ok()) {
-                let held = servers_in(client, &place.path, &text, place.scope, &world.directory);
-                servers.extend(
-                    held.into_iter().flat_map(|held| held.servers).filter(|server| !is_gateway(server)),
-                );
+            let past = backups(client, &place.path, world).into_iter().filter_map(|backup| backup.read());
+            let mut texts: Vec<_> = past.map(|(_, before, _)| (before, false)).collect();
+            texts.extend(std::fs::read(&place.path).map(|now| (now, true)));
+            for (bytes, current) in texts {
+                let Ok(text) = String::from_utf8(bytes) else { continue };
+                let held = servers_in(client, &place.path, &text, place.scope, project);
+                let held = held.into_iter().flat_map(|held| held.servers);
+                let (ourselves, others): (Vec<_>, Vec<_>) = held.partition(is_gateway);
+                servers.extend(others);
+                gateways
+                    .extend(ourselves.into_iter().filter(|server| current && starts(server, wanted.file)));
             }
             seen.push(place.path);
         }
     }
-    let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-    let mut found = values(servers, &present, &environment);
-    found.retain(|one| world.variable(&one.variable).is_none_or(|set| set == one.text));
-    found
+    let mut values = handed_on(&gateways, wanted);
+    let present: Vec<_> = wanted.groups.iter().flat_map(|group| group.servers.clone()).collect();
+    let known = |name: &str| known(name, &values, world);
+    let found = found_in(&servers, &present, &remembered(wanted.file, world), &known);
+    let new = |one: &Found| values.iter().all(|known| known.variable != one.variable);
+    let new: Vec<_> = found.into_iter().filter(new).collect();
+    values.extend(new);
+    values.retain(|one| world.variable(&one.variable).is_none_or(|set| set == one.text));
+    Held { servers, values }
+}
+
+/// Whether an entry starts the gateway with this configuration.
+fn starts(gateway: &ImportedServer, config: &Path) -> bool {
+    let config = config.to_string_lossy();
+    matches!(&gateway.launch, Launch::Command { args, .. } if args.iter().any(|arg| arg.text() == Some(&*config)))
+}
+
+/// What a client starts us with already; for others, what all agree on.
+fn handed_on(gateways: &[ImportedServer], wanted: &Wanted<'_>) -> Vec<Found> {
+    let mut values: Vec<Found> = Vec::new();
+    for variable in Template::ours(wanted.text).variables() {
+        let all = gateways.iter().filter_map(|gateway| {
+            let (_, value) = gateway.env.iter().find(|(name, _)| name == variable)?;
+            let text = value.text()?.to_owned();
+            Some(Found { variable: variable.to_owned(), text, client: gateway.origin.client })
+        });
+        let all: Vec<_> = all.collect();
+        let own = all.iter().find(|one| wanted.client.is_some_and(|client| client.title == one.client));
+        let agreed = all.first().filter(|first| all.iter().all(|one| one.text == first.text));
+        values.extend(own.or(agreed).cloned());
+    }
+    values
 }
 
 /// The value of a variable: the environment's, or the one that was found.
@@ -74,7 +125,9 @@ pub(super) fn borrow(world: &mut World, face: Face, file: &Path) -> Vec<Found> {
         return Vec::new();
     }
     let Ok(parsed) = edit::parse(format(face), &text) else { return Vec::new() };
-    let mut found = held_by_clients(&read_config(face, &parsed.value), world);
+    let groups = read_config(face, &parsed.value);
+    let wanted = Wanted { face, file, text: &text, groups: &groups, client: None };
+    let mut found = held_by_clients(&wanted, world).values;
     found.retain(|one| missing.contains(&one.variable));
     world.vars.extend(found.iter().map(|one| (one.variable.clone().into(), one.text.clone().into())));
     found

@@ -87,12 +87,8 @@ fn taken_back(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Resul
     apply(client.format, text, &edits)
 }
 
-/// Whether we stand in a file.
-pub fn is_there(client: &Client, value: &Value, name: &str) -> bool {
-    value.at(&entry_path(client, value, name)).is_some()
-}
-
-fn entry_path(client: &Client, value: &Value, name: &str) -> Vec<String> {
+/// Where an entry of this name stands, or would stand, in a file.
+pub fn entry_path(client: &Client, value: &Value, name: &str) -> Vec<String> {
     let mut path = client.root_or_first(value);
     path.push(name.to_owned());
     path

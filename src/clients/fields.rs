@@ -90,6 +90,9 @@ impl Reader<'_> {
         let (places, beside) = match (&draft.program, &draft.url) {
             (Some(_), None) => (std::mem::take(&mut draft.remote), "a command"),
             (None, Some(_)) => {
+                if self.client.style == Style::Goose && draft.put_env_into_headers() {
+                    draft.local.retain(|place| place != "envs" && place != "env_keys");
+                }
                 draft.env.clear();
                 draft.inherit_env.clear();
                 draft.cwd = None;
@@ -416,6 +419,29 @@ struct Draft {
     local: Vec<String>,
     /// Keys that only matter to a URL.
     remote: Vec<String>,
+}
+
+impl Draft {
+    /// Puts the values of its own variables where headers use them; answers whether they use all.
+    fn put_env_into_headers(&mut self) -> bool {
+        let own = |name: &str| self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        let mut used = Vec::new();
+        for (_, header) in &mut self.headers {
+            let mut filled = Template::default();
+            for piece in header.pieces() {
+                let value = match piece {
+                    Piece::Variable { name, .. } => own(name).inspect(|_| used.push(name.clone())),
+                    Piece::Text(_) => None,
+                };
+                match value {
+                    Some(value) => filled.extend(value),
+                    None => filled.push(piece.clone()),
+                }
+            }
+            *header = filled;
+        }
+        self.env.iter().all(|(key, _)| used.contains(key))
+    }
 }
 
 fn sound_variable(name: &str) -> bool {

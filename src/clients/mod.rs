@@ -13,10 +13,10 @@ mod secrets;
 mod template;
 mod variables;
 
-pub use entry::{Ourselves, Past, connect, disconnect, is_there};
+pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{Place, Scope, places};
-pub use plan::{Addition, Plan, Present, Value as Found, held, plan, values};
+pub use plan::{Addition, Origins, Plan, Present, Value as Found, held, plan, values};
 pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};

@@ -4,6 +4,8 @@ use super::read::{ImportedServer, Launch};
 use super::secrets::Vault;
 use super::template::Template;
 use crate::config::Environment;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What is to be added, and what is not.
 #[derive(Debug, Default)]
@@ -37,9 +39,11 @@ pub struct Present {
 }
 
 /// Merges identical servers, leaves out what `present` holds already, finds free names and replaces secrets.
-/// `taken` are the names in use where the servers go, `environment` knows the values of variables.
+/// `elsewhere` are servers that clients hold besides, `taken` the names in use where the servers go; `environment` knows
+/// the values of variables.
 pub fn plan(
     imported: Vec<ImportedServer>,
+    elsewhere: Vec<ImportedServer>,
     present: &[ImportedServer],
     taken: &[String],
     environment: &Environment<'_>,
@@ -48,6 +52,12 @@ pub fn plan(
     let (unique, merged) = distinct(imported);
     let mut plan = Plan { additions: Vec::new(), merged };
     let mut left: Vec<&ImportedServer> = present.iter().collect();
+    // Another account of the same name has the first claim to one of ours whose secret nobody knows.
+    for other in distinct(elsewhere).0 {
+        if unique.iter().all(|server| server.likeness(&other, environment) == Likeness::Different) {
+            counterpart(&other, &mut left, environment);
+        }
+    }
     let mut names = taken.to_vec();
     for mut server in unique {
         if let Some(own) = counterpart(&server, &mut left, environment) {
@@ -69,23 +79,29 @@ pub fn plan(
     plan
 }
 
-/// The values that variables of `present` stand for, by what the servers that they were made of hold. A variable for
-/// which there are two values is left out.
+/// Where the servers stood that variables were made of: the file, and the path in it.
+pub type Origins = BTreeMap<String, (PathBuf, Vec<String>)>;
+
+/// The values that variables of `present` stand for, by what servers of clients hold. Where it is known what a variable
+/// was made of, that server alone counts; else all that go by the same name must agree.
 pub fn values(
-    imported: Vec<ImportedServer>,
+    servers: &[ImportedServer],
     present: &[ImportedServer],
+    origins: &Origins,
     environment: &Environment<'_>,
 ) -> Vec<Value> {
-    let mut left: Vec<&ImportedServer> = present.iter().collect();
     let mut found: Vec<Value> = Vec::new();
     let mut doubtful = Vec::new();
-    for server in distinct(imported).0 {
-        let Some(own) = counterpart(&server, &mut left, environment) else { continue };
-        for (ours, theirs) in own.beside(&server).into_iter().filter(|(ours, theirs)| ours != theirs) {
-            let text = theirs.known(&|_| None);
-            let values = text.and_then(|text| ours.values_in(&text)).unwrap_or_default();
-            for (variable, text) in values {
+    for server in servers {
+        let named = namesakes(server, present, environment);
+        for own in present.iter().filter(|own| own.likeness(server, environment) != Likeness::Different) {
+            for (variable, text) in own.values_in(server) {
+                let meant = match origins.get(&variable) {
+                    Some((file, path)) => server.origin.file == *file && server.origin.path == *path,
+                    None => named.iter().any(|one| std::ptr::eq(*one, own)),
+                };
                 match found.iter().find(|known| known.variable == variable) {
+                    _ if !meant => {}
                     Some(known) if known.text != text => doubtful.push(variable),
                     Some(_) => {}
                     None => found.push(Value { variable, text, client: server.origin.client }),
@@ -95,6 +111,25 @@ pub fn values(
     }
     found.retain(|value| !doubtful.contains(&value.variable));
     found
+}
+
+/// Those that may stand for a server, by its name; none if they are not one and the same.
+fn namesakes<'a>(
+    server: &ImportedServer,
+    present: &'a [ImportedServer],
+    environment: &Environment<'_>,
+) -> Vec<&'a ImportedServer> {
+    let find = |wanted: Likeness, named: &dyn Fn(&str) -> bool| -> Vec<_> {
+        let fits = |own: &&ImportedServer| named(&own.name) && own.likeness(server, environment) == wanted;
+        present.iter().filter(fits).collect()
+    };
+    let tiers = [
+        find(Likeness::Same, &|_| true),
+        find(Likeness::Unsure, &|own| own == server.name),
+        find(Likeness::Unsure, &|own| is_numbered(own, &server.name)),
+    ];
+    let best = tiers.into_iter().find(|tier| !tier.is_empty()).unwrap_or_default();
+    if best.windows(2).all(|two| two[0].identical(two[1])) { best } else { Vec::new() }
 }
 
 /// What a variable stands for.
@@ -148,18 +183,19 @@ fn counterpart<'a>(
     environment: &Environment<'_>,
 ) -> Option<&'a ImportedServer> {
     let likeness: Vec<_> = left.iter().map(|own| own.likeness(server, environment)).collect();
-    let numbered = |own: &str| {
-        let number = own.strip_prefix(server.name.as_str()).and_then(|rest| rest.strip_prefix('-'));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    };
     let find = |wanted: Likeness, named: &dyn Fn(&str) -> bool| {
         (0..left.len()).find(|&at| likeness[at] == wanted && named(&left[at].name))
     };
     let at = find(Likeness::Same, &|own| own == server.name)
         .or_else(|| find(Likeness::Same, &|_| true))
         .or_else(|| find(Likeness::Unsure, &|own| own == server.name))
-        .or_else(|| find(Likeness::Unsure, &numbered))?;
+        .or_else(|| find(Likeness::Unsure, &|own| is_numbered(own, &server.name)))?;
     Some(left.remove(at))
+}
+
+fn is_numbered(name: &str, base: &str) -> bool {
+    let number = name.strip_prefix(base).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// How far two servers do the same.
@@ -264,6 +300,13 @@ impl ImportedServer {
             _ => {}
         }
         pairs
+    }
+
+    /// What the variables of this one must be for it to do the same as another.
+    fn values_in(&self, other: &Self) -> Vec<(String, String)> {
+        let differing = self.beside(other).into_iter().filter(|(ours, theirs)| ours != theirs);
+        let values = differing.filter_map(|(ours, theirs)| ours.values_in(&theirs.known(&|_| None)?));
+        values.flatten().collect()
     }
 
     fn without_secrets(&self) -> Self {

@@ -4,7 +4,7 @@ use super::fields::in_seconds;
 use super::places::Scope;
 use super::template::Template;
 use super::variables::{Meaning, input_variable};
-use super::{Client, Style, Unit};
+use super::{Client, Unit};
 use crate::edit::Value;
 use std::path::{Path, PathBuf};
 
@@ -181,22 +181,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Names servers that stand where this client does not look.
     fn wrong_root(&mut self, value: &Value) {
-        let server = |(_, entry): &(String, Value)| entry.get("command").or(entry.get("url")).is_some();
-        let theirs = |client: &&Client| {
-            let servers = client.root(value).and_then(|root| value.at(&root));
-            // Others have an `mcp` as well, for something else.
-            servers.is_some_and(|servers| {
-                client.style != Style::Opencode || servers.entries().iter().any(server)
-            })
+        let server = |(_, entry): &(String, Value)| {
+            ["command", "cmd", "url", "uri"].iter().any(|key| entry.get(key).is_some())
         };
-        let other = super::CLIENTS.iter().find(theirs);
-        if let Some(other) = other {
-            let root = other.root(value).unwrap_or_default().join(".");
-            let wanted = self.client.roots[0];
-            let message =
-                format!("looks like that of {}; {} reads `{wanted}`", other.title, self.client.title);
-            self.note("", &root, &message);
+        // Others have such a key as well, for something else.
+        let servers = |client: &Client| {
+            let root = client.root(value)?;
+            value.at(&root)?.entries().iter().any(server).then(|| root.join("."))
+        };
+        let wanted = format!("{} reads `{}`", self.client.title, self.client.roots[0]);
+        let other = super::CLIENTS.iter().find_map(|client| Some((client.title, servers(client)?)));
+        match (other, value.entries()) {
+            (Some((title, root)), _) => {
+                self.note("", &root, &format!("looks like that of {title}; {wanted}"));
+            }
+            (None, entries @ [(first, _), ..]) if entries.iter().all(server) => {
+                self.note("", first, &format!("looks like a server that stands by itself; {wanted}"));
+            }
+            _ => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use super::read::{ImportedServer, Launch};
 use super::template::{Piece, Template, is_name};
 use crate::config::Environment;
+use crate::config::command_line::words;
 use crate::config::detect::{
     Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
     variable_name,
@@ -171,22 +172,52 @@ pub fn shown(keys: &[&str], previous: Option<&str>, text: &str) -> Option<String
         return Some("…".to_owned());
     }
     // A whole command line, as `tools.toml` has it.
-    if own == "command" && text.contains(' ') {
-        let mut previous: Option<&str> = None;
-        let words: Vec<_> = text
-            .split(' ')
-            .map(|word| {
-                let bare = word.trim_matches(['\'', '"']);
-                let shown = parts_hidden(word, secrets_of_argument(previous, word));
-                previous = Some(bare);
-                shown.unwrap_or_else(|| word.to_owned())
-            })
-            .collect();
-        let shown = words.join(" ");
-        return (shown != text).then_some(shown);
+    if own == "command" && text.contains(|c: char| c.is_whitespace() || "'\"\\".contains(c)) {
+        return command_shown(text);
     }
     let parts = if text.contains("://") { secrets_of_url(text) } else { Vec::new() };
     parts_hidden(text, if parts.is_empty() { secrets_of_argument(previous, text) } else { parts })
+}
+
+/// What may be shown of a command line: all of it is hidden where it cannot be told where a secret stands.
+fn command_shown(text: &str) -> Option<String> {
+    let whole = || "…".to_owned();
+    let Some(words) = words(text) else { return any_secret(text).then(whole) };
+    let (mut hidden, mut found, mut at) = (Vec::new(), true, 0);
+    let mut previous: Option<&str> = None;
+    for word in &words {
+        let parts = secrets_of_argument(previous, word);
+        if parts.is_empty() && word.contains(char::is_whitespace) && any_secret(word) {
+            return Some(whole());
+        }
+        // Between words stand blanks, quotes and what continues a line.
+        let start = text[at..].find(word.as_str()).map(|gap| at + gap);
+        let start =
+            start.filter(|&start| text[at..start].chars().all(|c| c.is_whitespace() || "'\"\\".contains(c)));
+        match start {
+            Some(start) => {
+                at = start + word.len();
+                hidden.extend(parts.into_iter().map(|(from, to, label)| (start + from, start + to, label)));
+            }
+            None => {
+                found = false;
+                hidden.extend(parts);
+            }
+        }
+        previous = Some(word);
+    }
+    match (found, hidden.is_empty()) {
+        (_, true) => None,
+        (true, false) => parts_hidden(text, hidden),
+        (false, false) => Some(whole()),
+    }
+}
+
+/// Whether there is a secret among the words of a text, such as a script for a shell.
+fn any_secret(text: &str) -> bool {
+    let words: Vec<_> = text.split_whitespace().map(|word| word.trim_matches(['\'', '"'])).collect();
+    let previous = [None].into_iter().chain(words.iter().copied().map(Some));
+    words.iter().zip(previous).any(|(word, previous)| !secrets_of_argument(previous, word).is_empty())
 }
 
 fn parts_hidden(text: &str, parts: Vec<Part>) -> Option<String> {
@@ -232,6 +263,25 @@ mod tests {
             (&["a", "args"], None, "--token=${T:-x}", "--token=…"),
             (&["servers", "command"], None, "npx x --key abc -v", "npx x --key … -v"),
             (&["a", "command"], None, "npx", "npx"),
+            (&["a", "command"], None, r"C:\Program Files\x --verbose", r"C:\Program Files\x --verbose"),
+            (&["a", "command"], None, "x --name 'a b'", "x --name 'a b'"),
+            (&["a", "command"], None, "API_KEY=abc x", "API_KEY=… x"),
+            (&["a", "command"], None, "x --key ${K} 'a b'", "x --key ${K} 'a b'"),
+            (
+                &["a", "command"],
+                None,
+                "x --header 'Authorization: Bearer abc' y",
+                "x --header 'Authorization: Bearer …' y",
+            ),
+            (&["a", "command"], None, "x --password \"abc def\" y", "x --password \"…\" y"),
+            (&["a", "command"], None, "x \"--token=abc\"", "x \"--token=…\""),
+            (&["a", "command"], None, "x\t--api-key\tabc", "x\t--api-key\t…"),
+            (&["a", "command"], None, "x --api-key\\\n abc", "x --api-key\\\n …"),
+            // Where it stands in the text cannot be told.
+            (&["a", "command"], None, "x --header=\"X-Api-Key: abc\"", "…"),
+            (&["a", "command"], None, r"x -H Authorization:Bearer\ abc", "…"),
+            (&["a", "command"], None, "sh -c \"export TOKEN=abc; run\"", "…"),
+            (&["a", "command"], None, "x --token 'abc", "…"),
         ] {
             assert_eq!(shown(keys, previous, text).as_deref().unwrap_or(text), expected, "{keys:?} {text}");
         }

@@ -49,6 +49,13 @@ pub(crate) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Brok
     Ok(CommandLine::Words { assignments, words: rest })
 }
 
+/// The words of a command string, assignments among them and variables as they are; `None` if it is broken.
+pub(crate) fn words(text: &str) -> Option<Vec<String>> {
+    let mut splitter = Splitter { text, ..Splitter::default() };
+    splitter.run().ok()?;
+    Some(splitter.words.iter().map(|word| word.parts().map(|(part, _)| part).collect()).collect())
+}
+
 impl Word {
     /// Puts the values of variables in; faults stand at their place in the command string.
     pub(crate) fn fill(

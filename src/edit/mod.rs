@@ -145,7 +145,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, R
     let mut changed = plain.clone();
     for edit in edits {
         let old = parse(format, &changed)?;
-        let expected = old.value.edited(edit).ok_or(Refusal::Unsafe)?;
+        let mut expected = old.value.edited(edit).ok_or(Refusal::Unsafe)?;
         changed = match format {
             Format::Json => json::apply(&changed, edit),
             Format::Toml => toml::apply(&changed, edit),
@@ -153,6 +153,9 @@ pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, R
         }
         .ok_or(Refusal::Unsafe)?;
         let found = parse(format, &changed).map_err(|_| Refusal::Unsafe)?.value;
+        if let (Format::Toml, Edit::Remove { path }) = (format, edit) {
+            expected = without_vanished(expected, path, &found).ok_or(Refusal::Unsafe)?;
+        }
         // Tables of TOML stand where their headers are.
         let as_meant = if format == Format::Toml { found.same(&expected) } else { found == expected };
         if !as_meant {
@@ -160,6 +163,17 @@ pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, R
         }
     }
     Ok(format!("{mark}{}", diff::with_line_endings_of(body, &plain, &changed)))
+}
+
+/// A table of TOML that has no header of its own goes with the last that it holds.
+fn without_vanished(mut expected: Value, removed: &[String], found: &Value) -> Option<Value> {
+    for end in (1..removed.len()).rev() {
+        let path = &removed[..end];
+        if found.at(path).is_none() && expected.at(path)?.entries().is_empty() {
+            expected = expected.edited(&Edit::Remove { path: path.to_vec() })?;
+        }
+    }
+    Some(expected)
 }
 
 impl Default for Node {

@@ -92,9 +92,26 @@ fn toml() {
         "# top\n\n# two\n[[servers]]\nn = 2\n",
     );
     check(Format::Toml, "# top\n\n[[servers]]\nn = 1\n", &[remove("servers")], "# top\n\n");
+    // A table without a header of its own goes with the last that it holds.
+    check(Format::Toml, "a = 1\n\n[m.n.us]\nx = 1\n\n[z]\n", &[remove("m.n.us")], "a = 1\n\n[z]\n");
+    check(Format::Toml, "m.us.x = 1\nz = 1\n", &[remove("m.us")], "z = 1\n");
+    check(Format::Toml, "[m]\n[m.us]\nx = 1\n", &[remove("m.us")], "[m]\n");
     let list = "servers = [ # list\n  { n = 1 }, # one\n  # two\n  { n = 2 }, # two too\n] # all\n";
     check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  # two\n  { n = 2 }, # two too\n] # all\n");
     check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 }, # one\n] # all\n");
+    // Without a comma at the end, what follows the last item belongs to it.
+    let list = "servers = [ # list\n  { n = 1 }, # one\n  { n = 2 } # two\n  # end\n]\n";
+    check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 } # one\n  # end\n]\n");
+    check(Format::Toml, "servers = [\n  1, # one\n  2]\n", &[pull(1)], "servers = [\n  1 # one\n]\n");
+    check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  { n = 2 } # two\n  # end\n]\n");
+    let list = "servers = [\n  { n = 1 } # one\n  , { n = 2 } # two\n  # end\n]\n";
+    check(Format::Toml, list, &[pull(1)], "servers = [\n  { n = 1 } # one\n  # end\n]\n");
+    check(
+        Format::Toml,
+        "servers = [\n  { n = 1 } # one\n  # end\n]\n",
+        &[pull(0)],
+        "servers = [\n  # end\n]\n",
+    );
     check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 0 }], "l = [2, 3]\n");
     check(Format::Toml, "l = [1, 2, 3]\n", &[Edit::Pull { path: path("l"), index: 2 }], "l = [1, 2]\n");
     check(

@@ -115,19 +115,24 @@ fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t 
 }
 
 /// Takes an item out of a list. A comment that follows an item on its line goes with it; as TOML has it, that one stands
-/// before the next item.
+/// before the next item. Without a comma at the end, what follows the last item belongs to it.
 fn pull(items: &mut Array, index: usize) {
     let text = |raw: Option<&RawString>| raw.and_then(RawString::as_str).unwrap_or_default().to_owned();
-    let before = text(items.get(index).and_then(|item| item.decor().prefix()));
-    items.remove(index);
+    let removed = items.remove(index);
+    let (mut before, last) = (text(removed.decor().prefix()), index == items.len());
     let after = match items.get(index) {
         Some(next) => text(next.decor().prefix()),
-        None => text(Some(items.trailing())),
+        None => text(removed.decor().suffix()) + &text(Some(items.trailing())),
     };
+    if let Some(previous) = index.checked_sub(1).and_then(|at| items.get_mut(at)).filter(|_| last) {
+        before = text(previous.decor().suffix()) + &before;
+        previous.decor_mut().set_suffix("");
+    }
     let joined = match (before.find('\n'), after.find('\n')) {
         (Some(end), Some(start)) => format!("{}{}", &before[..end], &after[start..]),
-        _ if index < items.len() => before,
-        _ => after,
+        (Some(end), None) if last && before[..end].contains('#') => format!("{}{after}", &before[..=end]),
+        _ if last => after,
+        _ => before,
     };
     match items.get_mut(index) {
         Some(next) => next.decor_mut().set_prefix(joined),

@@ -317,6 +317,75 @@ fn disconnect_after_an_edit() {
     }
 }
 
+/// In TOML the table of servers goes with the last of them.
+#[test]
+fn the_only_server_of_a_client_that_writes_toml() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}}}}}"#);
+    let more = "\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n";
+    for before in ["model = \"m\"\n", "model = \"m\"\n\n[mcp_servers.a]\ncommand = \"x\"\n"] {
+        home.put("codex", before.as_bytes());
+        home.json(&["connect", "codex", "--yes"]);
+        home.put("codex", format!("{}{more}", text(&home.file_of("codex"))).as_bytes());
+        home.json(&["connect", "codex", "--tool-mode", "dynamic", "--yes"]);
+        assert!(text(&home.file_of("codex")).contains("\"dynamic\""));
+        home.json(&["disconnect", "codex", "--yes"]);
+        assert_eq!(text(&home.file_of("codex")), format!("{before}{more}"));
+    }
+    // Without a backup.
+    home.put("codex", b"model = \"m\"\n\n[mcp_servers.workbench]\ncommand = \"mcp-workbench\"\n");
+    home.json(&["disconnect", "codex", "--yes"]);
+    assert_eq!(text(&home.file_of("codex")), "model = \"m\"\n");
+}
+
+/// Another server may have the name that we have.
+#[test]
+fn a_server_that_is_not_ours_has_our_name() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let theirs = "{\n  \"mcpServers\": {\n    \"workbench\": {\"command\": \"/opt/bench\"},\n    \"b\": {\"command\": \"b\"}\n  }\n}\n";
+    home.put("cursor", theirs.as_bytes());
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(false));
+    assert_eq!(text(&home.file_of("cursor")), theirs);
+    let said = home.json(&["connect", "cursor", "--dry-run"]);
+    assert_eq!((&said["replaced"], &said["kept"]), (&json!(["workbench"]), &json!(["b"])));
+    let finished = home.run(&["connect", "cursor", "--yes"]);
+    assert!(finished.stderr.contains("another server is called workbench"), "{}", finished.stderr);
+    home.json(&["disconnect", "cursor", "--yes"]);
+    assert_eq!(text(&home.file_of("cursor")), theirs);
+    // One that starts us is ours, whoever wrote it.
+    home.put(
+        "cursor",
+        br#"{"mcpServers": {"workbench": {"command": "npx", "args": ["-y", "mcp-workbench"]}}}"#,
+    );
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["replaced"], json!([]));
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(true));
+}
+
+/// A client's file may be gone; what we took out of it is not.
+#[test]
+fn what_was_taken_from_a_file_that_is_gone_comes_back() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}}}}}"#);
+    let (before, file) = (r#"{"mcpServers": {"a": {"command": "x"}}}"#, home.file_of("cursor"));
+    home.put("cursor", before.as_bytes());
+    for again in [false, true] {
+        assert_eq!(home.json(&["connect", "cursor", "--yes"])["removed"], json!(["a"]));
+        std::fs::remove_file(&file).expect("ours");
+        if again {
+            assert_eq!(home.json(&["connect", "cursor", "--yes"])["removed"], json!(["a"]));
+        }
+        assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["written"], json!(true), "{again}");
+        assert_eq!(text(&file), before, "{again}");
+    }
+    // One that connecting made was empty.
+    std::fs::remove_file(&file).expect("ours");
+    home.json(&["connect", "cursor", "--yes"]);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes"])["changed"], json!(false));
+    assert!(!file.exists());
+}
+
 /// What comes back comes back to its place, with the comments that belong to it.
 #[test]
 fn what_comes_back_is_as_it_was() {
@@ -570,6 +639,127 @@ fn two_accounts_stay_two() {
         assert_eq!(run(&["import", "cursor"])["changed"], json!(false), "{ours} {theirs}");
         assert_eq!(run(&["connect", "cursor"])["removed"], removed, "{ours} {theirs}");
     }
+}
+
+/// A variable never gets the secret of another account, in whatever order they came.
+#[test]
+fn secrets_stay_with_their_account() {
+    let account = |token: &str| {
+        let server = json!({"command": "gh-mcp", "env": {"GH_TOKEN": token}});
+        json!({"mcpServers": {"gh": server}}).to_string()
+    };
+    let (one, two) = ("ghp_fixture_one", "ghp_fixture_two");
+    let env = |home: &Home, client: &str| {
+        let file: Value = serde_json::from_slice(&read(&home.file_of(client))).expect("JSON");
+        file["mcpServers"]["workbench"]["env"].clone()
+    };
+    let both = || {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put("cursor", account(one).as_bytes());
+        home.put("claude-code", account(two).as_bytes());
+        home
+    };
+
+    // The one that was imported, and not the one that is read first.
+    let home = both();
+    home.json(&["import", "cursor", "--yes"]);
+    assert_eq!(home.json(&["import", "cursor", "--yes"])["changed"], json!(false));
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
+    let said = home.json(&["import", "claude-code", "--yes"]);
+    assert_eq!(said["added"][0]["server"], "gh-2", "{said}");
+    assert_eq!(home.json(&["import", "claude-code", "--yes"])["changed"], json!(false));
+    for client in ["cursor", "claude-code"] {
+        home.json(&["connect", client, "--yes"]);
+        assert_eq!(env(&home, client), json!({"GH_TOKEN": one, "GH_TOKEN_2": two}), "{client}");
+    }
+    home.json(&["remove", "gh", "--yes"]);
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN_2": two}));
+
+    // Nobody knows which of the two is meant.
+    let home = both();
+    let ours = json!({"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": "${GH_TOKEN}"}}});
+    home.write(&home.config(), json!({"toolboxes": {"dev": {"mcpServers": ours}}}).to_string().as_bytes());
+    let said = home.json(&["connect", "cursor", "--keep", "--yes"]);
+    assert_eq!((&said["env"], &said["unset"]), (&json!([]), &json!(["GH_TOKEN"])));
+    assert_eq!(home.json(&["import", "cursor", "--yes"])["added"][0]["server"], "gh-2");
+    for client in ["cursor", "claude-code"] {
+        assert_eq!(home.json(&["import", client, "--yes"])["changed"], json!(false), "{client}");
+    }
+    // What the client starts us with already is meant.
+    let file = text(&home.file_of("cursor"));
+    home.put(
+        "cursor",
+        file.replacen("\"args\"", "\"env\": {\"GH_TOKEN\": \"mine\"}, \"args\"", 1).as_bytes(),
+    );
+    home.json(&["connect", "cursor", "--keep", "--tool-mode", "auto", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": "mine", "GH_TOKEN_2": one}));
+
+    // One entry of theirs, two of ours.
+    let home = Home::new();
+    let ours = |name: &str| json!({"mcpServers": {"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": name}}}});
+    let config = json!({"toolboxes": {"home": ours("${ONE}"), "work": ours("${TWO}")}});
+    home.write(&home.config(), config.to_string().as_bytes());
+    home.put("cursor", account(one).as_bytes());
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["ONE", "TWO"]));
+
+    // A project's file has no say in what is meant for all.
+    let home = Home::new();
+    let user = home.path("xdg-config/mcp-workbench/workbench-config.json");
+    home.write(&user, json!({"toolboxes": {"dev": ours("${GH_TOKEN}")}}).to_string().as_bytes());
+    home.write(&home.path("project/.mcp.json"), account(two).as_bytes());
+    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["GH_TOKEN"]));
+    home.put("cursor", account(one).as_bytes());
+    home.json(&["connect", "cursor", "--yes"]);
+    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
+}
+
+/// What looks like servers at the wrong place is named; what only has such a name is not.
+#[test]
+fn servers_at_the_wrong_place() {
+    for (client, file, key) in [
+        ("cursor", r#"{"servers": {"a": {"command": "x"}}}"#, Some("servers")),
+        ("cursor", r#"{"extensions": {"a": {"cmd": "x"}}}"#, Some("extensions")),
+        ("cursor", r#"{"a": {"command": "x"}, "b": {"url": "https://h"}}"#, Some("a")),
+        ("gemini", r#"{"extensions": {"disabled": ["x"]}, "mcp": {"allowed": ["a"]}}"#, None),
+        ("zed", r#"{"extensions": {"x": true}, "lsp": {}}"#, None),
+        ("zed", r#"{"terminal": {"command": "x"}, "theme": "One Dark"}"#, None),
+        ("cursor", "{}", None),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put(client, file.as_bytes());
+        let said = home.json(&["import", client, "--yes"]);
+        let keys: Vec<_> =
+            said["notes"].as_array().expect("a list").iter().map(|note| &note["key"]).collect();
+        assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{file}: {said}");
+    }
+}
+
+/// Goose puts the variables of an entry into its headers.
+#[test]
+fn variables_of_an_entry_that_its_headers_use() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let file = "extensions:\n  g:\n    type: streamable_http\n    uri: https://g.example/mcp\n    envs: {GT: fixture-goose-token}\n    headers: {Authorization: 'Bearer $GT'}\n    enabled: true\n";
+    home.put("goose", file.as_bytes());
+    let said = home.json(&["import", "goose", "--yes"]);
+    assert_eq!(said["notes"], json!([]), "{said}");
+    let variable = said["secrets"][0]["variable"].as_str().expect("a name");
+    assert!(
+        text(&home.config()).contains(&format!("\"Bearer ${{{variable}}}\"")),
+        "{}",
+        text(&home.config())
+    );
+    let said = home.json(&["connect", "goose", "--yes"]);
+    assert_eq!((&said["env"], &said["removed"]), (&json!([variable]), &json!(["g"])));
+    // One that nothing uses is named.
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    home.put("goose", file.replace("$GT", "x").as_bytes());
+    assert_eq!(home.json(&["import", "goose", "--yes"])["notes"][0]["key"], "envs");
 }
 
 /// What is called the same and does something else is another server; what is off here is needed there.
