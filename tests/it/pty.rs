@@ -66,13 +66,15 @@ impl Terminal {
             .stdout(stream(streams.stdout, Stdio::piped))
             .stderr(stream(streams.stderr, Stdio::piped));
         let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
-        // SAFETY: both calls are allowed between fork and exec; the descriptor is open until the command is dropped.
+        // SAFETY: all calls are allowed between fork and exec; the descriptor is open until the command is dropped.
         unsafe {
             command.pre_exec(move || {
                 // A session of its own, so that the terminal's keys send it signals.
                 if libc::setsid() < 0 || libc::ioctl(number, libc::TIOCSCTTY as _, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
+                // Who runs the tests in the background may ignore it, and that is inherited.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
                 Ok(())
             });
         }
