@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -357,9 +357,7 @@ impl Call {
             questions.map(|(key, _, request)| format!("{}:{request}", quote(key))).collect()
         };
         reply.result(&input_required(&requests.join(","), &sealed));
-        let engine = Arc::downgrade(engine);
-        let patience =
-            self.engine.upgrade().map_or(Duration::ZERO, |engine| engine.settings().question_timeout);
+        let (engine, patience) = (Arc::downgrade(engine), engine.settings().question_timeout);
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
             if let Some(call) = engine.upgrade().and_then(|engine| engine.parked.take(token)) {

@@ -42,3 +42,16 @@ impl Out for Route {
         self.push(false, write)
     }
 }
+
+/// Keeps what it is sent, for tests.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Heard(pub(crate) parking_lot::Mutex<Vec<String>>);
+
+#[cfg(test)]
+impl Sink for Heard {
+    fn send(&self, message: &[u8], _last: bool) -> bool {
+        self.0.lock().push(String::from_utf8_lossy(message).into_owned());
+        true
+    }
+}

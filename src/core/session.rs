@@ -318,18 +318,8 @@ pub(super) fn own<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::route::Sink;
+    use crate::core::route::Heard;
     use crate::core::routing_tests::Unseen;
-
-    #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
-
-    impl Sink for Heard {
-        fn send(&self, message: &[u8], _last: bool) -> bool {
-            self.0.lock().push(String::from_utf8_lossy(message).into_owned());
-            true
-        }
-    }
 
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {

@@ -494,7 +494,7 @@ mod tests {
     use crate::config::NameRule;
     use crate::core::catalog::NameLimits;
     use crate::core::process::Launcher;
-    use crate::core::route::Sink;
+    use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
 
     /// A face whose lists make us panic.
@@ -515,16 +515,6 @@ mod tests {
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
             panic!("injected")
-        }
-    }
-
-    #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
-
-    impl Sink for Heard {
-        fn send(&self, message: &[u8], _last: bool) -> bool {
-            self.0.lock().push(String::from_utf8_lossy(message).into_owned());
-            true
         }
     }
 
