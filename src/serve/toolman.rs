@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::items::closest_template;
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Isolation, NamespacedServer, ToolFilter, Transport};
 use crate::core::catalog::Kind;
@@ -17,7 +18,6 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::core::window::Window;
 use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, FIND, Switches, Toolman};
-use crate::faces::uri_template;
 use crate::store::Switched;
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::peer::Answer;
@@ -340,8 +340,9 @@ impl Gateway {
         Ok(result)
     }
 
-    /// Where a URI leads: a listed resource's own state decides before that of a template that fits; what a result
-    /// linked to can be read whatever its state, as long as its server runs. With `left`, the state does not matter.
+    /// Where a URI leads: a listed resource's own state decides, else that of the template that fits most closely; what
+    /// a result linked to can be read whatever its state, as long as its server runs. With `left`, the state does not
+    /// matter.
     pub(super) fn find_resource(
         &self,
         bench: &Bench,
@@ -364,21 +365,15 @@ impl Gateway {
                 false => linked().or_else(|| Some(Found::Inactive(target.name().to_string()))),
             };
         }
-        let mut inactive = None;
-        for strict in [true, false] {
-            for (entry, item) in view.items(Kind::Template) {
-                if !uri_template::fits(&item.name, uri, strict) {
-                    continue;
-                }
-                if left || view.is_active(Kind::Template, item) {
-                    let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
-                    let own = uri.strip_prefix(&prefix).unwrap_or(uri);
-                    return Some(Found::Resource(entry.upstream.clone(), quote(own)));
-                }
-                inactive.get_or_insert_with(|| item.name.to_string());
-            }
+        let closest = closest_template(&view, uri);
+        if let Some((entry, item)) = closest
+            && (left || view.is_active(Kind::Template, item))
+        {
+            let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
+            let own = uri.strip_prefix(&prefix).unwrap_or(uri);
+            return Some(Found::Resource(entry.upstream.clone(), quote(own)));
         }
-        linked().or_else(|| inactive.map(Found::Inactive))
+        linked().or_else(|| closest.map(|(_, item)| Found::Inactive(item.name.to_string())))
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {
