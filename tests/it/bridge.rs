@@ -601,6 +601,27 @@ fn a_state_key_lets_replicas_go_on_with_what_another_began() {
     assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
 }
 
+#[test]
+fn a_replica_that_has_to_start_its_servers_first_goes_on_all_the_same() {
+    let key = "0123456789abcdef0123456789abcdef";
+    let flags = "--with ask --era modern";
+    let toolman = |flags: &str| Host::toolman(format!("state_key = \"{key}\"\n{}", config(flags)));
+    let [one, two] = [flags, &format!("{flags} --wait-for @dir/go")].map(toolman);
+    let questions = asked(&mut one.client(Era::Modern), ASK);
+    let mut client = two.client(Era::Modern);
+    let id = client.post_retry("ask", ASK, &questions, ACCEPT);
+    client.request("server/discover", "{}").result();
+    two.lab.write("go", "");
+    assert_eq!(client.answer(&id).text(), format!(r#"{{"result":{ACCEPT}}}"#));
+
+    let mut file = dev("proxy", json!({"a": fake(flags)}));
+    file["stateKey"] = json!(key);
+    let [one, two] = [&file, &file].map(Host::workbench);
+    let questions = asked(&mut one.client_at(Era::Modern, "/mcp/dev"), ASK);
+    let answer = retry(&mut two.client_at(Era::Modern, "/mcp/dev"), &questions, ACCEPT);
+    assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
+}
+
 /// `params` of a `use_tool` of the toolbox `dev`.
 fn used(server: &str, tool: &str, arguments: Value) -> Value {
     json!({"name": "use_tool", "arguments": {"tool": {"toolbox": "dev", "server": server, "tool": tool}, "arguments": arguments}})
