@@ -69,7 +69,7 @@
 //! | `never` | | never answers |
 //! | `crash` | `code`?, `stderr`?, `answer`? | writes the lines, answers if asked to, and ends with the code |
 //! | `notify` | `method`, `params`? | sends this notification, `params` (a text of JSON) byte for byte, then answers |
-//! | `ask` | `method`, `params`?, `n`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text; modern: by `input_required`, n times (1) |
+//! | `ask` | `method`, `params`?, `n`?, `progress`? | asks the client this and answers with the client's `{"result"}` or `{"error"}` as text; modern: by `input_required`, n times (1); legacy: with so many progress notifications before the client's answer, and as many after it |
 //! | `change` | `list`?, `add`?, `remove`?, `times`? | adds to `tools` (or `resources`, `templates`, `prompts`) texts of JSON, removes by name, sends `list_changed` so many times (1) |
 //! | `raw` | `text`?, `bytes`?, `n`? | writes these bytes to stdout before it answers; `@pad` in the text is n bytes |
 //! | `report` | | answers with what it knows of itself: `env`, `cwd`, `argv`, `pid`, `initialize`, `level`, `subscriptions`, `headers` of the last call of each tool, `sessions` so far |

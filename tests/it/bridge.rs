@@ -66,6 +66,37 @@ fn a_question_in_mid_call_parks_the_call_and_a_retry_goes_on_with_it() {
 }
 
 #[test]
+fn progress_goes_out_under_the_token_of_the_retry_or_not_at_all() {
+    let arguments = r#"{"method":"elicitation/create","params":"{}","progress":2}"#;
+    let call = format!(r#"{{"name":"ask","arguments":{arguments}}}"#);
+    let host = Host::toolman(config("--with ask"));
+    for (first, retry) in
+        [("\"first\"", "\"retry\""), ("\"first\"", "7"), ("\"first\"", ""), ("", "\"retry\"")]
+    {
+        let token = |token: &str| match token {
+            "" => String::new(),
+            token => format!(r#""progressToken":{token}"#),
+        };
+        for mut client in [modern("--with ask"), host.client(Era::Modern)] {
+            let id = client.post_with("tools/call", &call, &token(first));
+            let questions = client.answer(&id);
+            let id = client.post_retry_with("ask", arguments, &questions, ACCEPT, &token(retry));
+            client.answer(&id).text();
+            let left = client.left();
+            let heard = left.iter().filter(|message| message.method() == "notifications/progress");
+            let mut heard: Vec<_> = heard
+                .map(|heard| (heard.at(&["params", "progressToken"]), heard.at(&["params", "progress"])))
+                .collect();
+            // What came before the answer may have been late, and then belongs to the retry as well.
+            heard.retain(|(token, n)| token != retry || ["3", "4"].contains(&n.as_str()));
+            let expected: &[&str] = if first.is_empty() || retry.is_empty() { &[] } else { &["3", "4"] };
+            let expected: Vec<_> = expected.iter().map(|n| (retry.to_owned(), n.to_string())).collect();
+            assert_eq!(heard, expected, "{first} {retry}");
+        }
+    }
+}
+
+#[test]
 fn a_question_to_a_modern_client_pauses_the_idle_timeout() {
     let asking = server("", "--with ask", "call_timeout = 0.5");
     let config = format!("active_toolsets = [\"*\"]\n{asking}{}", server("clock", "--with slow", ""));
@@ -567,6 +598,27 @@ fn a_state_key_lets_replicas_go_on_with_what_another_began() {
     let questions = asked(&mut one.client(Era::Modern), ASK);
     assert_eq!(retry(&mut stranger.client(Era::Modern), &questions, ACCEPT).error_code(), -32602);
     let answer = retry(&mut two.client(Era::Modern), &questions, ACCEPT);
+    assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
+}
+
+#[test]
+fn a_replica_that_has_to_start_its_servers_first_goes_on_all_the_same() {
+    let key = "0123456789abcdef0123456789abcdef";
+    let flags = "--with ask --era modern";
+    let toolman = |flags: &str| Host::toolman(format!("state_key = \"{key}\"\n{}", config(flags)));
+    let [one, two] = [flags, &format!("{flags} --wait-for @dir/go")].map(toolman);
+    let questions = asked(&mut one.client(Era::Modern), ASK);
+    let mut client = two.client(Era::Modern);
+    let id = client.post_retry("ask", ASK, &questions, ACCEPT);
+    client.request("server/discover", "{}").result();
+    two.lab.write("go", "");
+    assert_eq!(client.answer(&id).text(), format!(r#"{{"result":{ACCEPT}}}"#));
+
+    let mut file = dev("proxy", json!({"a": fake(flags)}));
+    file["stateKey"] = json!(key);
+    let [one, two] = [&file, &file].map(Host::workbench);
+    let questions = asked(&mut one.client_at(Era::Modern, "/mcp/dev"), ASK);
+    let answer = retry(&mut two.client_at(Era::Modern, "/mcp/dev"), &questions, ACCEPT);
     assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
 }
 
