@@ -3,11 +3,13 @@
 
 use std::path::Path;
 
+use std::sync::Arc;
+
 use mcp_workbench::config;
 use mcp_workbench::core::engine::Surroundings;
 use mcp_workbench::core::process::Launcher;
 use mcp_workbench::faces::workbench::Workbench;
-use mcp_workbench::serve::{Face, Gateway, stdio};
+use mcp_workbench::serve::{Configured, Gateway, stdio};
 
 use crate::client::{Call, Client, Shape};
 use crate::scene::{self, File, Size, Way};
@@ -29,7 +31,7 @@ pub(crate) fn gateway(file: &str) {
     runtime.block_on(async {
         let (stdin, stdout) = (mcp_workbench::wire::stdio::stdin(), mcp_workbench::wire::stdio::stdout());
         stdio::run(
-            Gateway::new(Face::Workbench(Workbench { config }.into()), around),
+            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
             stdin,
             stdout,
             std::future::pending(),

@@ -50,7 +50,7 @@ pub(super) fn run(
     let around = world.engine_surroundings(err.is_terminal());
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
-        let gateway = Gateway::new(loaded.face, around);
+        let gateway = Gateway::new(loaded.configured, around);
         let examine = || screen.while_waiting("starting the servers", gateway.examine());
         let examined = async {
             let findings = examine().await;

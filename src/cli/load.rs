@@ -6,8 +6,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Problem, ToolMode};
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
-use crate::serve;
-use crate::serve::toolman::{Bench, Memory};
+use crate::serve::{Configured, SwitchFile};
 use crate::store::Switched;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ pub(super) struct Loaded {
     pub(super) file: PathBuf,
     /// What it held.
     pub(super) bytes: Vec<u8>,
-    pub(super) face: serve::Face,
+    pub(super) configured: Configured,
 }
 
 /// Reads the file; its warnings go to stderr. `state` is where switches of toolman are remembered.
@@ -34,11 +33,11 @@ pub(super) fn load(
     let file = file?;
     let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     match read(face, &file, &bytes, tool_mode, state, world) {
-        Ok((face, warnings)) => {
+        Ok((configured, warnings)) => {
             if !manner.json {
                 check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
             }
-            Ok(Loaded { file, bytes, face })
+            Ok(Loaded { file, bytes, configured })
         }
         Err(problems) => {
             let count = check::errors(&problems);
@@ -55,18 +54,18 @@ pub(super) fn read(
     tool_mode: Option<ToolMode>,
     state: Option<&Path>,
     world: &World,
-) -> Result<(serve::Face, Vec<Problem>), Vec<Problem>> {
+) -> Result<(Configured, Vec<Problem>), Vec<Problem>> {
     let environment = |name: &str| world.variable(name);
     match face {
         Face::Workbench => config::load(file, bytes, &environment).map(|(mut config, warnings)| {
             config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
-            (serve::Face::Workbench(Arc::new(Workbench { config })), warnings)
+            (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
         }),
         Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
             let state = state.filter(|_| config.remember);
-            let memory =
-                state.map(|state| Memory { path: Switched::path(state, file), config: file.to_owned() });
-            (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
+            let switch_file =
+                state.map(|state| SwitchFile { path: Switched::path(state, file), config: file.to_owned() });
+            (Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings)
         }),
     }
 }

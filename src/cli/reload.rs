@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::check;
 use crate::config::Problem;
 use crate::serve::http::Rules;
-use crate::serve::{Face, Gateway};
+use crate::serve::{Configured, Gateway};
 
 /// Between two looks at the file. It is read whole: a look costs microseconds, works on every file system and for every
 /// way in which editors and tools replace files, and misses nothing that keeps length and time.
@@ -37,7 +37,7 @@ pub(super) struct Watch<'a, Reload> {
 
 impl<Reload> Watch<'_, Reload>
 where
-    Reload: Fn(&[u8]) -> Result<(Face, Vec<Problem>), Vec<Problem>>,
+    Reload: Fn(&[u8]) -> Result<(Configured, Vec<Problem>), Vec<Problem>>,
 {
     /// Follows the file for ever. From now on SIGHUP has it read again instead of ending us.
     pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
@@ -90,17 +90,17 @@ where
     /// Puts the file in force, or says what is wrong with it.
     fn put_in_force(&self) {
         let (outcome, problems) = match (self.reload)(&self.bytes) {
-            Ok((face, warnings)) => (Some(face), warnings),
+            Ok((configured, warnings)) => (Some(configured), warnings),
             Err(problems) => (None, problems),
         };
         // If stderr is gone there is nobody to tell.
         let _ = check::list_problems(&problems, self.colour, &mut io::stderr());
-        if let Some(face) = outcome {
+        if let Some(configured) = outcome {
             log::info!("{} is read again", self.file.display());
             if let Some(rules) = &self.rules {
-                rules.replace(face.serving());
+                rules.replace(&configured.face.common().serving);
             }
-            self.gateway.reload(face);
+            self.gateway.reload(configured);
             if let Some(rules) = &self.rules {
                 rules.enforce();
             }

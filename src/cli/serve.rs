@@ -33,7 +33,7 @@ pub(super) fn run(
         }
         failure
     })?;
-    let Loaded { file, bytes, face: at_work } = loaded;
+    let Loaded { file, bytes, configured } = loaded;
     if http.http.is_none() && io::stdin().is_terminal() {
         writeln!(
             io::stderr(),
@@ -50,8 +50,8 @@ pub(super) fn run(
             Watch { file: &file, bytes, reload, colour, gateway: gateway.clone(), rules }.follow()
         };
         if let Some(address) = &http.http {
-            let ready = serve_http::prepare(address, http, at_work.serving())?;
-            let gateway = Gateway::new(at_work, around);
+            let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
+            let gateway = Gateway::new(configured, around);
             gateway.begin_http();
             let rules = ready.settings.rules.clone();
             let watching = watch(&gateway, Some(rules))?;
@@ -64,7 +64,7 @@ pub(super) fn run(
             gateway.end().await;
             return Ok(0);
         }
-        let gateway = Gateway::new(at_work, around);
+        let gateway = Gateway::new(configured, around);
         let watching = watch(&gateway, None)?;
         let (stdin, stdout) = (crate::wire::stdio::stdin(), crate::wire::stdio::stdout());
         tokio::select! {

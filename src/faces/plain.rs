@@ -1,12 +1,22 @@
 //! One toolbox as a plain server: everything under its own name, and nothing of ours.
 
+use std::sync::Arc;
+
+use super::reach::resource_owner;
+use super::workbench::decide::{declared, not_found};
+use super::workbench::schema_change;
+use super::{
+    Declared, Face, Failure, Found, Opening, Part, Refusal, Remembered, Step, ToolCall, Viewer, WantedUri,
+    Wording,
+};
 use crate::config::{Common, NameRule, Toolbox};
-use crate::core::catalog::{Kind, NameLimits};
+use crate::core::catalog::{Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Exposure, View};
-use crate::faces::workbench::schema_change;
+use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
+use crate::wire::message::code;
+use crate::wire::text::listed;
 
 /// The face of one toolbox.
 pub struct Plain {
@@ -16,10 +26,89 @@ pub struct Plain {
     pub common: Common,
 }
 
-impl Plain {
-    /// Whether it was opened.
-    pub fn is_open(&self, view: &View) -> bool {
-        view.is_open(self.toolbox.name.as_str())
+impl Face for Plain {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn servers(&self) -> Vec<Declared<'_>> {
+        declared(&self.toolbox).collect()
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        vec![self.toolbox.name.as_str()]
+    }
+
+    fn part(&self, _part: &Part) -> Option<Arc<dyn Face>> {
+        None
+    }
+
+    fn emptied(&self) -> Option<Arc<dyn Face>> {
+        let toolbox = Toolbox { servers: Vec::new(), ..self.toolbox.clone() };
+        Some(Arc::new(Self { toolbox, common: self.common.clone() }))
+    }
+
+    fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
+        self
+    }
+
+    fn opens_first(&self, view: &View) -> Option<&str> {
+        Some(self.toolbox.name.as_str()).filter(|name| !view.is_open(name))
+    }
+
+    fn instructions(&self, _viewer: &Viewer<'_>) -> Option<String> {
+        Some(self.toolbox.description.clone()).filter(|description| !description.is_empty())
+    }
+
+    fn own_tools(&self, _view: &View, _viewer: &Viewer<'_>) -> [String; 2] {
+        Default::default()
+    }
+
+    fn call<'a>(
+        &self,
+        view: &View,
+        _viewer: &Viewer<'_>,
+        call: &ToolCall<'a>,
+        _remembered: Option<&Remembered>,
+    ) -> Step<'a> {
+        if let Some(target) = view.find(Kind::Tool, call.name) {
+            return Step::Forward(target, None);
+        }
+        let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
+        let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
+        Step::Say(Wording::Error(Refusal::params(format!("Unknown tool: {}.{near}", call.name))))
+    }
+
+    fn opened(&self, view: &View, _viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {
+        let name = opening.group;
+        let message = match opening.failed {
+            None => format!("Toolbox '{name}' was closed while it was being opened"),
+            Some(_) if view.is_open(name) => return Step::Again,
+            Some(failed) => {
+                let reasons: Vec<_> =
+                    failed.iter().map(|(server, reason)| format!("{server}: {reason}")).collect();
+                format!("No server of toolbox '{name}' could be reached: {}", reasons.join("; "))
+            }
+        };
+        Step::Say(Wording::Error(self.refusal(code::UPSTREAM_LOST, &message)))
+    }
+
+    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+        let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
+        match resource_owner(self, view, wanted.uri).or_else(linked) {
+            Some((upstream, own)) => Found::At(upstream, own),
+            None => Found::Refused(not_found(wanted.uri, format!("Resource not found: {}", wanted.uri))),
+        }
+    }
+
+    fn failed_call(&self, target: &Target, failure: &Failure<'_>) -> Wording {
+        match failure {
+            Failure::Refused(_) => Wording::AsItCame,
+            Failure::Lost(lost) => {
+                let message = format!("[{}/{}] {lost}", target.upstream, target.own_name());
+                Wording::Error(self.refusal(lost.code, &message))
+            }
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Weak};
 use hyper::header::HeaderMap;
 
 use super::http::{Backend, Refusal, Scope, mirror};
-use super::{Face, Gateway, Part, SHUTTING_DOWN};
+use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
 use crate::core::route::{Route, Sink};
 use crate::core::session::Session;
 use crate::core::window::Window;
+use crate::faces::Part;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Message};
 
@@ -122,9 +123,9 @@ impl Backend for Arc<Gateway> {
     }
 
     fn ready(&self) -> Result<(), String> {
-        match &*self.faces.read()[0].1 {
-            Face::Toolman(bench) if !bench.is_ready() => Err("servers are still starting".to_owned()),
-            _ => Ok(()),
+        match self.startup.is_settled() {
+            true => Ok(()),
+            false => Err("servers are still starting".to_owned()),
         }
     }
 

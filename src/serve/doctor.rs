@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{Face, Gateway};
+use super::Gateway;
 use crate::core::catalog::Kind;
 use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
@@ -42,8 +42,11 @@ impl Gateway {
     /// Starts every server at once and waits until each is up or failed. What was started runs until
     /// [`Gateway::end`].
     pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
-        let window = self.window(0, "doctor", None);
-        let patients = self.patients(&window);
+        let face = self.faces.read()[0].1.clone();
+        let window = self.engine.window("doctor", 0, face.clone(), None);
+        let patients = self.upstreams_by_hand(&*face, &window);
+        let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
+        window.view().add(&*face, &upstreams);
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {
             let upstream = upstream.clone();
@@ -78,32 +81,6 @@ impl Gateway {
             });
         }
         findings
-    }
-
-    /// Every server of the file with its name, in the window.
-    fn patients(self: &Arc<Self>, window: &Arc<Window>) -> Vec<(String, Arc<Upstream>)> {
-        let face = self.faces.read()[0].1.clone();
-        match &*face {
-            Face::Workbench(face) => {
-                let mut patients = Vec::new();
-                for toolbox in &face.config.toolboxes {
-                    let name = toolbox.name.as_str();
-                    let servers = toolbox.servers.iter();
-                    let upstreams: Vec<_> =
-                        servers.map(|server| self.workbench_upstream(window, name, server)).collect();
-                    window.view().add(&*window.exposure(), &upstreams);
-                    patients.extend(
-                        upstreams.into_iter().map(|upstream| (upstream.server.to_string(), upstream)),
-                    );
-                }
-                patients
-            }
-            Face::Toolman(bench) => {
-                let upstreams = self.bench_upstreams(bench, window, false).into_iter();
-                upstreams.map(|upstream| (String::new(), upstream)).collect()
-            }
-            Face::Plain(_) => Vec::new(),
-        }
     }
 }
 

@@ -7,18 +7,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::toolman::Bench;
-use super::{Face, Gateway};
+use super::Gateway;
 use crate::config::ToolFilter;
 use crate::core::catalog::{Exposed, Item, Items, Kind};
 use crate::core::reply::Reply;
+use crate::core::view::Entry;
 use crate::core::window::Window;
 use crate::faces::find::{Query, document};
-use crate::faces::toolman::tool_result;
-use crate::faces::workbench::{FoundTool, Workbench, error_result};
+use crate::faces::{Declared, Face, FoundThing, Place, Searched};
 use crate::search::{Index, ServerDoc};
-use crate::store::definitions::{Place, Stamp};
-use crate::wire::json::Node;
+use crate::store::definitions::{self, Stamp};
 
 /// A server as the search sees it.
 pub struct Source {
@@ -38,7 +36,7 @@ pub enum Offers {
     /// Tools that it said it has.
     Tools(Arc<Items>, ToolFilter),
     /// Tools that it had when it was last asked, if there is something in this place.
-    Remembered(Place, ToolFilter),
+    Remembered(definitions::Place, ToolFilter),
     /// Tools and resources, those of them that are exposed.
     Exposed(Arc<Items>, Arc<Exposed>),
     /// Not known.
@@ -87,7 +85,7 @@ struct Known {
 /// Differs when what a server offers may be another thing.
 enum Version {
     Tools(Arc<Items>, ToolFilter),
-    Remembered(Place, Option<Stamp>, ToolFilter),
+    Remembered(definitions::Place, Option<Stamp>, ToolFilter),
     Exposed(Arc<Exposed>),
     Unknown,
 }
@@ -216,75 +214,21 @@ impl Finders {
 }
 
 impl Gateway {
-    /// Answers `find_tools`: the best tools of all toolboxes, opened or not. Nothing is started.
-    pub(super) fn find_tools(
-        self: &Arc<Self>,
-        face: &Arc<Workbench>,
-        arguments: Option<Node<'_>>,
-        reply: Reply,
-    ) {
-        let query = match Query::read(arguments) {
-            Ok(query) => query,
-            Err(refused) => return reply.result(&error_result(&[&refused])),
-        };
-        let window = reply.session().window.clone();
-        let sources = self.workbench_sources(face, &window);
-        let face = face.clone();
-        self.search(&window, sources, query, reply, move |query, sources, findings| {
-            let place = |source: usize| sources[source].key.split_once('\n').expect("made of two names");
-            let tools = findings.things.iter().map(|found| {
-                let (toolbox, server) = place(found.source);
-                FoundTool { toolbox, server, item: &found.item }
-            });
-            let mut toolboxes: Vec<&str> = Vec::new();
-            for &source in &findings.unknown {
-                let (toolbox, _) = place(source);
-                if !toolboxes.contains(&toolbox) {
-                    toolboxes.push(toolbox);
-                }
-            }
-            face.found(&query.text, &tools.collect::<Vec<_>>(), &toolboxes)
-        });
-    }
-
-    /// Answers `toolman_find`: the best tools and resources of the catalog, active or not.
-    pub(super) fn toolman_find(
-        self: &Arc<Self>,
-        bench: &Arc<Bench>,
-        arguments: Option<Node<'_>>,
-        reply: Reply,
-    ) {
-        let query = match Query::read(arguments) {
-            Ok(query) => query,
-            Err(refused) => return reply.result(&tool_result(Err(&refused))),
-        };
-        let window = reply.session().window.clone();
-        let sources = bench_sources(&window);
-        let (bench, seen) = (bench.clone(), window.clone());
-        self.search(&window, sources, query, reply, move |query, sources, findings| {
-            let found = findings
-                .things
-                .iter()
-                .map(|found| (&*sources[found.source].key, found.kind, &*found.item.key));
-            let result = bench.face.found(&seen.view(), &query.text, &found.collect::<Vec<_>>());
-            tool_result(Ok(&result))
-        });
-    }
-
-    /// Searches beside everything else and answers with what `word` makes of it.
-    fn search(
-        self: &Arc<Self>,
-        window: &Window,
-        sources: Vec<Source>,
-        query: Query,
-        reply: Reply,
-        word: impl FnOnce(&Query, &[Source], &Findings) -> String + Send + 'static,
-    ) {
+    /// Searches beside everything else and answers in the words of the face. Nothing is started.
+    pub(super) fn find(self: &Arc<Self>, face: &Arc<dyn Face>, query: Query, reply: Reply) {
+        let (face, window) = (face.clone(), reply.session().window.clone());
+        let (sources, places) = self.sources(&*face, &window);
         let finder = self.finders.of(window.face());
         tokio::spawn(async move {
             let searching = tokio::task::spawn_blocking(move || {
                 let findings = finder.lock().search(&sources, &query.text, query.limit);
-                word(&query, &sources, &findings)
+                let things = findings.things.iter().map(|found| {
+                    let Found { source, kind, item, .. } = found;
+                    FoundThing { place: &places[*source], kind: *kind, item }
+                });
+                let found: Vec<_> = things.collect();
+                let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
+                face.found(&window.view(), &query.text, &found, &unknown)
             });
             if let Ok(answer) = searching.await {
                 reply.result(&answer);
@@ -294,57 +238,68 @@ impl Gateway {
 
     /// Makes the index of a window's face before somebody waits for it, where search is on.
     pub(super) fn prepare_search(&self, window: &Window) {
-        let face = self.faces.read()[window.face()].1.clone();
-        let sources = match &*face {
-            Face::Workbench(face) if face.config.search => self.workbench_sources(face, window),
-            Face::Toolman(bench) if bench.face.config.search => bench_sources(window),
-            _ => return,
-        };
+        let face = self.face_in(window);
+        if face.searches().is_none() {
+            return;
+        }
+        let (sources, _) = self.sources(&*face, window);
         let finder = self.finders.of(window.face());
         tokio::task::spawn_blocking(move || finder.lock().follow(&sources));
     }
 
-    /// Every server of every toolbox, in the order of the file.
-    fn workbench_sources(&self, face: &Workbench, window: &Window) -> Vec<Source> {
-        let mut sources = Vec::new();
-        for toolbox in &face.config.toolboxes {
-            let name = toolbox.name.as_str();
-            for server in &toolbox.servers {
-                let running = self.engine.known_upstream(window, name, server.name.as_str());
-                let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
-                let offers = match (items, self.engine.definitions()) {
-                    (Some((true, items)), _) => Offers::Tools(items, server.filter.clone()),
-                    (_, Some(definitions)) => {
-                        Offers::Remembered(definitions.place(&server.transport), server.filter.clone())
-                    }
-                    (Some((false, items)), None) if *items != Items::default() => {
-                        Offers::Tools(items, server.filter.clone())
-                    }
-                    _ => Offers::Unknown,
-                };
-                sources.push(Source {
-                    // Neither name can hold a line break.
-                    key: format!("{name}\n{}", server.name.as_str()),
-                    title: format!("{name} {}", server.name.as_str()),
-                    description: toolbox.description.clone(),
-                    offers,
-                });
-            }
+    /// The servers that a face searches, in their order, and where each of them is.
+    fn sources(&self, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+        match face.searches() {
+            Some(Searched::File) => self.file_sources(face, window),
+            Some(Searched::View) => view_sources(window),
+            None => Default::default(),
         }
-        sources
+    }
+
+    /// Every server of the file.
+    fn file_sources(&self, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+        let source = |server: Declared<'_>| {
+            let running = self.engine.known_upstream(window, server.group, server.key);
+            let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
+            let filter = server.spec.filter.clone();
+            let offers = match (items, self.engine.definitions()) {
+                (Some((true, items)), _) => Offers::Tools(items, filter),
+                (_, Some(definitions)) => {
+                    Offers::Remembered(definitions.place(&server.spec.transport), filter)
+                }
+                (Some((false, items)), None) if *items != Items::default() => Offers::Tools(items, filter),
+                _ => Offers::Unknown,
+            };
+            let source = Source {
+                key: key(server.group, server.key),
+                title: format!("{} {}", server.group, server.name),
+                description: face.about(server.group).to_owned(),
+                offers,
+            };
+            (source, (server.group.to_owned(), server.key.to_owned()))
+        };
+        face.servers().into_iter().map(source).unzip()
     }
 }
 
-/// Every server that stands in the lists of a window, in their order.
-fn bench_sources(window: &Window) -> Vec<Source> {
+/// Every server that stands in the lists of a window.
+fn view_sources(window: &Window) -> (Vec<Source>, Vec<Place>) {
     let view = window.view();
     let listed = view.entries().filter(|entry| entry.is_listed());
-    listed
-        .map(|entry| Source {
-            key: entry.upstream.server.to_string(),
-            title: entry.upstream.group.to_string(),
+    let source = |entry: &Entry| {
+        let (group, server) = (&*entry.upstream.group, &*entry.upstream.server);
+        let source = Source {
+            key: key(group, server),
+            title: group.to_owned(),
             description: String::new(),
             offers: Offers::Exposed(entry.upstream.items(), entry.exposed.clone()),
-        })
-        .collect()
+        };
+        (source, (group.to_owned(), server.to_owned()))
+    };
+    listed.map(source).unzip()
+}
+
+/// What tells a server apart from all others. No name can hold a line break.
+fn key(group: &str, server: &str) -> String {
+    format!("{group}\n{server}")
 }

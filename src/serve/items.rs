@@ -1,22 +1,20 @@
 //! Resources, prompts and completion: by URI or name to the upstream that has them.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::toolman::Found;
-use super::{Face, Gateway, TWICE};
-use crate::core::catalog::{ExposedItem, Kind, nearest};
+use super::steps::{finish, say};
+use super::{Gateway, TWICE};
+use crate::core::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;
-use crate::core::view::{Entry, View};
 use crate::core::window::Window;
-use crate::faces::{toolman, uri_template};
-use crate::wire::json::{Node, quote};
+use crate::faces::reach::prompt;
+use crate::faces::{Found, Viewer, WantedUri, Wording};
+use crate::wire::json::Node;
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
-use crate::wire::text::listed;
 
 impl Gateway {
     /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
@@ -26,34 +24,13 @@ impl Gateway {
         };
         let session = reply.session().clone();
         // What was switched off since it was subscribed to can still be left.
-        let left = method == "resources/unsubscribe" && session.is_subscribed(&uri);
-        let found = match &*self.face(&session) {
-            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(&session.window, &uri),
-            Face::Toolman(bench) => match self.find_resource(bench, &session.window, &uri, left) {
-                Some(Found::Resource(upstream, own)) => Some((upstream, own)),
-                Some(Found::Catalog) if !bench.is_ready() => return self.later(bench, method, params, reply),
-                Some(Found::Catalog) if method == "resources/read" => return self.read_catalog(bench, reply),
-                Some(Found::Inactive(name)) => {
-                    let message = bench.face.inactive(Kind::Resource, &name);
-                    return self.refuse(reply, code::INVALID_PARAMS, &message);
-                }
-                None if !bench.is_ready() => return self.later(bench, method, params, reply),
-                _ => None,
-            },
-        };
-        let Some((upstream, own)) = found else {
-            let message = match &*self.face(&session) {
-                Face::Workbench(_) => {
-                    format!("Resource not found: {uri}. Resources of a toolbox can be read once it is open.")
-                }
-                Face::Plain(_) => format!("Resource not found: {uri}"),
-                Face::Toolman(bench) => {
-                    let message = bench.face.unknown_resource(&session.view(), &uri);
-                    return self.refuse(reply, code::RESOURCE_NOT_FOUND, &message);
-                }
-            };
-            let data = format!("{{\"uri\":{}}}", quote(&uri));
-            return reply.error(code::RESOURCE_NOT_FOUND, &message, Some(&data));
+        let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
+        let reads = method == "resources/read";
+        let (upstream, own) = match self.find_resource(&session, &uri, leaves, reads, &reply) {
+            Found::At(upstream, own) => (upstream, own),
+            Found::Own(result) => return reply.result(&result),
+            Found::Refused(refusal) => return say(reply, Wording::Error(refusal), None),
+            Found::Wait => return self.later(method, params, reply),
         };
         match method {
             "resources/read" => {
@@ -119,37 +96,24 @@ impl Gateway {
         self.engine.forward(upstream, method, params, &changes, reply, finish);
     }
 
-    /// Who has the resource, whatever the face, if it can be read.
-    pub(super) fn resource_of(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        match &*self.face_in(window) {
-            Face::Workbench(_) | Face::Plain(_) => self.resource_owner(window, uri),
-            Face::Toolman(bench) => match self.find_resource(bench, window, uri, false) {
-                Some(Found::Resource(upstream, own)) => Some((upstream, own)),
-                _ => None,
-            },
-        }
+    /// Where a URI leads for a client.
+    fn find_resource(&self, session: &Session, uri: &str, leaves: bool, reads: bool, reply: &Reply) -> Found {
+        let view = session.view();
+        let sender = session.window.link_sender(&view, uri);
+        let wanted = WantedUri { uri, sender, leaves, reads };
+        self.face(session).resource(&view, &self.viewer(reply), &wanted)
     }
 
-    /// Who has the resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that
-    /// upstream, listed or not, since templates stand for more than lists show.
-    fn resource_owner(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
+    /// Who has the resource, if it can be watched.
+    pub(super) fn resource_of(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
         let view = window.view();
-        if let Some(target) = view.find(Kind::Resource, uri) {
-            return Some((target.upstream.clone(), target.raw_key().to_owned()));
+        let sender = window.link_sender(&view, uri);
+        let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+        let viewer = Viewer { client: None, modern: true, settled: self.startup.is_settled() };
+        match self.face_in(window).resource(&view, &viewer, &wanted) {
+            Found::At(upstream, own) => Some((upstream, own)),
+            Found::Own(_) | Found::Refused(_) | Found::Wait => None,
         }
-        if let Some((entry, _)) = closest_template(&view, uri) {
-            let prefix = window.exposure().full_name(&entry.upstream, Kind::Resource, "");
-            return Some((entry.upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri))));
-        }
-        for entry in view.entries() {
-            let prefix = window.exposure().full_name(&entry.upstream, Kind::Resource, "");
-            if !prefix.is_empty()
-                && let Some(own) = uri.strip_prefix(&prefix)
-            {
-                return Some((entry.upstream.clone(), quote(own)));
-            }
-        }
-        window.link_sender(&view, uri).map(|upstream| (upstream, quote(uri)))
     }
 
     pub(super) fn get_prompt(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
@@ -157,16 +121,15 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
         let session = reply.session().clone();
-        match prompt(&name, &session) {
+        let found = prompt(&session.view(), &name);
+        match found {
             Ok((upstream, own)) => {
                 let changes = [("name", Some(&*own))];
                 let relay = self.relay(&session, &name);
                 self.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
             }
-            Err(message) => match &*self.face(&session) {
-                Face::Toolman(bench) if !bench.is_ready() => self.later(bench, "prompts/get", params, reply),
-                _ => self.refuse(reply, code::INVALID_PARAMS, &message),
-            },
+            Err(_) if !self.startup.is_settled() => self.later("prompts/get", params, reply),
+            Err(message) => self.refuse(reply, code::INVALID_PARAMS, &message),
         }
     }
 
@@ -183,7 +146,7 @@ impl Gateway {
         let named = text("name").or_else(|| text("uri")).unwrap_or_default();
         let found = match (text("name"), text("uri")) {
             (Some(name), None) => {
-                prompt(&name, &session).map(|(upstream, own)| (upstream, "name", own.to_string()))
+                prompt(&session.view(), &name).map(|(upstream, own)| (upstream, "name", own))
             }
             (None, Some(uri)) => self.completed(&uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
             _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
@@ -197,12 +160,8 @@ impl Gateway {
                 let relay = self.relay(&session, &named);
                 self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
             }
-            (Err(message), _) => match &*self.face(&session) {
-                Face::Toolman(bench) if !bench.is_ready() => {
-                    self.later(bench, "completion/complete", params, reply);
-                }
-                _ => self.refuse(reply, code::INVALID_PARAMS, &message),
-            },
+            (Err(_), _) if !self.startup.is_settled() => self.later("completion/complete", params, reply),
+            (Err(message), _) => self.refuse(reply, code::INVALID_PARAMS, &message),
             (Ok(_), None) => unreachable!("only a reference can name something"),
         }
     }
@@ -218,51 +177,20 @@ impl Gateway {
 
     /// An error of our own where the request was no tool call, in the shape of the face.
     pub(super) fn refuse(&self, reply: Reply, code: i64, message: &str) {
-        let shaped = matches!(*self.face(reply.session()), Face::Toolman(_));
-        refuse(reply, code, message, shaped);
+        let refusal = self.face(reply.session()).refusal(code, message);
+        say(reply, Wording::Error(refusal), None);
     }
 
     /// Answers as the upstream did; where it did not, the error names what was asked for.
     fn relay(&self, session: &Session, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
-        let (shaped, name) = (matches!(*self.face(session), Face::Toolman(_)), name.to_owned());
+        let (face, name) = (self.face(session), name.to_owned());
         let private = self.tokens_differ();
         move |answer, reply| match answer {
             // What one token may read, another may not.
             Answer::Result(result) if private && result.get("cacheScope").is_some() => {
                 reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
             }
-            Answer::Result(result) => reply.result_with(|out| result.write(out)),
-            Answer::Error(error) => reply.raw_error(error),
-            Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),
+            answer => finish(answer, reply, |failure| face.failed(&name, failure)),
         }
     }
-}
-
-/// The template that a URI belongs to: the one that fits it most closely. Of equals it is one that is active, then the
-/// first.
-pub(super) fn closest_template<'a>(view: &'a View, uri: &str) -> Option<(&'a Entry, &'a ExposedItem)> {
-    let all = view.items(Kind::Template);
-    let fitting = all.filter_map(|(entry, item)| Some((uri_template::fit(&item.name, uri)?, entry, item)));
-    let closest = fitting.min_by_key(|(fit, _, item)| Reverse((*fit, view.is_active(Kind::Template, item))));
-    closest.map(|(_, entry, item)| (entry, item))
-}
-
-fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
-    let view = session.view();
-    match view.find(Kind::Prompt, name) {
-        Some(target) => Ok((target.upstream.clone(), target.raw_key().to_owned())),
-        None => {
-            let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
-            let near = match near.is_empty() {
-                true => String::new(),
-                false => format!(" Nearest names: {}.", listed(&near)),
-            };
-            Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
-        }
-    }
-}
-
-fn refuse(reply: Reply, code: i64, message: &str, shaped: bool) {
-    let data = shaped.then(|| toolman::answer(Err(message)));
-    reply.error(code, message, data.as_deref());
 }

@@ -6,13 +6,12 @@ pub mod find;
 pub mod http;
 mod items;
 mod modern;
-mod plain;
 mod reload;
 pub mod shell;
+mod startup;
 pub mod stdio;
+mod steps;
 mod tasks;
-pub mod toolman;
-mod workbench;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,8 +20,9 @@ use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
 use self::find::Finders;
-use self::toolman::Bench;
-use crate::config::{Common, Serving};
+use self::startup::Startup;
+pub use self::startup::SwitchFile;
+use self::steps::say;
 use crate::core::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
@@ -30,11 +30,10 @@ use crate::core::modern::ModernCall;
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::Session;
-use crate::core::view::{Exposure, View};
+use crate::core::view::View;
 use crate::core::window::Window;
-use crate::faces::plain::Plain;
-use crate::faces::workbench::{Mode, Workbench, failed_call};
-use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
+use crate::faces::{Face, Part, Remembered, Then, ToolCall, Viewer, Wording};
+use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
 
@@ -43,88 +42,23 @@ pub struct Gateway {
     engine: Arc<Engine>,
     /// What the file stands for: the first is for those who may see everything, the others are made when somebody
     /// comes who may see a part, or asks for one toolbox alone.
-    faces: RwLock<Vec<(Part, Arc<Face>)>>,
+    faces: RwLock<Vec<(Part, Arc<dyn Face>)>>,
     /// Those who share a view by their credentials, and sessions over HTTP.
     guests: Mutex<Guests>,
     /// What is searched, where it is.
     finders: Finders,
+    /// How far the servers are that start with us.
+    startup: Startup,
+    /// Where switches are remembered, if they are.
+    switch_file: RwLock<Option<SwitchFile>>,
 }
 
-/// A part of what the file holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Part {
-    /// The toolboxes or namespaces that exist; `None` is all.
-    names: Option<Vec<String>>,
-    /// The one toolbox that is served as a plain server.
-    toolbox: Option<String>,
-}
-
-impl Part {
-    fn admits(&self, name: &str) -> bool {
-        self.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name))
-    }
-}
-
-/// A product surface at work.
-pub enum Face {
-    /// Toolboxes.
-    Workbench(Arc<Workbench>),
-    /// One catalog.
-    Toolman(Arc<Bench>),
-    /// One toolbox as a plain server.
-    Plain(Arc<Plain>),
-}
-
-impl Face {
-    /// What clients are told that they talk to.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Workbench(_) | Self::Plain(_) => OUR_NAME,
-            Self::Toolman(_) => "toolman",
-        }
-    }
-
-    fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
-        match self {
-            Self::Workbench(face) => face.clone(),
-            Self::Toolman(bench) => bench.face.clone(),
-            Self::Plain(plain) => plain.clone(),
-        }
-    }
-
-    /// This part of the whole; `None` if there is no such toolbox in it.
-    fn part(&self, part: &Part) -> Option<Self> {
-        match (self, &part.toolbox) {
-            (Self::Workbench(whole), Some(toolbox)) => {
-                let toolbox = whole.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
-                let common = whole.config.common.clone();
-                Some(Self::Plain(Arc::new(Plain { toolbox: toolbox.clone(), common })))
-            }
-            (Self::Workbench(whole), None) => {
-                let mut config = whole.config.clone();
-                config.toolboxes.retain(|toolbox| part.admits(toolbox.name.as_str()));
-                Some(Self::Workbench(Arc::new(Workbench { config })))
-            }
-            (Self::Toolman(whole), None) => {
-                Some(Self::Toolman(Arc::new(whole.part(&|name| part.admits(name)))))
-            }
-            _ => None,
-        }
-    }
-
-    /// Top-level settings of its configuration.
-    fn common(&self) -> &Common {
-        match self {
-            Self::Plain(plain) => &plain.common,
-            Self::Workbench(workbench) => &workbench.config.common,
-            Self::Toolman(bench) => &bench.face.config.common,
-        }
-    }
-
-    /// How its configuration wants to be served over HTTP.
-    pub fn serving(&self) -> &Serving {
-        &self.common().serving
-    }
+/// What a file stands for.
+pub struct Configured {
+    /// What clients see.
+    pub face: Arc<dyn Face>,
+    /// Where switches are remembered, if they are.
+    pub switch_file: Option<SwitchFile>,
 }
 
 /// Why calls are cut off, or not taken on, at the end.
@@ -139,14 +73,15 @@ const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"su
 
 impl Gateway {
     /// A gateway that has started nothing yet.
-    pub fn new(face: Face, around: Surroundings) -> Arc<Self> {
-        let settings = face.common().clone();
-        let faces = RwLock::new(vec![(Part::default(), Arc::new(face))]);
+    pub fn new(configured: Configured, around: Surroundings) -> Arc<Self> {
+        let Configured { face, switch_file } = configured;
         let gateway = Arc::new(Self {
-            engine: Engine::new(settings, around),
-            faces,
+            engine: Engine::new(face.common().clone(), around),
+            startup: Startup::new(face.starts_all().is_some()),
+            faces: RwLock::new(vec![(Part::default(), face)]),
             guests: Mutex::default(),
             finders: Finders::default(),
+            switch_file: RwLock::new(switch_file),
         });
         let weak = Arc::downgrade(&gateway);
         gateway.engine.on_arrival(move |window| {
@@ -160,9 +95,9 @@ impl Gateway {
     /// A window of a face for a client, or for all callers with the same credentials.
     fn window(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Window> {
         let at_work = self.faces.read()[face].1.clone();
-        let window = self.engine.window(principal, face, at_work.exposure(), client);
-        if let Face::Toolman(bench) = &*at_work {
-            self.furnish(bench, &window);
+        let window = self.engine.window(principal, face, at_work.clone(), client);
+        if at_work.starts_all().is_some() {
+            self.furnish(&*at_work, &window);
         }
         window
     }
@@ -170,25 +105,36 @@ impl Gateway {
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
         let face = self.faces.read()[0].1.clone();
-        match &*face {
-            Face::Toolman(bench) => self.start_bench(bench, window),
-            Face::Workbench(_) | Face::Plain(_) => self.prepare_search(window),
+        match face.starts_all() {
+            Some(_) => self.start_all(&face, window),
+            None => self.prepare_search(window),
         }
     }
 
-    fn face(&self, session: &Session) -> Arc<Face> {
+    fn face(&self, session: &Session) -> Arc<dyn Face> {
         self.face_in(&session.window)
     }
 
-    fn face_in(&self, window: &Window) -> Arc<Face> {
+    fn face_in(&self, window: &Window) -> Arc<dyn Face> {
         self.faces.read()[window.face()].1.clone()
+    }
+
+    /// Who asks, as faces see it.
+    fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
+        self.viewer_of(reply.session(), reply.modern().is_some())
+    }
+
+    fn viewer_of<'a>(&self, session: &'a Session, modern: bool) -> Viewer<'a> {
+        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
     }
 
     /// The face of a part of the file; `None` if there is no such toolbox in it.
     fn face_of(&self, part: &Part) -> Option<usize> {
         let mut faces = self.faces.write();
-        if let (Face::Workbench(whole), Some(toolbox)) = (&*faces[0].1, &part.toolbox)
-            && !(part.admits(toolbox) && whole.toolbox(toolbox).is_some())
+        if part
+            .toolbox
+            .as_ref()
+            .is_some_and(|toolbox| !(part.admits(toolbox) && faces[0].1.groups().contains(&toolbox.as_str())))
         {
             return None;
         }
@@ -196,7 +142,7 @@ impl Gateway {
             return Some(found);
         }
         let face = faces[0].1.part(part)?;
-        faces.push((part.clone(), Arc::new(face)));
+        faces.push((part.clone(), face));
         Some(faces.len() - 1)
     }
 
@@ -259,28 +205,24 @@ impl Gateway {
             return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
         };
         let face = self.face(reply.session());
-        match &*face {
-            Face::Workbench(face) if method == "tools/call" => {
-                let address = self.address(face, &name, member("arguments"), &reply);
-                let error = error_object(code::UPSTREAM_LOST, SHUTTING_DOWN, None);
-                reply.result(&failed_call(&address, SHUTTING_DOWN, &error));
+        let wording = match method {
+            "tools/call" => {
+                let call = ToolCall { name: &name, arguments: member("arguments") };
+                face.too_late(&reply.session().view(), &call, SHUTTING_DOWN)
             }
-            Face::Toolman(_) if method == "tools/call" => {
-                self.turn_away_exposed(&name, member("arguments"), reply)
-            }
-            _ => self.refuse(reply, code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}")),
-        }
+            _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
+        };
+        say(reply, wording, None);
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
         let mut empty = Scanner::default();
         let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+        // What is to be watched must be known.
         if matches!(method, "subscriptions/listen" | "resources/subscribe")
-            && let Face::Plain(plain) = &*self.face(reply.session())
-            && !plain.is_open(&reply.session().view())
+            && let Some(group) = self.opens_first(reply.session())
         {
-            // What is to be watched must be known.
-            return self.open_plain(plain, method, params, reply);
+            return self.open(group, Then::Request, method, params, reply);
         }
         if reply.modern().is_some() {
             return self.modern_request(method, params, reply);
@@ -302,14 +244,11 @@ impl Gateway {
 
     /// What both eras have.
     fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
-        let session = reply.session().clone();
-        if let Face::Plain(plain) = &*self.face(&session)
-            && !plain.is_open(&session.view())
-        {
-            return self.open_plain(plain, method, params, reply);
+        if let Some(group) = self.opens_first(reply.session()) {
+            return self.open(group, Then::Request, method, params, reply);
         }
         match method {
-            "tools/call" => self.call_tool(params, reply),
+            "tools/call" => self.call_tool(params, None, reply),
             "tools/list" => self.list(Kind::Tool, params, reply),
             "resources/list" => self.list(Kind::Resource, params, reply),
             "resources/templates/list" => self.list(Kind::Template, params, reply),
@@ -323,6 +262,11 @@ impl Gateway {
         }
     }
 
+    /// The group that has to be opened before this client can ask for anything.
+    fn opens_first(&self, session: &Session) -> Option<String> {
+        self.face(session).opens_first(&session.view()).map(ToOwned::to_owned)
+    }
+
     fn initialize(&self, params: Node<'_>, reply: Reply) {
         let hello = match ClientHello::read(params) {
             Ok(hello) => hello,
@@ -332,7 +276,8 @@ impl Gateway {
         };
         let version = hello.version;
         let session = reply.session().clone();
-        let instructions = self.instructions(&session, Some(&hello));
+        let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
+        let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
@@ -345,20 +290,13 @@ impl Gateway {
         ));
     }
 
-    /// The `instructions` for a client, as a member with a comma before it; modern clients say hello to nobody.
-    fn instructions(&self, session: &Session, hello: Option<&ClientHello>) -> String {
-        let text = match &*self.face(session) {
-            Face::Workbench(face) => {
-                face.instructions(hello.map_or(Mode::Proxy, |hello| face.mode(Some(hello))))
-            }
-            Face::Toolman(bench) => bench.face.instructions(),
-            Face::Plain(plain) if plain.toolbox.description.is_empty() => return String::new(),
-            Face::Plain(plain) => plain.toolbox.description.clone(),
-        };
-        format!(",\"instructions\":{}", quote(&text))
+    /// The `instructions` for a client, as a member with a comma before it.
+    fn instructions(&self, session: &Session, viewer: &Viewer<'_>) -> String {
+        let text = self.face(session).instructions(viewer);
+        text.map(|text| format!(",\"instructions\":{}", quote(&text))).unwrap_or_default()
     }
 
-    fn call_tool(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+    fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
         let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
             Ok([Some(name), arguments, _]) => (name, arguments),
             Ok([None, ..]) => {
@@ -372,60 +310,53 @@ impl Gateway {
         if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
             return reply.error(refusal.code, &refusal.message, None);
         }
-        match &*self.face(reply.session()) {
-            Face::Workbench(face) => self.call_workbench(face, &name, params, arguments, reply),
-            Face::Toolman(bench) => self.call_toolman(bench, &name, params, arguments, reply),
-            Face::Plain(_) => self.call_plain(&name, params, reply),
-        }
+        let face = self.face(reply.session());
+        let call = ToolCall { name: &name, arguments };
+        let step = face.call(&reply.session().view(), &self.viewer(&reply), &call, remembered);
+        self.carry_out(step, &face, params, reply);
     }
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if let Face::Toolman(bench) = &*self.face(&session)
-            && !bench.is_ready()
-        {
-            return self.later(bench, kind.list_method(), params, reply);
+        if !self.startup.is_settled() {
+            return self.later(kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let modern = reply.modern().is_some();
+        let viewer = self.viewer_of(&session, reply.modern().is_some());
         let view = session.view();
-        let hint =
-            if modern { self.list_hint(&session.window, &view, kind).members() } else { String::new() };
+        let hint = match viewer.modern {
+            true => self.list_hint(&session.window, &view, kind).members(),
+            false => String::new(),
+        };
         reply.result_with(|out| {
             out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            self.write_list(&session.window, &view, session.hello(), modern, kind, out);
+            self.write_list(&session.window, &view, &viewer, kind, out);
             out.extend_from_slice(format!("]{hint}}}").as_bytes());
         });
     }
 
     /// Appends everything of a kind that a client is shown, separated by commas.
-    fn write_list(
-        &self,
-        window: &Window,
-        view: &View,
-        client: Option<&ClientHello>,
-        modern: bool,
-        kind: Kind,
-        out: &mut Vec<u8>,
-    ) {
-        let face = self.faces.read()[window.face()].1.clone();
-        let own = match (kind, &*face) {
-            (Kind::Tool, Face::Workbench(face)) if modern => face.meta_tools(Mode::Proxy),
-            (Kind::Tool, Face::Workbench(face)) => face.meta_tools(face.mode(client)),
-            (Kind::Tool, Face::Toolman(bench)) => bench.face.own_tools(view, modern),
-            _ => String::new(),
+    fn write_list(&self, window: &Window, view: &View, viewer: &Viewer<'_>, kind: Kind, out: &mut Vec<u8>) {
+        let face = self.face_in(window);
+        let [first, last] = match kind {
+            Kind::Tool => face.own_tools(view, viewer),
+            _ => Default::default(),
         };
-        out.extend_from_slice(own.as_bytes());
+        out.extend_from_slice(first.as_bytes());
         let exposure = window.exposure();
-        let listed = if modern { exposure.lists_to_modern() } else { exposure.lists(client, kind) };
+        let listed = match viewer.modern {
+            true => exposure.lists_to_modern(),
+            false => exposure.lists(viewer.client, kind),
+        };
         if listed {
-            view.write_list(&*exposure, kind, out, own.is_empty(), modern);
+            view.write_list(&*exposure, kind, out, first.is_empty(), viewer.modern);
         }
-        if let (Kind::Tool, Face::Toolman(bench), true) = (kind, &*face, modern) {
-            out.extend_from_slice(format!(",{}", bench.face.call_tool()).as_bytes());
+        if !last.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(last.as_bytes());
         }
     }
 
@@ -496,6 +427,8 @@ mod tests {
     use crate::core::process::Launcher;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
+    use crate::core::view::Exposure;
+    use crate::faces::workbench::Workbench;
 
     /// A face whose lists make us panic.
     struct Panics;
@@ -530,7 +463,8 @@ mod tests {
             state: None,
             attended: false,
         };
-        let gateway = Gateway::new(Face::Workbench(Arc::new(Workbench { config })), around);
+        let gateway =
+            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
         let window = Window::new("", 0, Arc::new(Panics), None);
         let session = Session::new(window, Route::Stream(heard.clone()));

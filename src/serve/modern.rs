@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tasks::refuse_tasks;
-use super::{Face, Gateway, TWICE};
+use super::{Gateway, TWICE};
 use crate::core::catalog::Kind;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
@@ -37,7 +37,7 @@ impl Gateway {
     }
 
     fn discover(&self, reply: Reply) {
-        let instructions = self.instructions(reply.session(), None);
+        let instructions = self.instructions(reply.session(), &self.viewer(&reply));
         let capabilities = self.capabilities(reply.session(), Version::MODERN);
         reply.result(&format!(
             "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
@@ -117,11 +117,9 @@ impl Gateway {
     /// `subscriptions/listen`: acknowledged at once, answered when it ends.
     fn listen(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if let Face::Toolman(bench) = &*self.face(&session)
-            && !bench.is_ready()
-        {
+        if !self.startup.is_settled() {
             // Resources can be subscribed to once their servers are known.
-            return self.later(bench, "subscriptions/listen", params, reply);
+            return self.later("subscriptions/listen", params, reply);
         }
         let Ok(filter) = params.unique("notifications") else {
             return self.refuse(reply, code::INVALID_PARAMS, TWICE);

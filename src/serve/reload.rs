@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Face, Gateway, Part, workbench};
-use crate::config::Toolbox;
+use super::{Configured, Gateway};
 use crate::core::catalog::Kind;
 use crate::core::opening::{Hush, start_and_settle};
 use crate::core::session::Session;
-use crate::core::upstream::{Spec, Upstream};
+use crate::core::upstream::Upstream;
 use crate::core::window::Window;
-use crate::faces::plain::Plain;
-use crate::faces::workbench::Workbench;
-use crate::wire::era::ClientHello;
+use crate::faces::{Declared, Face, Part, Viewer};
 
 /// What starts within this time is told of together with what has changed at once. Who is later is announced by itself.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -32,16 +29,17 @@ struct Moves {
 
 impl Gateway {
     /// Puts the face of a new file in force. What has to start and end because of it does that beside everything else.
-    pub fn reload(self: &Arc<Self>, face: Face) {
+    pub fn reload(self: &Arc<Self>, configured: Configured) {
         let before = self.pictures();
-        let moves = self.replace(face);
+        *self.switch_file.write() = configured.switch_file;
+        let moves = self.replace(configured.face);
         let news = if self.engine.is_quiet() { Vec::new() } else { self.differences(&before) };
-        self.carry_out(moves, news);
+        self.make(moves, news);
     }
 
     /// Starts what is new and ends what is not wanted any more. Clients hear of what has changed together with what
     /// starts in no time, and of what starts later as it comes.
-    fn carry_out(self: &Arc<Self>, moves: Moves, news: Vec<News>) {
+    fn make(self: &Arc<Self>, moves: Moves, news: Vec<News>) {
         let replacing = moves.replaced.iter().flat_map(|(_, next)| next);
         let starting: Vec<_> = moves.added.iter().chain(replacing).cloned().collect();
         let windows = self.engine.windows().into_iter();
@@ -71,37 +69,41 @@ impl Gateway {
     }
 
     /// Everything that takes effect at once.
-    fn replace(self: &Arc<Self>, face: Face) -> Moves {
+    fn replace(self: &Arc<Self>, face: Arc<dyn Face>) -> Moves {
         let old = self.faces.read()[0].1.clone();
-        let face = Arc::new(match (&*old, face) {
-            (Face::Toolman(old), Face::Toolman(new)) => Face::Toolman(Arc::new(old.renewed(&new))),
-            (_, face) => face,
-        });
-        self.dismiss(old.serving(), face.serving());
+        let face = face.succeed(&*old);
+        self.dismiss(&old.common().serving, &face.common().serving);
         let mut moves = Moves::default();
-        let gone = self.engine.renew(face.common().clone(), |group, server| face.spec(group, server));
+        let servers = face.servers();
+        let spec = |group: &str, key: &str| {
+            let found = servers.iter().find(|server| server.group == group && server.key == key);
+            found.map(|server| server.spec.clone())
+        };
+        let gone = self.engine.renew(face.common().clone(), spec);
         for upstream in gone {
             moves.replaced.push((upstream, Vec::new()));
         }
         {
             let mut faces = self.faces.write();
             for (part, at_work) in faces.iter_mut().skip(1) {
-                *at_work = Arc::new(face.part(part).unwrap_or_else(|| at_work.emptied()));
+                if let Some(now) = face.part(part).or_else(|| at_work.emptied()) {
+                    *at_work = now;
+                }
             }
             faces[0].1 = face.clone();
         }
         // What is still searched is indexed anew when it is asked for.
         self.finders.clear();
         for window in self.engine.windows() {
-            self.renew_window(&window, &face, &mut moves);
+            self.renew_window(&window, &*face, &mut moves);
         }
         moves
     }
 
     /// Shows what the new file holds through a window.
-    fn renew_window(self: &Arc<Self>, window: &Arc<Window>, whole: &Face, moves: &mut Moves) {
+    fn renew_window(self: &Arc<Self>, window: &Arc<Window>, whole: &dyn Face, moves: &mut Moves) {
         let mut part: Part = self.faces.read()[window.face()].0.clone();
-        let token = whole.serving().tokens.iter().find(|token| token.name == window.principal);
+        let token = whole.common().serving.tokens.iter().find(|token| token.name == window.principal);
         if let Some(token) = token.filter(|_| !self.engine.is_stdio()) {
             part.names = token.scope.clone();
         }
@@ -109,9 +111,9 @@ impl Gateway {
             return self.shut(window, whole, part.toolbox.as_deref());
         };
         let face = self.faces.read()[index].1.clone();
-        let (before, exposure) = (window.exposure(), face.exposure());
-        window.set_face(index, exposure.clone());
-        let wanted = self.wanted(window, &face);
+        let before = window.exposure();
+        window.set_face(index, face.clone());
+        let wanted = self.wanted(window, &*face);
         let mut view = window.view();
         for upstream in &wanted {
             let mut entries = view.group(&upstream.group);
@@ -121,18 +123,10 @@ impl Gateway {
                 None => moves.added.push(upstream.clone()),
             }
         }
-        let groups: Vec<_> = match &*face {
-            Face::Workbench(face) => {
-                face.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect()
-            }
-            Face::Plain(plain) => vec![plain.toolbox.name.as_str()],
-            Face::Toolman(bench) => {
-                bench.face.config.servers.iter().map(|server| server.namespace.as_str()).collect()
-            }
-        };
-        let rename = before.limits() != exposure.limits();
-        view.renew(&*exposure, &wanted, &groups, rename);
-        if let Face::Toolman(_) = &*face {
+        let groups = face.groups();
+        let rename = before.limits() != face.limits();
+        view.renew(&*face, &wanted, &groups, rename);
+        if face.starts_all().is_some() {
             for group in groups {
                 view.open_in_place(group);
             }
@@ -144,32 +138,27 @@ impl Gateway {
     }
 
     /// Nothing is to be seen through a window any more: its toolbox is gone, or not for this client.
-    fn shut(&self, window: &Arc<Window>, whole: &Face, toolbox: Option<&str>) {
+    fn shut(&self, window: &Arc<Window>, whole: &dyn Face, toolbox: Option<&str>) {
         self.guests.lock().windows.retain(|_, other| !Arc::ptr_eq(other, window));
         window.end_listeners();
-        let exists = |face: &Workbench| toolbox.is_some_and(|toolbox| face.toolbox(toolbox).is_some());
-        match whole {
-            Face::Workbench(face) if exists(face) => self.engine.discard(window),
+        match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
+            true => self.engine.discard(window),
             // What the file has no longer ends by itself, after its calls in flight.
-            _ => drop(self.engine.forget(window)),
+            false => drop(self.engine.forget(window)),
         }
     }
 
-    /// The upstreams that stand in a window from now on, in their order.
-    fn wanted(self: &Arc<Self>, window: &Arc<Window>, face: &Face) -> Vec<Arc<Upstream>> {
-        let opened = window.view().groups();
-        let of_toolbox = |toolbox: &Toolbox| -> Vec<_> {
-            let servers = toolbox.servers.iter();
-            servers.map(|server| self.workbench_upstream(window, toolbox.name.as_str(), server)).collect()
-        };
-        match face {
-            Face::Toolman(bench) => self.bench_upstreams(bench, window, true),
-            Face::Workbench(face) => {
-                opened.iter().filter_map(|group| face.toolbox(group)).flat_map(of_toolbox).collect()
-            }
-            Face::Plain(_) if opened.is_empty() => Vec::new(),
-            Face::Plain(plain) => of_toolbox(&plain.toolbox),
+    /// The upstreams that stand in a window from now on, in their order: those of what is open, or all.
+    fn wanted(self: &Arc<Self>, window: &Arc<Window>, face: &dyn Face) -> Vec<Arc<Upstream>> {
+        let servers = face.servers();
+        let upstream = |server: &Declared<'_>| self.upstream(window, server);
+        if face.starts_all().is_some() {
+            return servers.iter().map(upstream).collect();
         }
+        let opened = window.view().groups();
+        let wanted =
+            opened.iter().flat_map(|group| servers.iter().filter(move |server| *server.group == **group));
+        wanted.map(upstream).collect()
     }
 
     /// What every client sees, so that it can be told if that is another thing later.
@@ -177,22 +166,29 @@ impl Gateway {
         let windows = self.engine.windows().into_iter();
         windows
             .map(|window| Picture {
-                modern: window.has_listeners().then(|| self.picture(&window, None, true)),
+                modern: window.has_listeners().then(|| self.picture(&window, &self.viewer_modern())),
                 sessions: window
                     .sessions()
                     .iter()
                     .filter(|session| session.hello().is_some())
-                    .map(|session| (Arc::downgrade(session), self.picture(&window, session.hello(), false)))
+                    .map(|session| {
+                        let viewer = self.viewer_of(session, false);
+                        (Arc::downgrade(session), self.picture(&window, &viewer))
+                    })
                     .collect(),
                 window: Arc::downgrade(&window),
             })
             .collect()
     }
 
-    fn picture(&self, window: &Window, client: Option<&ClientHello>, modern: bool) -> [u64; 4] {
+    fn viewer_modern(&self) -> Viewer<'static> {
+        Viewer { client: None, modern: true, settled: self.startup.is_settled() }
+    }
+
+    fn picture(&self, window: &Window, viewer: &Viewer<'_>) -> [u64; 4] {
         Kind::ALL.map(|kind| {
             let mut text = Vec::new();
-            self.write_list(window, &window.view(), client, modern, kind, &mut text);
+            self.write_list(window, &window.view(), viewer, kind, &mut text);
             let mut hasher = DefaultHasher::new();
             text.hash(&mut hasher);
             hasher.finish()
@@ -208,7 +204,7 @@ impl Gateway {
                 let sessions = known.map(|picture| &*picture.sessions).unwrap_or_default();
                 let known = sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(session));
                 known.map_or(Kind::ALL.into(), |(_, before)| {
-                    differing(*before, self.picture(&window, session.hello(), false))
+                    differing(*before, self.picture(&window, &self.viewer_of(session, false)))
                 })
             };
             News {
@@ -217,8 +213,9 @@ impl Gateway {
                     .iter()
                     .map(|session| (Arc::downgrade(session), of_session(session)))
                     .collect(),
-                modern: modern
-                    .map_or_else(Vec::new, |before| differing(before, self.picture(&window, None, true))),
+                modern: modern.map_or_else(Vec::new, |before| {
+                    differing(before, self.picture(&window, &self.viewer_modern()))
+                }),
                 window: Arc::downgrade(&window),
             }
         };
@@ -270,33 +267,6 @@ impl Moves {
         if !next.iter().any(|other| Arc::ptr_eq(other, new)) {
             new.inherit(old);
             next.push(new.clone());
-        }
-    }
-}
-
-impl Face {
-    /// What it says of an upstream.
-    fn spec(&self, group: &str, server: &str) -> Option<Spec> {
-        let in_toolbox = |toolbox: &Toolbox| {
-            let found = toolbox.servers.iter().find(|other| other.name.as_str() == server);
-            found.map(|server| workbench::spec(server))
-        };
-        match self {
-            Self::Workbench(face) => face.toolbox(group).and_then(in_toolbox),
-            Self::Plain(plain) => in_toolbox(&plain.toolbox),
-            Self::Toolman(bench) => bench.spec(server),
-        }
-    }
-
-    /// The same without servers, for those who still look at what the file has no longer.
-    fn emptied(&self) -> Self {
-        match self {
-            Self::Workbench(face) => Self::Workbench(face.clone()),
-            Self::Toolman(bench) => Self::Toolman(bench.clone()),
-            Self::Plain(plain) => Self::Plain(Arc::new(Plain {
-                toolbox: Toolbox { servers: Vec::new(), ..plain.toolbox.clone() },
-                common: plain.common.clone(),
-            })),
         }
     }
 }

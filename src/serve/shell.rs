@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Face, Gateway};
+use super::Gateway;
 use crate::core::catalog::{Items, Kind};
 use crate::core::route::{Route, Sink};
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::core::window::Window;
+use crate::faces::Viewer;
 use crate::wire::era::{ClientHello, Version};
 use crate::wire::json::{Scanner, quote};
 use crate::wire::message::{AnswerTo, Id, Message};
@@ -53,7 +54,7 @@ impl Shell {
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let face = gateway.faces.read()[0].1.clone();
-        let window = gateway.engine.window("shell", 0, face.exposure(), None);
+        let window = gateway.engine.window("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = Session::new(window.clone(), Route::Stream(Arc::new(Mailbox(send))));
         session.greet(ClientHello {
@@ -63,19 +64,8 @@ impl Shell {
             can_be_asked: true,
         });
         gateway.engine.attach_stdio(&session);
-        let upstreams = match &*face {
-            Face::Workbench(workbench) => {
-                let toolboxes = workbench.config.toolboxes.iter();
-                let servers = toolboxes.flat_map(|toolbox| {
-                    toolbox.servers.iter().map(move |server| (toolbox.name.as_str(), server))
-                });
-                servers
-                    .map(|(toolbox, server)| gateway.workbench_upstream(&window, toolbox, server))
-                    .collect()
-            }
-            Face::Toolman(bench) => gateway.bench_upstreams(bench, &window, false),
-            Face::Plain(_) => Vec::new(),
-        };
+        let upstreams = gateway.upstreams_by_hand(&*face, &window).into_iter();
+        let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
         Self { gateway, window, session, messages, upstreams }
     }
 
@@ -107,18 +97,16 @@ impl Shell {
 
     /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
-        match &*self.gateway.face(&self.session) {
-            Face::Workbench(face) => {
-                let mode = face.mode(None);
-                format!("{}\n{}", face.meta_tools(mode), face.instructions(mode))
-            }
-            Face::Toolman(bench) => {
-                let mut tools = bench.face.own_tools(view, false).into_bytes();
-                view.write_list(&*bench.face, Kind::Tool, &mut tools, false, false);
-                format!("{}\n{}", String::from_utf8_lossy(&tools), bench.face.instructions())
-            }
-            Face::Plain(_) => String::new(),
+        let viewer = Viewer { client: None, modern: false, settled: true };
+        let face = self.gateway.face(&self.session);
+        let mut text = Vec::new();
+        let [first, last] = face.own_tools(view, &viewer);
+        text.extend_from_slice(first.as_bytes());
+        if face.starts_all().is_some() {
+            view.write_list(&*face, Kind::Tool, &mut text, false, false);
         }
+        let instructions = face.instructions(&viewer).unwrap_or_default();
+        format!("{}{last}\n{instructions}", String::from_utf8_lossy(&text))
     }
 
     /// Calls a tool by the upstream's own name for it. Every message that comes meanwhile goes to `hear`, whose answer,

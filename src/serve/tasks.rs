@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CAPABILITIES, Face, Gateway};
-use crate::config::Transport;
+use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::Session;
 use crate::core::tasks::Place;
@@ -20,8 +19,9 @@ impl Gateway {
     /// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
     /// them, from now or from before.
     pub(super) fn capabilities(&self, session: &Session, version: Version) -> String {
-        let transports = self.transports(session);
-        let support = transports.iter().map(|transport| self.engine.task_support(transport, version));
+        let face = self.face(session);
+        let servers = face.servers().into_iter();
+        let support = servers.map(|server| self.engine.task_support(&server.spec.transport, version));
         let tasks = match (support.max().unwrap_or_default(), version.is_modern()) {
             (TaskSupport::None, _) => String::new(),
             (_, true) => format!(",\"extensions\":{{\"{TASKS}\":{{}}}}"),
@@ -31,22 +31,6 @@ impl Gateway {
             }
         };
         format!("{{{CAPABILITIES}{tasks}}}")
-    }
-
-    /// How the servers are reached that a client may see.
-    fn transports(&self, session: &Session) -> Vec<Transport> {
-        match &*self.face(session) {
-            Face::Workbench(face) => {
-                let servers = face.config.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
-                servers.map(|server| server.transport.clone()).collect()
-            }
-            Face::Toolman(bench) => {
-                bench.face.config.servers.iter().map(|server| server.transport.clone()).collect()
-            }
-            Face::Plain(plain) => {
-                plain.toolbox.servers.iter().map(|server| server.transport.clone()).collect()
-            }
-        }
     }
 
     /// A request about one task goes to the server that has it.

@@ -26,8 +26,9 @@ use super::variables::borrow;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use crate::core::catalog::Kind;
+use crate::faces;
+use crate::serve::Gateway;
 use crate::serve::shell::Shell;
-use crate::serve::{self as gateway, Gateway};
 
 #[derive(Subcommand)]
 pub(super) enum ShellVerb {
@@ -135,8 +136,8 @@ pub(super) fn run(
     for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
         log::info!("{} is not set here; it is what {} has", one.variable, one.client);
     }
-    let loaded = load(face, file, tool_mode, None, manner, &world)?.face;
-    let run = Run { face, groups: groups(&loaded), manner, screen };
+    let loaded = load(face, file, tool_mode, None, manner, &world)?.configured;
+    let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
@@ -165,23 +166,14 @@ pub(super) fn run(
 }
 
 /// Name, description and number of servers of every toolbox or namespace.
-fn groups(face: &gateway::Face) -> Vec<(String, String, usize)> {
+fn groups(face: &dyn faces::Face) -> Vec<(String, String, usize)> {
+    let servers = face.servers();
     let mut groups: Vec<(String, String, usize)> = Vec::new();
-    match face {
-        gateway::Face::Workbench(workbench) => {
-            groups.extend(workbench.config.toolboxes.iter().map(|toolbox| {
-                (toolbox.name.as_str().to_owned(), toolbox.description.clone(), toolbox.servers.len())
-            }));
+    for name in face.groups() {
+        if !groups.iter().any(|(known, ..)| known == name) {
+            let count = servers.iter().filter(|server| server.group == name).count();
+            groups.push((name.to_owned(), face.about(name).to_owned(), count));
         }
-        gateway::Face::Toolman(bench) => {
-            for server in &bench.face.config.servers {
-                match groups.iter_mut().find(|(name, ..)| *name == server.namespace) {
-                    Some((.., count)) => *count += 1,
-                    None => groups.push((server.namespace.clone(), String::new(), 1)),
-                }
-            }
-        }
-        gateway::Face::Plain(_) => {}
     }
     groups
 }

@@ -3,17 +3,18 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::{Address, FoundTool, Meta, Mode, Workbench, schema_change};
+use super::{Address, Meta, Mode, Workbench, schema_change};
 use crate::config::Toolbox;
 use crate::core::catalog::{Kind, nearest};
 use crate::core::view::{Entry, View};
+use crate::faces::FoundThing;
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_sound_error;
 use crate::wire::text::listed;
 
 impl Workbench {
     /// The answer to opening: what the client can use now, and which servers failed and why.
-    pub fn opened(
+    pub(super) fn opened_toolbox(
         &self,
         meta: Meta,
         mode: Mode,
@@ -83,7 +84,7 @@ impl Workbench {
     }
 
     /// The answer to `workbench_list_toolboxes`.
-    pub fn toolboxes(&self, view: &View) -> String {
+    pub(super) fn toolboxes(&self, view: &View) -> String {
         let rows: Vec<_> = self
             .config
             .toolboxes
@@ -108,7 +109,7 @@ impl Workbench {
     }
 
     /// The answer to closing.
-    pub fn closed(&self, toolbox: &str, tools: usize, servers: usize) -> String {
+    pub(super) fn closed_toolbox_answer(&self, toolbox: &str, tools: usize, servers: usize) -> String {
         value_result(&format!(
             "{{\"toolbox\":{},\"tools_unregistered\":{tools},\"servers_disconnected\":{servers}}}",
             quote(toolbox),
@@ -117,12 +118,12 @@ impl Workbench {
 
     /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
     /// nothing fits, it says what there is.
-    pub fn found(&self, query: &str, tools: &[FoundTool<'_>], toolboxes: &[&str]) -> String {
+    pub(super) fn found_tools(&self, query: &str, tools: &[FoundThing<'_>], toolboxes: &[&str]) -> String {
         let entries: Vec<_> = tools
             .iter()
             .map(|found| {
                 let name = ("name", found.item.raw_key().to_owned());
-                proxied(found.item.raw(), vec![name], found.toolbox, found.server)
+                proxied(found.item.raw(), vec![name], &found.place.0, &found.place.1)
             })
             .collect();
         let fitting: Vec<_> = toolboxes
@@ -152,18 +153,23 @@ impl Workbench {
     }
 
     /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
-    pub fn did_not_open(&self, toolbox: &str, wanted: &str, failed: &[(Arc<str>, Arc<str>)]) -> String {
+    pub(super) fn did_not_open(
+        &self,
+        toolbox: &str,
+        wanted: &str,
+        failed: &[(Arc<str>, Arc<str>)],
+    ) -> String {
         error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
     }
 
     /// A toolbox was closed before it had opened.
-    pub fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
+    pub(super) fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
         let wanted = wanted.map(|wanted| format!("{wanted} cannot be called: ")).unwrap_or_default();
         error_result(&[&format!("{wanted}Toolbox '{toolbox}' was closed while it was being opened")])
     }
 
     /// No such toolbox.
-    pub fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> String {
+    pub(super) fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> String {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         let there = match names.is_empty() {
             true => "No toolboxes are configured.".to_owned(),
@@ -174,7 +180,7 @@ impl Workbench {
     }
 
     /// The toolbox would have to be open for this.
-    pub fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> String {
+    pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> String {
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
         let open = self.open_tool().name();
         error_result(&[&format!(
@@ -184,7 +190,7 @@ impl Workbench {
     }
 
     /// An open toolbox has no such server or tool, or its filters leave the tool out.
-    pub fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> String {
+    pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> String {
         let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
         if !servers.contains(&&*wanted.server) {
             return error_result(&[&format!(
@@ -219,7 +225,7 @@ impl Workbench {
     }
 
     /// No tool of that name: in the toolbox where it was looked for, or at all.
-    pub fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> String {
+    pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> String {
         let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
         let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
@@ -259,19 +265,19 @@ fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
 }
 
 /// A result that holds one JSON value, for models as text and for programs as it is.
-pub fn value_result(value: &str) -> String {
+pub(super) fn value_result(value: &str) -> String {
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{value}}}", quote(value))
 }
 
 /// A result that tells the model what went wrong, a block a text.
-pub fn error_result(texts: &[&str]) -> String {
+pub(super) fn error_result(texts: &[&str]) -> String {
     let blocks: Vec<_> =
         texts.iter().map(|text| format!("{{\"type\":\"text\",\"text\":{}}}", quote(text))).collect();
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
 /// A result for a call that its upstream answered with an error. Of one that is not as it should be we keep what there is.
-pub fn refused_call(address: &str, error: Node<'_>) -> String {
+pub(super) fn refused_call(address: &str, error: Node<'_>) -> String {
     let mut whole = Vec::new();
     write_sound_error(&mut whole, error);
     let whole = String::from_utf8(whole).expect("written from UTF-8 texts");
@@ -282,7 +288,7 @@ pub fn refused_call(address: &str, error: Node<'_>) -> String {
 }
 
 /// A result for a call that failed; `error` is the raw error object.
-pub fn failed_call(address: &str, message: &str, error: &str) -> String {
+pub(super) fn failed_call(address: &str, message: &str, error: &str) -> String {
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"isError\":true,\"_meta\":{{\"mcp-workbench/error\":{error}}}}}",
         quote(&format!("[{address}] {message}")),

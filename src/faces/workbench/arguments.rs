@@ -7,12 +7,12 @@ use super::answers::error_result;
 use crate::wire::json::Node;
 
 /// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.
-pub fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
+pub(super) fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
     Arguments::read(arguments, ["toolbox_name"])?.text(0)
 }
 
 /// The address and the arguments for the tool, from the arguments of `use_tool`.
-pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
+pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
     let outer = Arguments::read(arguments, ["tool", "arguments"])?;
     let tool = match outer.value(0)? {
         Some(tool) if tool.is_object() => tool,
@@ -24,16 +24,16 @@ pub fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<
 }
 
 /// Toolbox, concatenated name and arguments of a call.
-pub type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
+pub(super) type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
 
 /// The parts of a call, from the arguments of `workbench_use_tool`.
-pub fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
+pub(super) fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
     let outer = Arguments::read(arguments, ["toolbox_name", "tool_name", "arguments"])?;
     Ok((outer.text(0)?, outer.text(1)?, outer.object(2)?))
 }
 
 /// Checks that a meta-tool that takes nothing was given nothing.
-pub fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
+pub(super) fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
     arguments.map_or(Ok(()), |arguments| Arguments::read(Some(arguments), []).map(drop))
 }
 

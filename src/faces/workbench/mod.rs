@@ -2,18 +2,16 @@
 
 mod answers;
 mod arguments;
+pub(super) mod decide;
 mod offer;
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::sync::Arc;
 
-pub use self::answers::{error_result, failed_call, refused_call, value_result};
-pub use self::arguments::{ClassicCall, classic_use_tool, no_arguments, toolbox_name, use_tool};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
-use crate::core::catalog::{Item, Items, Kind, NameLimits, has_schema};
+use crate::core::catalog::{Kind, NameLimits, has_schema};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Exposure, View};
+use crate::core::view::Exposure;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
 
@@ -60,16 +58,6 @@ pub struct Address<'a> {
     pub server: Cow<'a, str>,
     /// The server's own name for the tool.
     pub tool: Cow<'a, str>,
-}
-
-/// A tool that a search found.
-pub struct FoundTool<'a> {
-    /// The toolbox it is in.
-    pub toolbox: &'a str,
-    /// Its server there.
-    pub server: &'a str,
-    /// As its server defined it.
-    pub item: &'a Item,
 }
 
 /// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
@@ -152,37 +140,6 @@ impl Workbench {
             }
         };
         listed.iter().copied().chain(self.config.search.then_some(Meta::Find))
-    }
-
-    /// The closed toolbox whose tool would be registered under this name, and the servers there that may have it: one
-    /// server's name may begin with another's. `remembered` tells what a server is known to offer.
-    pub fn closed_toolbox_of(
-        &self,
-        view: &View,
-        name: &str,
-        remembered: impl Fn(&config::Server) -> Option<Items>,
-    ) -> Option<(&Toolbox, Vec<&str>)> {
-        let closed = || {
-            let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
-            closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server)))
-        };
-        let prefix =
-            |toolbox: &Toolbox, server: &config::Server| format!("{}__{}__", toolbox.name, server.name);
-        let plain =
-            |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| name.starts_with(&prefix(toolbox, server));
-        let altered = |(toolbox, server): &(&Toolbox, &Arc<config::Server>)| {
-            remembered(server).is_some_and(|items| {
-                items.of(Kind::Tool).iter().any(|item| {
-                    let full = format!("{}{}", prefix(toolbox, server), item.key);
-                    let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
-                    !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
-                })
-            })
-        };
-        let (toolbox, _) = closed().find(plain).or_else(|| closed().find(altered))?;
-        let meant = closed().filter(|(other, _)| other.name == toolbox.name);
-        let meant = meant.filter(|found| plain(found) || altered(found));
-        Some((toolbox, meant.map(|(_, server)| server.name.as_str()).collect()))
     }
 }
 

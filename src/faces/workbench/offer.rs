@@ -9,7 +9,7 @@ use crate::wire::text::one_line;
 
 impl Workbench {
     /// The text of the handshake: which toolboxes there are and how to use them.
-    pub fn instructions(&self, mode: Mode) -> String {
+    pub(super) fn introduction(&self, mode: Mode) -> String {
         let (open, example) = (self.open_tool().name(), self.example());
         if self.config.toolboxes.is_empty() {
             return "No toolboxes are configured, so there is nothing to open. Ask the user to add MCP servers under \

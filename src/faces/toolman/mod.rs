@@ -1,13 +1,16 @@
 //! Toolman: one catalog of everything, and one tool that switches its parts on and off.
 
+mod decide;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::find;
 use super::fit::Listing;
 use super::glob::Glob;
 use super::workbench::schema_change;
+use super::{FoundThing, find};
 use crate::config;
 use crate::core::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
@@ -37,6 +40,8 @@ pub struct Toolman {
     /// The file.
     pub config: config::Toolman,
     active: Vec<Glob>,
+    /// What each server of the file is known by, also when the file changes around it: namespaces need not be unique.
+    keys: Vec<Arc<str>>,
 }
 
 /// What a call of `toolman_activate` asks for: its four lists.
@@ -60,12 +65,17 @@ pub struct Change {
 impl Toolman {
     /// Compiles the patterns of the file.
     pub fn new(config: config::Toolman) -> Self {
+        let keys = config.servers.iter().map(|_| new_key()).collect();
+        Self::with_keys(config, keys)
+    }
+
+    fn with_keys(config: config::Toolman, keys: Vec<Arc<str>>) -> Self {
         let active = config.active_toolsets.iter().map(|pattern| Glob::new(pattern)).collect();
-        Self { config, active }
+        Self { config, active, keys }
     }
 
     /// The text of the handshake.
-    pub fn instructions(&self) -> String {
+    fn introduction(&self) -> String {
         let find = match self.config.search {
             true => format!(" {FIND} searches it: name a platform and what it is to do."),
             false => String::new(),
@@ -75,12 +85,6 @@ impl Toolman {
              on and off, and its description lists all there are, active ones marked *. Called with four empty lists it \
              shows the whole catalog.{find}"
         )
-    }
-
-    /// The definitions of toolman's own tools that stand first in the list, separated by commas.
-    pub fn own_tools(&self, view: &View, from_start: bool) -> String {
-        let activate = self.activate_tool(view, from_start);
-        if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate }
     }
 
     /// The definition of `toolman_find`. It names what is behind it, since a model that does not know will not search.
@@ -108,18 +112,19 @@ impl Toolman {
         )
     }
 
-    /// The result of `toolman_find`: what fits, given by server, kind and the server's own name, best first. Where nothing
-    /// fits, it says which servers there are.
-    pub fn found(&self, view: &View, query: &str, things: &[(&str, Kind, &str)]) -> String {
+    /// The result of `toolman_find`: what fits, best first. Where nothing fits, it says which servers there are.
+    fn found_things(&self, view: &View, query: &str, things: &[FoundThing<'_>]) -> String {
         let mut lists: [Vec<&str>; 3] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
-        for (server, kind, key) in things {
-            let entry = view.entries().find(|entry| *entry.upstream.server == **server && entry.is_listed());
-            let found = entry.and_then(|entry| Some((entry, entry.exposed.of(*kind).by_key(key)?)));
+        for thing in things {
+            let (group, server) = thing.place;
+            let entry = view.server(group, server).filter(|entry| entry.is_listed());
+            let found =
+                entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
             let Some((entry, item)) = found else { continue };
-            lists[*kind as usize].push(entry.rendered(self, *kind).definition(item));
-            if !view.is_active(*kind, item) {
-                inactive[usize::from(*kind != Kind::Tool)].push(&item.name);
+            lists[thing.kind as usize].push(entry.rendered(self, thing.kind).definition(item));
+            if !view.is_active(thing.kind, item) {
+                inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
             }
         }
         let nothing = lists.iter().all(Vec::is_empty);
@@ -180,7 +185,7 @@ impl Toolman {
     }
 
     /// The definition of `toolman_call`.
-    pub fn call_tool(&self) -> String {
+    fn call_tool(&self) -> String {
         let description = format!(
             "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
              {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
@@ -195,7 +200,7 @@ impl Toolman {
     }
 
     /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
-    pub fn activated(&self, view: &View, message: &str, change: &Change) -> String {
+    fn activated(&self, view: &View, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
@@ -225,7 +230,7 @@ impl Toolman {
     }
 
     /// Everything there is: a line for the servers, then one for each thing, tools first.
-    pub fn catalog(&self, view: &View, from_start: bool) -> String {
+    fn catalog(&self, view: &View, from_start: bool) -> String {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
         for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
@@ -278,7 +283,7 @@ impl Toolman {
 
     /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
     /// active from the start.
-    pub fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
+    fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
         let lists = [
             (&switches.tools_on, true, 0),
             (&switches.tools_off, false, 0),
@@ -337,7 +342,7 @@ impl Toolman {
     }
 
     /// The confirmation after a change.
-    pub fn confirmation(&self, view: &View, change: &Change) -> String {
+    fn confirmation(&self, view: &View, change: &Change) -> String {
         let count = |kinds: &[Kind]| {
             let items = || kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
             (items().filter(|(kind, item)| view.is_active(*kind, item)).count(), items().count())
@@ -370,7 +375,7 @@ impl Toolman {
     }
 
     /// No tool of that name.
-    pub fn unknown_tool(&self, view: &View, name: &str) -> String {
+    fn unknown_tool(&self, view: &View, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
         if own.clone().any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
@@ -380,14 +385,14 @@ impl Toolman {
     }
 
     /// No resource of that URI.
-    pub fn unknown_resource(&self, view: &View, uri: &str) -> String {
+    fn unknown_resource(&self, view: &View, uri: &str) -> String {
         let kinds = [Kind::Resource, Kind::Template];
         let names = kinds.into_iter().flat_map(|kind| view.items(kind).map(|(_, item)| &*item.name));
         unknown("resource", uri, &nearest(uri, names, SIMILAR))
     }
 
     /// A thing that is not switched on.
-    pub fn inactive(&self, kind: Kind, name: &str) -> String {
+    fn inactive(&self, kind: Kind, name: &str) -> String {
         let (what, call) = match kind {
             Kind::Tool => ("tool", activation(&[name], &[])),
             _ => ("resource", activation(&[], &[name])),
@@ -506,7 +511,7 @@ impl Switches {
 }
 
 /// Reads the arguments of `toolman_call`: which tool, and its own arguments.
-pub fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
+fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
     let expected = "name must be a string, arguments an object if there are any";
     let arguments = arguments.filter(|arguments| arguments.is_object());
     let members = arguments.iter().flat_map(|arguments| arguments.members());
@@ -585,9 +590,15 @@ impl Exposure for Toolman {
     }
 }
 
+/// What a server is known by that was not there before.
+fn new_key() -> Arc<str> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string().into()
+}
+
 /// What stands behind the catalog, and behind an error that asks for what is not in it, while these servers wait for
 /// somebody to log in, each at its URL.
-pub fn waiting(logins: &[(String, String)]) -> String {
+fn waiting(logins: &[(String, String)]) -> String {
     let lines: String = logins.iter().map(|(server, url)| format!("\n{server}: {url}")).collect();
     match logins {
         [] => String::new(),
@@ -596,7 +607,7 @@ pub fn waiting(logins: &[(String, String)]) -> String {
 }
 
 /// Toolman's own answer, as raw JSON; `result` is raw JSON too.
-pub fn answer(outcome: Result<&str, &str>) -> String {
+fn answer(outcome: Result<&str, &str>) -> String {
     match outcome {
         Ok(result) => format!("{{\"success\":true,\"result\":{result},\"error\":null}}"),
         Err(error) => format!("{{\"success\":false,\"result\":null,\"error\":{}}}", quote(error)),
@@ -604,7 +615,7 @@ pub fn answer(outcome: Result<&str, &str>) -> String {
 }
 
 /// Toolman's own answer as the result of a tool.
-pub fn tool_result(outcome: Result<&str, &str>) -> String {
+fn tool_result(outcome: Result<&str, &str>) -> String {
     let value = answer(outcome);
     let failed = if outcome.is_err() { ",\"isError\":true" } else { "" };
     format!(
@@ -614,5 +625,4 @@ pub fn tool_result(outcome: Result<&str, &str>) -> String {
 }
 
 #[cfg(test)]
-#[path = "toolman_tests.rs"]
 mod tests;

@@ -1,0 +1,193 @@
+//! Carries out what faces decide: one function for each [`Step`].
+
+use std::sync::Arc;
+
+use super::Gateway;
+use crate::core::catalog::Kind;
+use crate::core::opening::Opened;
+use crate::core::reply::Reply;
+use crate::core::upstream::{Spec, Upstream};
+use crate::core::view::Target;
+use crate::core::window::Window;
+use crate::faces::toolman::Change;
+use crate::faces::{Declared, Face, Failure, Opening, Remembered, Step, Then, Wording};
+use crate::wire::json::{Node, Scanner};
+use crate::wire::peer::Answer;
+
+impl Gateway {
+    /// Does about a call of a tool what the face wants done.
+    pub(super) fn carry_out(
+        self: &Arc<Self>,
+        step: Step<'_>,
+        face: &Arc<dyn Face>,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        match step {
+            Step::Forward(target, arguments) => self.forward_tool(face, target, params, arguments, reply),
+            Step::Say(wording) => say(reply, wording, None),
+            Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
+            Step::Close(group) => self.close(face, &group, reply),
+            Step::Switch(change) => self.switch(face, change, reply),
+            Step::Find(query) => self.find(face, query, reply),
+            Step::Wait => self.later("tools/call", params, reply),
+            Step::Recall => self.recall(face, params, reply),
+            Step::Again => self.call_tool(params, None, reply),
+        }
+    }
+
+    /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given.
+    fn forward_tool(
+        self: &Arc<Self>,
+        face: &Arc<dyn Face>,
+        target: Target,
+        params: Node<'_>,
+        arguments: Option<Option<Node<'_>>>,
+        reply: Reply,
+    ) {
+        let (face, asked) = (face.clone(), target.clone());
+        let both =
+            [("name", Some(target.raw_key())), ("arguments", arguments.flatten().map(|given| given.raw()))];
+        let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
+        self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
+            finish(answer, reply, |failure| face.failed_call(&asked, failure));
+        });
+    }
+
+    /// Opens a group of servers and goes on with the request.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        group: String,
+        then: Then,
+        method: &str,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let gateway = self.clone();
+        let (method, params) = (method.to_owned(), params.raw().to_owned());
+        tokio::spawn(async move {
+            let session = reply.session().clone();
+            let opened = gateway.open_group(&session.window, &group, &then).await;
+            if !reply.is_wanted() {
+                return;
+            }
+            // The file may have changed meanwhile.
+            let face = gateway.face(&session);
+            let step = {
+                let failed = opened.as_ref().map(|opened| &*opened.failed);
+                let opening = Opening { group: &group, then: &then, failed };
+                face.opened(&session.view(), &gateway.viewer(&reply), &opening)
+            };
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            match step {
+                Step::Again => gateway.request(&method, Some(params), reply),
+                step => gateway.carry_out(step, &face, params, reply),
+            }
+        });
+    }
+
+    /// `None`: the group is not there, or was closed before it had opened.
+    async fn open_group(self: &Arc<Self>, window: &Arc<Window>, group: &str, then: &Then) -> Option<Opened> {
+        // The file may have changed since the request came.
+        let face = self.face_in(window);
+        if !face.groups().contains(&group) {
+            return None;
+        }
+        let servers = face.servers().into_iter().filter(|server| server.group == group);
+        let upstreams: Vec<_> = servers.map(|server| self.upstream(window, &server)).collect();
+        let Then::Request = then else { return self.engine.open(window, group, &upstreams).await };
+        // Nobody has seen a list before, so nobody is told that it changed.
+        let opened = self.engine.connect(window, group, &upstreams).await;
+        for (server, reason) in opened.iter().flat_map(|opened| &opened.failed) {
+            log::warn!("[{group}/{server}] {reason}");
+        }
+        opened
+    }
+
+    /// The upstream of a server as this window reaches it.
+    pub(super) fn upstream(self: &Arc<Self>, window: &Window, server: &Declared<'_>) -> Arc<Upstream> {
+        self.engine.upstream(window, server.group, server.key, &server.label, || server.spec.clone())
+    }
+
+    /// Every server of a face, in the order of the file, that is to be started by hand: none restarts by itself.
+    pub(super) fn upstreams_by_hand(
+        self: &Arc<Self>,
+        face: &dyn Face,
+        window: &Window,
+    ) -> Vec<(String, Arc<Upstream>)> {
+        let servers = face.servers().into_iter();
+        let by_hand = servers.map(|server| {
+            let spec = Spec { restart: false, ..server.spec.clone() };
+            (server.name.to_owned(), self.upstream(window, &Declared { spec, ..server }))
+        });
+        by_hand.collect()
+    }
+
+    fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
+        let window = &reply.session().window;
+        let tools: usize = {
+            let view = window.view();
+            let up = view.group(group).filter(|entry| entry.up);
+            up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
+        };
+        let servers = self.engine.close(window, group);
+        reply.result(&face.closed(group, tools, servers));
+    }
+
+    /// Switches things on and off, tells the client of the lists that changed, and remembers it.
+    fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
+        let window = reply.session().window.clone();
+        let (answer, changed) = {
+            let mut view = window.view();
+            let mut changed = view.switch(&change.on, &change.off);
+            // The catalog stands in the list of tools, so that list changes with every switch.
+            if !changed.is_empty() && !changed.contains(&Kind::Tool) {
+                changed.push(Kind::Tool);
+            }
+            (face.switched(&view, &self.viewer(&reply), &change), changed)
+        };
+        self.engine.tell(&window, &changed);
+        self.remember_switches(&window, change, move || reply.result(&answer));
+    }
+
+    /// Handles a call again with what servers are known to offer, which is read beside everything else.
+    fn recall(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
+        let (gateway, params) = (self.clone(), params.raw().to_owned());
+        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        tokio::spawn(async move {
+            let definitions = gateway.engine.definitions().cloned();
+            let recalled = tokio::task::spawn_blocking(move || {
+                let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
+                let known = transports.into_iter().filter_map(load);
+                Remembered(known.map(|(items, transport)| (transport, items)).collect())
+            });
+            let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            if reply.is_wanted() {
+                gateway.call_tool(params, Some(&remembered), reply);
+            }
+        });
+    }
+}
+
+/// Answers as the upstream did; where it did not, in the words of the face.
+pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&Failure<'_>) -> Wording) {
+    match answer {
+        Answer::Result(result) => reply.result_with(|out| result.write(out)),
+        Answer::Error(error) => say(reply, word(&Failure::Refused(error)), Some(error)),
+        Answer::Lost(lost) => say(reply, word(&Failure::Lost(lost)), None),
+    }
+}
+
+/// Answers in these words; `error` is what the server refused the request with.
+pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
+    match (wording, error) {
+        (Wording::Result(result), _) => reply.result(&result),
+        (Wording::Error(refusal), _) => reply.error(refusal.code, &refusal.message, refusal.data.as_deref()),
+        (Wording::AsItCame, Some(error)) => reply.raw_error(error),
+        // A reply that is dropped answers with an error.
+        (Wording::AsItCame, None) => drop(reply),
+    }
+}
