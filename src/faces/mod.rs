@@ -1,7 +1,7 @@
 //! Product surfaces: what clients are shown, what their requests mean, and every word that a model reads.
 //!
-//! A face decides, the gateway acts. `crate::serve` asks the face of a client what to do with a request and carries out the
-//! [`Step`] that it gets; the engine asks it for names ([`Exposure`]).
+//! A face decides, the gateway acts: it asks the face of a client what to do with a request and carries out the [`Step`]
+//! that it gets. The engine asks it for names ([`Exposure`]).
 //!
 //! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, locks or touches the disk.
 

@@ -88,7 +88,7 @@ impl Gateway {
             let mut others = guests.windows.iter();
             others.find(|((principal, _), _)| *principal == key.0).map(|(_, window)| window.client)
         };
-        let window = self.window(self.face_of(&Self::part(scope))?, &key.0, client);
+        let window = self.window(self.faces.place_of(&Self::part(scope))?, &key.0, client);
         Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
     }
 
@@ -119,7 +119,7 @@ impl Backend for Arc<Gateway> {
     type Session = Session;
 
     fn toolbox_exists(&self, scope: &Scope) -> bool {
-        self.face_of(&Gateway::part(scope)).is_some()
+        self.faces.place_of(&Gateway::part(scope)).is_some()
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -130,7 +130,7 @@ impl Backend for Arc<Gateway> {
     }
 
     fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Session> {
-        let face = self.face_of(&Gateway::part(&scope)).unwrap_or(0);
+        let face = self.faces.place_of(&Gateway::part(&scope)).unwrap_or(0);
         let window = self.window(face, &Gateway::principal(&scope), None);
         let session = Session::new(window, Route::Stream(unrelated));
         self.guests.lock().add(&session);

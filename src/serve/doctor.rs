@@ -42,7 +42,7 @@ impl Gateway {
     /// Starts every server at once and waits until each is up or failed. What was started runs until
     /// [`Gateway::end`].
     pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
-        let face = self.faces.read()[0].1.clone();
+        let face = self.faces.whole();
         let window = self.engine.window("doctor", 0, face.clone(), None);
         let patients = self.upstreams_by_hand(&*face, &window);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::Gateway;
 use crate::config::ToolFilter;
 use crate::core::catalog::{Exposed, Item, Items, Kind};
+use crate::core::engine::Engine;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::window::Window;
@@ -211,14 +212,12 @@ impl Finders {
     pub(super) fn clear(&self) {
         self.0.lock().clear();
     }
-}
 
-impl Gateway {
     /// Searches beside everything else and answers in the words of the face. Nothing is started.
-    pub(super) fn find(self: &Arc<Self>, face: &Arc<dyn Face>, query: Query, reply: Reply) {
+    pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
         let (face, window) = (face.clone(), reply.session().window.clone());
-        let (sources, places) = self.sources(&*face, &window);
-        let finder = self.finders.of(window.face());
+        let (sources, places) = sources(&gateway.engine, &*face, &window);
+        let finder = self.of(window.face());
         tokio::spawn(async move {
             let searching = tokio::task::spawn_blocking(move || {
                 let findings = finder.lock().search(&sources, &query.text, query.limit);
@@ -237,49 +236,46 @@ impl Gateway {
     }
 
     /// Makes the index of a window's face before somebody waits for it, where search is on.
-    pub(super) fn prepare_search(&self, window: &Window) {
-        let face = self.face_in(window);
-        if face.searches().is_none() {
-            return;
-        }
-        let (sources, _) = self.sources(&*face, window);
-        let finder = self.finders.of(window.face());
-        tokio::task::spawn_blocking(move || finder.lock().follow(&sources));
-    }
-
-    /// The servers that a face searches, in their order, and where each of them is.
-    fn sources(&self, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
-        match face.searches() {
-            Some(Searched::File) => self.file_sources(face, window),
-            Some(Searched::View) => view_sources(window),
-            None => Default::default(),
+    pub(super) fn prepare(&self, gateway: &Gateway, window: &Window) {
+        let face = gateway.faces.of(window);
+        if face.searches().is_some() {
+            let (sources, _) = sources(&gateway.engine, &*face, window);
+            let finder = self.of(window.face());
+            tokio::task::spawn_blocking(move || finder.lock().follow(&sources));
         }
     }
+}
 
-    /// Every server of the file.
-    fn file_sources(&self, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
-        let source = |server: Declared<'_>| {
-            let running = self.engine.known_upstream(window, server.group, server.key);
-            let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
-            let filter = server.spec.filter.clone();
-            let offers = match (items, self.engine.definitions()) {
-                (Some((true, items)), _) => Offers::Tools(items, filter),
-                (_, Some(definitions)) => {
-                    Offers::Remembered(definitions.place(&server.spec.transport), filter)
-                }
-                (Some((false, items)), None) if *items != Items::default() => Offers::Tools(items, filter),
-                _ => Offers::Unknown,
-            };
-            let source = Source {
-                key: key(server.group, server.key),
-                title: format!("{} {}", server.group, server.name),
-                description: face.about(server.group).to_owned(),
-                offers,
-            };
-            (source, (server.group.to_owned(), server.key.to_owned()))
+/// The servers that a face searches, in their order, and where each of them is.
+fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+    match face.searches() {
+        Some(Searched::File) => file_sources(engine, face, window),
+        Some(Searched::View) => view_sources(window),
+        None => Default::default(),
+    }
+}
+
+/// Every server of the file.
+fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+    let source = |server: Declared<'_>| {
+        let running = engine.known_upstream(window, server.group, server.key);
+        let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
+        let filter = server.spec.filter.clone();
+        let offers = match (items, engine.definitions()) {
+            (Some((true, items)), _) => Offers::Tools(items, filter),
+            (_, Some(definitions)) => Offers::Remembered(definitions.place(&server.spec.transport), filter),
+            (Some((false, items)), None) if *items != Items::default() => Offers::Tools(items, filter),
+            _ => Offers::Unknown,
         };
-        face.servers().into_iter().map(source).unzip()
-    }
+        let source = Source {
+            key: key(server.group, server.key),
+            title: format!("{} {}", server.group, server.name),
+            description: face.about(server.group).to_owned(),
+            offers,
+        };
+        (source, (server.group.to_owned(), server.key.to_owned()))
+    };
+    face.servers().into_iter().map(source).unzip()
 }
 
 /// Every server that stands in the lists of a window.

@@ -110,7 +110,7 @@ impl Gateway {
         let sender = window.link_sender(&view, uri);
         let wanted = WantedUri { uri, sender, leaves: false, reads: false };
         let viewer = Viewer { client: None, modern: true, settled: self.startup.is_settled() };
-        match self.face_in(window).resource(&view, &viewer, &wanted) {
+        match self.faces.of(window).resource(&view, &viewer, &wanted) {
             Found::At(upstream, own) => Some((upstream, own)),
             Found::Own(_) | Found::Refused(_) | Found::Wait => None,
         }

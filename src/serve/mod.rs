@@ -2,6 +2,7 @@
 
 mod backend;
 pub mod doctor;
+mod faces;
 pub mod find;
 pub mod http;
 mod items;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::Guests;
+use self::faces::Faces;
 use self::find::Finders;
 use self::startup::Startup;
 pub use self::startup::SwitchFile;
@@ -32,7 +34,7 @@ use crate::core::route::Route;
 use crate::core::session::Session;
 use crate::core::view::View;
 use crate::core::window::Window;
-use crate::faces::{Face, Part, Remembered, Then, ToolCall, Viewer, Wording};
+use crate::faces::{Face, Remembered, Then, ToolCall, Viewer, Wording};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
@@ -40,9 +42,7 @@ use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object}
 /// The face and the engine under it.
 pub struct Gateway {
     engine: Arc<Engine>,
-    /// What the file stands for: the first is for those who may see everything, the others are made when somebody
-    /// comes who may see a part, or asks for one toolbox alone.
-    faces: RwLock<Vec<(Part, Arc<dyn Face>)>>,
+    faces: Faces,
     /// Those who share a view by their credentials, and sessions over HTTP.
     guests: Mutex<Guests>,
     /// What is searched, where it is.
@@ -78,7 +78,7 @@ impl Gateway {
         let gateway = Arc::new(Self {
             engine: Engine::new(face.common().clone(), around),
             startup: Startup::new(face.starts_all().is_some()),
-            faces: RwLock::new(vec![(Part::default(), face)]),
+            faces: Faces::new(face),
             guests: Mutex::default(),
             finders: Finders::default(),
             switch_file: RwLock::new(switch_file),
@@ -92,9 +92,14 @@ impl Gateway {
         gateway
     }
 
+    /// Puts a new file in force. What has to start and end because of it does that beside everything else.
+    pub fn reload(self: &Arc<Self>, configured: Configured) {
+        reload::reload(self, configured);
+    }
+
     /// A window of a face for a client, or for all callers with the same credentials.
     fn window(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Window> {
-        let at_work = self.faces.read()[face].1.clone();
+        let at_work = self.faces.at(face);
         let window = self.engine.window(principal, face, at_work.clone(), client);
         if at_work.starts_all().is_some() {
             self.furnish(&*at_work, &window);
@@ -104,19 +109,15 @@ impl Gateway {
 
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
-        let face = self.faces.read()[0].1.clone();
+        let face = self.faces.whole();
         match face.starts_all() {
             Some(_) => self.start_all(&face, window),
-            None => self.prepare_search(window),
+            None => self.finders.prepare(self, window),
         }
     }
 
     fn face(&self, session: &Session) -> Arc<dyn Face> {
-        self.face_in(&session.window)
-    }
-
-    fn face_in(&self, window: &Window) -> Arc<dyn Face> {
-        self.faces.read()[window.face()].1.clone()
+        self.faces.of(&session.window)
     }
 
     /// Who asks, as faces see it.
@@ -126,24 +127,6 @@ impl Gateway {
 
     fn viewer_of<'a>(&self, session: &'a Session, modern: bool) -> Viewer<'a> {
         Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
-    }
-
-    /// The face of a part of the file; `None` if there is no such toolbox in it.
-    fn face_of(&self, part: &Part) -> Option<usize> {
-        let mut faces = self.faces.write();
-        if part
-            .toolbox
-            .as_ref()
-            .is_some_and(|toolbox| !(part.admits(toolbox) && faces[0].1.groups().contains(&toolbox.as_str())))
-        {
-            return None;
-        }
-        if let Some(found) = faces.iter().position(|(other, _)| other == part) {
-            return Some(found);
-        }
-        let face = faces[0].1.part(part)?;
-        faces.push((part.clone(), face));
-        Some(faces.len() - 1)
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -340,7 +323,7 @@ impl Gateway {
 
     /// Appends everything of a kind that a client is shown, separated by commas.
     fn write_list(&self, window: &Window, view: &View, viewer: &Viewer<'_>, kind: Kind, out: &mut Vec<u8>) {
-        let face = self.face_in(window);
+        let face = self.faces.of(window);
         let [first, last] = match kind {
             Kind::Tool => face.own_tools(view, viewer),
             _ => Default::default(),

@@ -53,7 +53,7 @@ impl Sink for Mailbox {
 impl Shell {
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        let face = gateway.faces.read()[0].1.clone();
+        let face = gateway.faces.whole();
         let window = gateway.engine.window("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = Session::new(window.clone(), Route::Stream(Arc::new(Mailbox(send))));

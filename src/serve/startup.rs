@@ -99,7 +99,7 @@ impl Gateway {
             // Whoever is late is announced, and nobody waits for it any more.
             gateway.engine.start_all(&window, patience, on_each).await;
             warn_of_schemes(&*face, &window);
-            gateway.prepare_search(&window);
+            gateway.finders.prepare(&gateway, &window);
             gateway.resume(gateway.startup.take(true));
         });
     }

@@ -29,7 +29,7 @@ impl Gateway {
             Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
             Step::Close(group) => self.close(face, &group, reply),
             Step::Switch(change) => self.switch(face, change, reply),
-            Step::Find(query) => self.find(face, query, reply),
+            Step::Find(query) => self.finders.find(self, face, query, reply),
             Step::Wait => self.later("tools/call", params, reply),
             Step::Recall => self.recall(face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
@@ -90,7 +90,7 @@ impl Gateway {
     /// `None`: the group is not there, or was closed before it had opened.
     async fn open_group(self: &Arc<Self>, window: &Arc<Window>, group: &str, then: &Then) -> Option<Opened> {
         // The file may have changed since the request came.
-        let face = self.face_in(window);
+        let face = self.faces.of(window);
         if !face.groups().contains(&group) {
             return None;
         }
