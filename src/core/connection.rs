@@ -41,7 +41,6 @@ pub(super) async fn run(
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
     if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
-        upstream.remember_era(Some(Era::Legacy));
         if !upstream.may_start_again() {
             return upstream.ended(generation, End::Failed(trouble));
         }
@@ -91,11 +90,13 @@ async fn live(
             let trouble = life.explain(link.with_noise(trouble)).redacted(&link.redactor);
             link.close(&trouble.to_string());
             if first && link.is_mute() && life.is_over() {
+                // Those that wait for what comes of the probe need not make the same mistake.
+                engine.guess_legacy(upstream);
                 life.end(false).await;
                 return Some(trouble);
             }
             // One that ends without a word will do so whatever it is asked.
-            if !life.is_over() {
+            if !link.is_greeted() && !life.is_over() {
                 engine.forget_era(upstream);
             }
             End::Failed(trouble)
@@ -128,7 +129,8 @@ async fn live(
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
     // A server that was replaced since it was last asked may speak otherwise now.
-    let hello = match engine.remembered_era(&link.upstream) {
+    let (era, asking) = engine.era(&link.upstream).await;
+    let hello = match era {
         Some(Era::Legacy) => match initialize(engine, link).await {
             Ok(hello) => hello,
             Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
@@ -144,8 +146,10 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
         None => probe(engine, link).await?,
     };
     let modern = hello.version.is_modern();
-    link.upstream.remember_era(Some(if modern { Era::Modern } else { Era::Legacy }));
     link.set_hello(hello);
+    // At once: whatever becomes of its lists, it need not be asked again.
+    engine.remember_manner(link);
+    drop(asking);
     if modern {
         link.listen();
     } else {
