@@ -4,35 +4,36 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::audience::Audience;
 use super::bridge::{Call, Parked, level_of};
-use super::catalog::{Items, Kind};
+use super::catalog::Items;
 use super::eras::{Asking, Eras};
 use super::level;
 use super::link::{Caller, Link};
+use super::logins::Logins;
 use super::modern::{Listener, Watched};
 use super::process::Launcher;
 use super::progress::{Progress, write_params};
-use super::reload::Fate;
+use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::seal::{Seal, params_digest};
 use super::session::Session;
-use super::upstream::{Era, Past, Spec, Upstream};
+use super::upstream::{Era, Spec, Upstream};
 use super::view::Exposure;
 use super::window::Window;
-use crate::config::{Common, Http, Isolation, Redactor, Transport};
-use crate::store::credentials::Credentials;
+use crate::config::{Common, Http, Redactor, Transport};
 use crate::store::definitions::{Definitions, Manner, digest};
 use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::oauth::{self, Authorizer};
+use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 
 /// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
@@ -52,35 +53,17 @@ pub struct Engine {
     eras: Eras,
     /// One upstream at a time: a thread for each would need more memory than the upstreams themselves.
     remembering: Arc<Semaphore>,
-    /// Where logins are remembered, if they are.
-    state: Option<PathBuf>,
-    /// Whether somebody could be asked to log in.
-    attended: bool,
-    /// By URL and what the file says of logins; servers that agree in both share one.
-    authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
+    logins: Logins,
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
     limit: Arc<AtomicUsize>,
-    /// By group, server, and the client that has it for itself.
-    pub(super) upstreams: Mutex<Upstreams>,
-    /// What is known of those that were closed, so that opening them again does not make them fail more often.
-    pub(super) pasts: Mutex<HashMap<Place, Past>>,
-    pub(super) windows: Mutex<Vec<Weak<Window>>>,
-    /// The client on our stdin, where there is one.
-    stdio: Mutex<Weak<Session>>,
-    /// While the first lists wait for upstreams nobody is told that lists change.
-    quiet: AtomicUsize,
-    /// Upstreams that a new file has no place for and that may still have calls in flight.
-    pub(super) retired: Mutex<Vec<Weak<Upstream>>>,
-    /// Told of a window in which an upstream has come up or is new.
-    on_arrival: OnceLock<OnArrival>,
+    /// The upstreams.
+    pub registry: Registry,
+    /// Who looks, and who is told of changes.
+    pub audience: Audience,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
-
-type OnArrival = Box<dyn Fn(&Arc<Window>) + Send + Sync>;
-pub(super) type Upstreams = HashMap<Place, Arc<Upstream>>;
-pub(super) type Place = (Arc<str>, Arc<str>, Option<u64>);
 
 /// What the engine needs of the world around it.
 pub struct Surroundings {
@@ -115,31 +98,13 @@ impl Engine {
             definitions,
             eras: Eras::default(),
             remembering: Arc::new(Semaphore::new(1)),
-            state: around.state,
-            attended: around.attended,
-            authorizers: Mutex::default(),
+            logins: Logins::new(around.state, around.attended),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
-            upstreams: Mutex::default(),
-            pasts: Mutex::default(),
-            windows: Mutex::default(),
-            stdio: Mutex::default(),
-            quiet: AtomicUsize::new(0),
-            retired: Mutex::default(),
-            on_arrival: OnceLock::new(),
+            registry: Registry::default(),
+            audience: Audience::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
-    }
-
-    /// Has `tell` called with every window in which an upstream has come up or is new.
-    pub fn on_arrival(&self, tell: impl Fn(&Arc<Window>) + Send + Sync + 'static) {
-        let _ = self.on_arrival.set(Box::new(tell));
-    }
-
-    pub(super) fn arrived(&self, window: &Arc<Window>) {
-        if let Some(tell) = self.on_arrival.get().filter(|_| window.has_listeners()) {
-            tell(window);
-        }
     }
 
     /// A window for a client, or for all callers with the same credentials.
@@ -151,15 +116,8 @@ impl Engine {
         client: Option<u64>,
     ) -> Arc<Window> {
         let window = Window::new(principal, face, exposure, client);
-        let mut windows = self.windows.lock();
-        windows.retain(|window| window.strong_count() > 0);
-        windows.push(Arc::downgrade(&window));
+        self.audience.add(&window);
         window
-    }
-
-    /// Makes the client on our stdin known: what belongs to no call goes there.
-    pub fn attach_stdio(&self, session: &Arc<Session>) {
-        *self.stdio.lock() = Arc::downgrade(session);
     }
 
     /// Top-level settings of the file.
@@ -181,18 +139,8 @@ impl Engine {
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
-        let mut upstreams = self.upstreams.lock();
-        let keys = places(window, group, server);
-        if let Some(upstream) = keys.iter().find_map(|key| upstreams.get(key)) {
-            return upstream.clone();
-        }
-        let [shared, own] = keys;
-        let spec = spec();
-        let key = if spec.isolation == Isolation::Session { own } else { shared };
-        let past = self.pasts.lock().remove(&key).filter(|past| past.transport == spec.transport);
-        let upstream = Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
-        upstreams.insert(key, upstream.clone());
-        upstream
+        let make = |spec, past| Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
+        self.registry.get(window, (group, server), spec, make)
     }
 
     /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
@@ -306,7 +254,7 @@ impl Engine {
     /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
     /// share it, and this one can be asked.
     fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
-        self.stdio().is_none()
+        self.audience.stdio().is_none()
             && link.asks_at_large()
             && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
@@ -357,7 +305,7 @@ impl Engine {
         for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
             match level_of(params.raw()) {
                 // Others share it, and may want more.
-                Some(level) if self.stdio().is_none() => link.want_level(level),
+                Some(level) if self.audience.stdio().is_none() => link.want_level(level),
                 _ if link.can("logging") => send_quietly(&link, "logging/setLevel", params.raw()),
                 _ => {}
             }
@@ -389,9 +337,7 @@ impl Engine {
     /// Ends every upstream and waits until nothing of them is left.
     pub async fn shut_down(&self) {
         let tasks = self.tasks.lock().take();
-        let retired: Vec<_> = self.retired.lock().iter().filter_map(Weak::upgrade).collect();
-        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().chain(retired).collect();
-        for upstream in upstreams {
+        for upstream in self.registry.all_and_retired() {
             upstream.stop();
         }
         if let Some(mut tasks) = tasks {
@@ -399,42 +345,6 @@ impl Engine {
             let _ =
                 tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
         }
-    }
-
-    /// Tells everybody who looks through a window of changed lists.
-    pub fn announce(&self, window: &Window, changed: &[Kind]) {
-        self.tell(window, changed);
-        if !changed.is_empty() && !self.is_quiet() && window.exposure().lists_to_modern() {
-            window.tell_listeners(changed);
-        }
-    }
-
-    /// Tells a window's clients of changed lists, those that each sees.
-    pub fn tell(&self, window: &Window, changed: &[Kind]) {
-        if changed.is_empty() || self.is_quiet() {
-            return;
-        }
-        let exposure = window.exposure();
-        for session in window.sessions() {
-            let seen: Vec<_> =
-                changed.iter().copied().filter(|kind| exposure.lists(session.hello(), *kind)).collect();
-            session.lists_changed(&seen);
-        }
-    }
-
-    /// Tells nobody of changed lists until [`Self::speak_up`]; may be nested.
-    pub(super) fn keep_quiet(&self) {
-        self.quiet.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Tells of changed lists again.
-    pub(super) fn speak_up(&self) {
-        self.quiet.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether nobody is told of changed lists just now.
-    pub fn is_quiet(&self) -> bool {
-        self.quiet.load(Ordering::Relaxed) > 0
     }
 
     /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
@@ -451,23 +361,7 @@ impl Engine {
         }
         self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
         *self.settings.write() = Arc::new(settings);
-        let (mut gone, mut wanted_again) = (Vec::new(), Vec::new());
-        self.upstreams.lock().retain(|(group, server, _), upstream| {
-            let (old, new) = (upstream.spec(), spec(group, server));
-            match (Fate::of(&old, new.as_ref()), new) {
-                (Fate::Stays, Some(new)) => {
-                    if new.restart && !old.restart && upstream.has_failed() {
-                        wanted_again.push(upstream.clone());
-                    }
-                    upstream.set_spec(new);
-                    true
-                }
-                _ => {
-                    gone.push(upstream.clone());
-                    false
-                }
-            }
-        });
+        let Renewed { gone, wanted_again } = self.registry.renew(spec);
         for upstream in wanted_again {
             self.upstream_changed(&upstream);
         }
@@ -560,9 +454,9 @@ impl Engine {
     /// What of tasks a server can in the way of this version's era, as far as that is known.
     pub fn task_support(&self, transport: &Transport, version: Version) -> TaskSupport {
         let running = self
-            .upstreams
-            .lock()
-            .values()
+            .registry
+            .all()
+            .iter()
             .find_map(|upstream| upstream.link().filter(|_| upstream.spec().transport == *transport));
         let known = match running {
             Some(link) => Some(manner(&link)),
@@ -579,41 +473,21 @@ impl Engine {
 
     /// Who has tokens for a server behind a URL; `None` where the file says who we are, or that we do not log in.
     pub fn authorizer(self: &Arc<Self>, http: &Http) -> Option<Arc<Authorizer>> {
-        let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
-        let settings = oauth::Settings {
-            client_id: wanted.client_id.clone(),
-            client_secret: wanted.client_secret.as_ref().map(|secret| secret.expose().to_owned()),
-            client_metadata_url: wanted.client_metadata_url.clone(),
-            scope: wanted.scope.clone(),
-            callback_port: wanted.callback_port,
-        };
-        let key = (http.url.clone(), settings);
-        let mut authorizers = self.authorizers.lock();
-        if let Some(authorizer) = authorizers.get(&key) {
-            return Some(authorizer.clone());
-        }
-        let memory = self.state.as_ref().map(|state| {
-            Box::new(Credentials::new(state, &http.url, key.1.client_id.as_deref())) as Box<dyn oauth::Memory>
-        });
-        let (engine, url) = (Arc::downgrade(self), http.url.clone());
-        let on_login = move || {
+        let engine = Arc::downgrade(self);
+        self.logins.authorizer(http, move |url| {
             if let Some(engine) = engine.upgrade() {
-                engine.logged_in(&url);
+                engine.logged_in(url);
             }
-        };
-        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, self.attended, on_login)?;
-        authorizers.insert(key, authorizer.clone());
-        Some(authorizer)
+        })
     }
 
     /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where
     /// it is wanted without being asked for.
     fn logged_in(&self, url: &str) {
         let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
-        self.pasts.lock().retain(|_, past| !is_there(&past.transport));
-        let upstreams: Vec<_> = self.upstreams.lock().values().cloned().collect();
-        let windows = self.windows();
-        for upstream in upstreams.into_iter().filter(|upstream| upstream.has_failed()) {
+        self.registry.forgive(is_there);
+        let windows = self.audience.windows();
+        for upstream in self.registry.all().into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
             if !is_there(&spec.transport) {
                 continue;
@@ -633,22 +507,16 @@ impl Engine {
         self.definitions.as_ref()
     }
 
-    /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
-    pub fn known_upstream(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
-        let upstreams = self.upstreams.lock();
-        places(window, group, server).iter().find_map(|key| upstreams.get(key).cloned())
-    }
-
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        for window in self.windows() {
+        for window in self.audience.windows() {
             let changed = window.view().refresh(&*window.exposure(), upstream);
-            let is_told_later = !self.is_quiet() && window.holds_back(upstream, &changed);
+            let is_told_later = !self.audience.is_quiet() && window.holds_back(upstream, &changed);
             if !is_told_later {
-                self.announce(&window, &changed);
+                self.audience.announce(&window, &changed);
             }
             if upstream.link().is_some() {
-                self.arrived(&window);
+                self.audience.arrived(&window);
             }
         }
         if upstream.spec().restart && upstream.has_failed() {
@@ -660,25 +528,10 @@ impl Engine {
         }
     }
 
-    /// Every window that somebody looks through.
-    pub fn windows(&self) -> Vec<Arc<Window>> {
-        self.windows.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Whether the client is on our stdin.
-    pub fn is_stdio(&self) -> bool {
-        self.stdio().is_some()
-    }
-
-    /// The client on our stdin, while there is one.
-    pub(super) fn stdio(&self) -> Option<Arc<Session>> {
-        self.stdio.lock().upgrade()
-    }
-
     /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
     /// none is known or there may be several, all.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        match self.stdio().as_ref().and_then(|session| session.hello()) {
+        match self.audience.stdio().as_ref().and_then(|session| session.hello()) {
             Some(hello) => (hello.version, hello.capabilities.clone()),
             None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
@@ -686,7 +539,7 @@ impl Engine {
 
     /// Tells a fresh upstream what the client has set before.
     pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if let Some(session) = self.stdio()
+        if let Some(session) = self.audience.stdio()
             && let Some(level) = session.log_level()
             && link.can("logging")
             && !link.version().is_modern()
@@ -697,7 +550,7 @@ impl Engine {
 
     /// Waits until the client on stdin has taken most of what it was sent.
     pub(super) async fn client_room(&self) {
-        if let Some(session) = self.stdio() {
+        if let Some(session) = self.audience.stdio() {
             session.room().await;
         }
     }
@@ -705,11 +558,6 @@ impl Engine {
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
         session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
     }
-}
-
-/// Where a server of a group is, for all clients and for the window's own.
-fn places(window: &Window, group: &str, server: &str) -> [Place; 2] {
-    [None, Some(window.client)].map(|client| (group.into(), server.into(), client))
 }
 
 /// How an upstream speaks.

@@ -1,5 +1,6 @@
 //! The engine: upstreams and their processes, the catalog, clients and their views.
 
+pub mod audience;
 pub mod backoff;
 mod bridge;
 pub mod catalog;
@@ -9,10 +10,12 @@ mod eras;
 mod level;
 mod life;
 pub mod link;
+mod logins;
 pub mod modern;
 pub mod opening;
 pub mod process;
 mod progress;
+pub mod registry;
 mod relay;
 pub mod reload;
 pub mod reply;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -42,7 +42,7 @@ impl Engine {
         upstreams: &[Arc<Upstream>],
     ) -> Option<Opened> {
         let opened = self.connect(window, group, upstreams).await?;
-        self.announce(window, &opened.changed);
+        self.audience.announce(window, &opened.changed);
         Some(opened)
     }
 
@@ -92,16 +92,16 @@ impl Engine {
             (Opened { failed, changed: changed.into_iter().collect() }, given_up)
         };
         self.release(window, given_up);
-        self.arrived(window);
+        self.audience.arrived(window);
         Some(opened)
     }
 
     /// Starts everything that stands in a window, and waits until each is up or failed, but no longer than `patience`.
     /// `on_each` is called whenever one of them is. Clients hear of changes only afterwards.
     pub async fn start_all(&self, window: &Arc<Window>, patience: Duration, on_each: impl FnMut()) {
-        self.keep_quiet();
+        self.audience.keep_quiet();
         let _ = timeout(patience, settle(window, None, on_each)).await;
-        self.speak_up();
+        self.audience.speak_up();
     }
 
     /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
@@ -113,7 +113,7 @@ impl Engine {
         };
         let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
         self.release(window, upstreams);
-        self.announce(window, &changed);
+        self.audience.announce(window, &changed);
         running
     }
 
@@ -125,9 +125,7 @@ impl Engine {
 
     /// Tells those who look through a window of nothing any more, and opens nothing for them. Returns what stands in it.
     pub fn forget(&self, window: &Arc<Window>) -> Vec<Arc<Upstream>> {
-        self.windows
-            .lock()
-            .retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**window));
+        self.audience.remove(window);
         window.view().shut()
     }
 
@@ -137,8 +135,7 @@ impl Engine {
         for session in window.sessions() {
             self.unsubscribe(&session, &upstreams);
         }
-        let (windows, now) = (self.windows(), Instant::now());
-        self.pasts.lock().retain(|_, past| past.matters(now));
+        let windows = self.audience.windows();
         for upstream in upstreams {
             let is_seen = |window: &Arc<Window>| {
                 window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
@@ -147,11 +144,7 @@ impl Engine {
                 continue;
             }
             self.end_retired(&windows, &upstream);
-            let past = upstream.close();
-            let place = self.upstreams.lock().extract_if(|_, other| Arc::ptr_eq(other, &upstream)).next();
-            if let Some((place, _)) = place {
-                self.pasts.lock().insert(place, past);
-            }
+            self.registry.remove(&upstream, upstream.close());
         }
     }
 
@@ -162,8 +155,7 @@ impl Engine {
         if windows.iter().any(|window| window.view().server(group, server).is_some()) {
             return;
         }
-        let retired: Vec<_> = self.retired.lock().iter().filter_map(Weak::upgrade).collect();
-        for before in retired.iter().filter(|before| before.group == *group && before.server == *server) {
+        for before in self.registry.retired(group, server) {
             before.stop();
         }
     }
@@ -185,10 +177,7 @@ impl Engine {
         next: Vec<Arc<Upstream>>,
     ) -> oneshot::Receiver<()> {
         let (settled, receiver) = oneshot::channel();
-        let mut retired = self.retired.lock();
-        retired.retain(|upstream| upstream.strong_count() > 0);
-        retired.push(Arc::downgrade(&upstream));
-        drop(retired);
+        self.registry.retire(&upstream);
         self.spawn(async move {
             let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
             let ending = upstream.retire(LONGEST_DRAIN);

@@ -16,13 +16,13 @@ use crate::wire::message::{Id, code, error_object, write_raw_error, write_result
 use crate::wire::peer::{Answer, Deadline};
 
 /// The client that something belongs to, and its request, where there is one.
-struct Audience {
+struct Addressees {
     session: Arc<Session>,
     key: Option<Arc<str>>,
     call: Option<Arc<Call>>,
 }
 
-impl Audience {
+impl Addressees {
     /// Whether it is of the legacy era: who made no request of either has said so when it came.
     fn is_legacy(&self) -> bool {
         match &self.call {
@@ -66,7 +66,7 @@ impl Engine {
 
     /// Log messages, and whatever no rule names, go to the client that they belong to.
     fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
-        let Some(to) = self.audience(link, on) else { return };
+        let Some(to) = self.addressees(link, on) else { return };
         // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
@@ -78,7 +78,9 @@ impl Engine {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Where others share the upstream they may have asked it for more.
-                None if self.stdio().is_none() => to.session.log_level().as_deref().and_then(level_of),
+                None if self.audience.stdio().is_none() => {
+                    to.session.log_level().as_deref().and_then(level_of)
+                }
                 None => None,
             };
             if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
@@ -94,20 +96,23 @@ impl Engine {
 
     /// Whose a message is: that of the request on whose stream it came; else of the one client with calls in flight
     /// there; else, over stdio, of the only client there is. With calls of several clients in flight it is nobody's.
-    fn audience(&self, link: &Arc<Link>, on: Option<u64>) -> Option<Audience> {
-        let mut found: Vec<(u64, Audience)> = Vec::new();
+    fn addressees(&self, link: &Arc<Link>, on: Option<u64>) -> Option<Addressees> {
+        let mut found: Vec<(u64, Addressees)> = Vec::new();
         link.peer.each(|id, caller| {
             if let Some(session) = &caller.session
                 && on.is_none_or(|on| on == id)
             {
-                let audience =
-                    Audience { session: session.clone(), key: caller.key.clone(), call: caller.call.clone() };
+                let audience = Addressees {
+                    session: session.clone(),
+                    key: caller.key.clone(),
+                    call: caller.call.clone(),
+                };
                 found.push((id, audience));
             }
         });
         if found.is_empty() {
-            let session = self.stdio()?;
-            return Some(Audience { session, key: None, call: None });
+            let session = self.audience.stdio()?;
+            return Some(Addressees { session, key: None, call: None });
         }
         let windows = |window: u64| found.iter().all(|(_, other)| other.session.window.id == window);
         if !windows(found[0].1.session.window.id) {
@@ -123,7 +128,7 @@ impl Engine {
     fn resource_updated(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
-        for window in self.windows() {
+        for window in self.audience.windows() {
             let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
             if !window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream)) {
                 continue;
@@ -169,7 +174,7 @@ impl Engine {
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
-                for window in self.windows() {
+                for window in self.audience.windows() {
                     if let Some(token) = window.tasks.progress_token(link, id) {
                         window.sessions().iter().for_each(|session| notify(session, None, &token));
                     }
@@ -182,7 +187,7 @@ impl Engine {
     fn task_changed(&self, link: &Arc<Link>, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
-        for window in self.windows() {
+        for window in self.audience.windows() {
             let Some(id) = window.tasks.known(link, &own) else { continue };
             if link.version().is_modern() {
                 window.listeners.lock().iter().for_each(|listener| listener.task_changed(&id, params));
@@ -213,7 +218,7 @@ impl Engine {
         let task = params.and_then(|params| self.task_owner(link, params));
         let to = match &task {
             Some((window, _)) => self.owner(link, on, window),
-            None => self.audience(link, on),
+            None => self.addressees(link, on),
         };
         let Some(to) = to else {
             return refuse(
@@ -262,22 +267,22 @@ impl Engine {
     /// The window of the client whose task a question belongs to, and the client's id of it.
     fn task_owner(&self, link: &Arc<Link>, params: Node<'_>) -> Option<(Arc<Window>, Arc<str>)> {
         let own = related_id(params)?;
-        self.windows().into_iter().find_map(|window| {
+        self.audience.windows().into_iter().find_map(|window| {
             let id = window.tasks.known(link, &own)?;
             Some((window, id))
         })
     }
 
     /// The client that looks through this window: by its request on whose stream something came, if it is its own.
-    fn owner(&self, link: &Arc<Link>, on: Option<u64>, window: &Arc<Window>) -> Option<Audience> {
-        let by_request = self.audience(link, on).filter(|to| to.session.window.id == window.id);
+    fn owner(&self, link: &Arc<Link>, on: Option<u64>, window: &Arc<Window>) -> Option<Addressees> {
+        let by_request = self.addressees(link, on).filter(|to| to.session.window.id == window.id);
         by_request.or_else(|| {
             let session = window.sessions().into_iter().next()?;
-            Some(Audience { session, key: None, call: None })
+            Some(Addressees { session, key: None, call: None })
         })
     }
 
-    fn ask(&self, link: &Arc<Link>, to: &Audience, id: Id, method: &str, params: Option<Node<'_>>) {
+    fn ask(&self, link: &Arc<Link>, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
         let session = &to.session;
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());

@@ -3,26 +3,9 @@
 use super::upstream::Spec;
 use crate::config::Transport;
 
-/// What becomes of an upstream when the file has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It runs on; other settings than the way to reach it may have changed.
-    Stays,
-    /// Another takes its place.
-    Restarts,
-    /// The file has it no longer.
-    Ends,
-}
-
-impl Fate {
-    /// Compares what the file said of an upstream with what it says now.
-    pub fn of(old: &Spec, new: Option<&Spec>) -> Self {
-        match new {
-            None => Self::Ends,
-            Some(new) if old.transport == new.transport && old.isolation == new.isolation => Self::Stays,
-            Some(_) => Self::Restarts,
-        }
-    }
+/// Whether an upstream runs on when the file says this of it: only the way to reach it makes it another one.
+pub fn stays(old: &Spec, new: &Spec) -> bool {
+    old.transport == new.transport && old.isolation == new.isolation
 }
 
 /// Which server of an old list each one of a new list is, where names need not be unique: one with the same name that is
@@ -66,35 +49,34 @@ mod tests {
     #[test]
     fn only_another_way_to_reach_a_server_restarts_it() {
         type Change = fn(&mut Spec);
-        let changes: [(&str, Change, Fate); 10] = [
-            ("nothing", |_| (), Fate::Stays),
-            ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), Fate::Stays),
-            ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), Fate::Stays),
-            ("restart", |spec| spec.restart = true, Fate::Stays),
-            ("program", |spec| spec.transport = transport("other"), Fate::Restarts),
-            ("arguments", |spec| on_command(spec, |command| command.args.clear()), Fate::Restarts),
+        let changes: [(&str, Change, bool); 10] = [
+            ("nothing", |_| (), true),
+            ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), true),
+            ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), true),
+            ("restart", |spec| spec.restart = true, true),
+            ("program", |spec| spec.transport = transport("other"), false),
+            ("arguments", |spec| on_command(spec, |command| command.args.clear()), false),
             (
                 "environment",
                 |spec| on_command(spec, |command| command.env.push(("A".into(), Secret::new("1")))),
-                Fate::Restarts,
+                false,
             ),
-            ("directory", |spec| on_command(spec, |command| command.cwd = Some("/".into())), Fate::Restarts),
+            ("directory", |spec| on_command(spec, |command| command.cwd = Some("/".into())), false),
             (
                 "transport",
                 |spec| {
                     let (url, headers) = ("http://127.0.0.1/mcp".to_owned(), Vec::new());
                     spec.transport = Transport::Http(Http { url, headers, sse: false, oauth: None });
                 },
-                Fate::Restarts,
+                false,
             ),
-            ("isolation", |spec| spec.isolation = Isolation::Session, Fate::Restarts),
+            ("isolation", |spec| spec.isolation = Isolation::Session, false),
         ];
         for (what, change, expected) in changes {
             let mut new = spec();
             change(&mut new);
-            assert_eq!(Fate::of(&spec(), Some(&new)), expected, "{what}");
+            assert_eq!(stays(&spec(), &new), expected, "{what}");
         }
-        assert_eq!(Fate::of(&spec(), None), Fate::Ends);
     }
 
     fn on_command(spec: &mut Spec, change: fn(&mut Command)) {

@@ -305,7 +305,7 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
         let (other, stranger) = (window(Some(one.client)), window(None));
         let spec = Spec { isolation: Isolation::Session, ..(*Upstream::unreal("box", "s").spec()).clone() };
         let upstream = engine.upstream(&one, "box", "s", "box", || spec);
-        let known = |window| engine.known_upstream(window, "box", "s");
+        let known = |window| engine.registry.known(window, "box", "s");
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
         assert!(known(&stranger).is_none());
     });
@@ -320,7 +320,7 @@ fn nothing_is_opened_for_a_client_that_is_gone() {
         let upstream = engine.upstream(&window, "box", "s", "box", || spec);
         engine.discard(&window);
         assert!(engine.open(&window, "box", &[upstream]).await.is_none());
-        assert!(engine.known_upstream(&window, "box", "s").is_none(), "nobody would ever end it");
+        assert!(engine.registry.known(&window, "box", "s").is_none(), "nobody would ever end it");
         assert_eq!(window.view().entries().count(), 0);
     });
 }

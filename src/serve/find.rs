@@ -258,7 +258,7 @@ fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, V
 /// Every server of the file.
 fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
     let source = |server: Declared<'_>| {
-        let running = engine.known_upstream(window, server.group, server.key);
+        let running = engine.registry.known(window, server.group, server.key);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
         let filter = server.spec.filter.clone();
         let offers = match (items, engine.definitions()) {

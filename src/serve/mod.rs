@@ -84,7 +84,7 @@ impl Gateway {
             switch_file: RwLock::new(switch_file),
         });
         let weak = Arc::downgrade(&gateway);
-        gateway.engine.on_arrival(move |window| {
+        gateway.engine.audience.on_arrival(move |window| {
             if let Some(gateway) = weak.upgrade() {
                 gateway.watch_resources(window);
             }

@@ -32,7 +32,7 @@ pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
     let before = pictures(gateway);
     *gateway.switch_file.write() = configured.switch_file;
     let moves = Moves::put_in_force(gateway, configured.face);
-    let news = if gateway.engine.is_quiet() { Vec::new() } else { differences(gateway, &before) };
+    let news = if gateway.engine.audience.is_quiet() { Vec::new() } else { differences(gateway, &before) };
     moves.make(gateway, news);
 }
 
@@ -55,7 +55,7 @@ impl Moves {
         gateway.faces.replace(&face);
         // What is still searched is indexed anew when it is asked for.
         gateway.finders.clear();
-        for window in gateway.engine.windows() {
+        for window in gateway.engine.audience.windows() {
             moves.renew_window(gateway, &window, &*face);
         }
         moves
@@ -65,7 +65,7 @@ impl Moves {
     fn renew_window(&mut self, gateway: &Arc<Gateway>, window: &Arc<Window>, whole: &dyn Face) {
         let mut part = gateway.faces.part_of(window);
         let token = whole.common().serving.tokens.iter().find(|token| token.name == window.principal);
-        if let Some(token) = token.filter(|_| !gateway.engine.is_stdio()) {
+        if let Some(token) = token.filter(|_| !gateway.engine.audience.stdio().is_some()) {
             part.names = token.scope.clone();
         }
         let Some(place) = gateway.faces.place_of(&part) else {
@@ -112,7 +112,7 @@ impl Moves {
     fn make(self, gateway: &Arc<Gateway>, news: Vec<News>) {
         let replacing = self.replaced.iter().flat_map(|(_, next)| next);
         let starting: Vec<_> = self.added.iter().chain(replacing).cloned().collect();
-        let windows = gateway.engine.windows().into_iter();
+        let windows = gateway.engine.audience.windows().into_iter();
         let hushed: Vec<_> = windows.map(|window| (window.hush(starting.clone()), window)).collect();
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
@@ -164,7 +164,7 @@ fn wanted(gateway: &Arc<Gateway>, window: &Arc<Window>, face: &dyn Face) -> Vec<
 
 /// What every client sees, so that it can be told if that is another thing later.
 fn pictures(gateway: &Gateway) -> Vec<Picture> {
-    let windows = gateway.engine.windows().into_iter();
+    let windows = gateway.engine.audience.windows().into_iter();
     windows
         .map(|window| Picture {
             modern: window.has_listeners().then(|| picture(gateway, &window, None)),
@@ -213,7 +213,7 @@ fn differences(gateway: &Gateway, before: &[Picture]) -> Vec<News> {
             window: Arc::downgrade(&window),
         }
     };
-    gateway.engine.windows().into_iter().map(of_window).collect()
+    gateway.engine.audience.windows().into_iter().map(of_window).collect()
 }
 
 /// Tells every client once of its news, and of lists that have changed while nothing was said.

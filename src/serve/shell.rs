@@ -63,7 +63,7 @@ impl Shell {
             capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
             can_be_asked: true,
         });
-        gateway.engine.attach_stdio(&session);
+        gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &window).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
         Self { gateway, window, session, messages, upstreams }

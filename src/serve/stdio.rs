@@ -36,7 +36,7 @@ pub async fn run(
     let out = Outbox::new();
     let window = gateway.window(0, "stdio", None);
     let session = Session::new(window.clone(), Route::Pipe(out.clone()));
-    gateway.engine.attach_stdio(&session);
+    gateway.engine.audience.attach_stdio(&session);
     gateway.begin(&window);
     let writer = tokio::spawn({
         let out = out.clone();

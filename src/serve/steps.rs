@@ -147,7 +147,7 @@ impl Gateway {
             }
             (face.switched(&view, &self.viewer(&reply), &change), changed)
         };
-        self.engine.tell(&window, &changed);
+        self.engine.audience.tell(&window, &changed);
         self.remember_switches(&window, change, move || reply.result(&answer));
     }
 

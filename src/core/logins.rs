@@ -1,0 +1,57 @@
+//! Who has tokens for servers behind URLs.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::config::Http;
+use crate::store::credentials::Credentials;
+use crate::wire::oauth::{self, Authorizer};
+
+/// The authorizers of a gateway.
+pub(super) struct Logins {
+    /// Where logins are remembered, if they are.
+    state: Option<PathBuf>,
+    /// Whether somebody could be asked to log in.
+    attended: bool,
+    /// By URL and what the file says of logins; servers that agree in both share one.
+    authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
+}
+
+impl Logins {
+    pub(super) fn new(state: Option<PathBuf>, attended: bool) -> Self {
+        Self { state, attended, authorizers: Mutex::default() }
+    }
+
+    /// Who has tokens for a server; `None` where the file says who we are, or that we do not log in. `on_login` is called
+    /// with the URL when somebody has logged in.
+    pub(super) fn authorizer(
+        &self,
+        http: &Http,
+        on_login: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Option<Arc<Authorizer>> {
+        let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
+        let settings = oauth::Settings {
+            client_id: wanted.client_id.clone(),
+            client_secret: wanted.client_secret.as_ref().map(|secret| secret.expose().to_owned()),
+            client_metadata_url: wanted.client_metadata_url.clone(),
+            scope: wanted.scope.clone(),
+            callback_port: wanted.callback_port,
+        };
+        let key = (http.url.clone(), settings);
+        let mut authorizers = self.authorizers.lock();
+        if let Some(authorizer) = authorizers.get(&key) {
+            return Some(authorizer.clone());
+        }
+        let memory = self.state.as_ref().map(|state| {
+            Box::new(Credentials::new(state, &http.url, key.1.client_id.as_deref())) as Box<dyn oauth::Memory>
+        });
+        let url = http.url.clone();
+        let on_login = move || on_login(&url);
+        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, self.attended, on_login)?;
+        authorizers.insert(key, authorizer.clone());
+        Some(authorizer)
+    }
+}
