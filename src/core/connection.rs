@@ -16,6 +16,7 @@ use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ServerHello, Version, initialize_params, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::code;
 use crate::wire::peer::{CallError, Deadline};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
@@ -26,8 +27,6 @@ const BURST: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(100);
 /// or when it has lasted so long.
 const LONGEST_BURST: Duration = Duration::from_secs(5);
-/// The code of an error that refuses our version.
-const UNSUPPORTED_VERSION: &str = "-32022";
 /// Pages of one list that are read; more are taken for a mistake of the upstream.
 const MOST_PAGES: usize = 10_000;
 
@@ -253,7 +252,7 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     let Err(CallError::Refused(error)) = answer else { return None };
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
-    root.get("code").filter(|code| code.raw() == UNSUPPORTED_VERSION)?;
+    root.get("code").filter(|code| code.raw().parse() == Ok(code::UNSUPPORTED_VERSION))?;
     let named = root.get("data").and_then(|data| data.get("supported"));
     Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }

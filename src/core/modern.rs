@@ -8,9 +8,9 @@ use super::reply::Reply;
 use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
-use crate::wire::era::{LOG_LEVELS, TASKS, Version, can_be_asked, declares_at, meta, our_info};
+use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, code};
+use crate::wire::message::{Id, Refusal};
 
 /// What a modern request says of itself.
 #[derive(Debug)]
@@ -63,17 +63,6 @@ impl Cache {
     }
 }
 
-/// Why a modern request is refused before anything else is looked at.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// A JSON-RPC error code.
-    pub code: i64,
-    /// For a person.
-    pub message: String,
-    /// Raw JSON.
-    pub data: Option<String>,
-}
-
 impl ModernCall {
     /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
     pub fn read(
@@ -81,40 +70,8 @@ impl ModernCall {
         params: Option<Node<'_>>,
         server: &'static str,
     ) -> Result<Option<Self>, Refusal> {
-        let Some(own) = params.and_then(|params| params.get("_meta")).filter(|own| own.is_object()) else {
-            return Ok(None);
-        };
-        let (version, capabilities) = (own.get(meta::VERSION), own.get(meta::CAPABILITIES));
-        if version.is_none() && capabilities.is_none() {
-            return Ok(None);
-        }
-        let missing = |key: &str| Refusal {
-            code: code::INVALID_PARAMS,
-            message: format!("Invalid params: _meta needs \"{key}\""),
-            data: None,
-        };
-        let version = version.and_then(Node::as_str).ok_or_else(|| missing(meta::VERSION))?;
-        if version != Version::MODERN.as_str() {
-            return Err(unsupported(&version));
-        }
-        let capabilities =
-            capabilities.filter(|node| node.is_object()).ok_or_else(|| missing(meta::CAPABILITIES))?;
-        let log_level = match own.get(meta::LOG_LEVEL) {
-            None => None,
-            Some(level) => {
-                let known =
-                    level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-                Some(known.ok_or_else(|| Refusal {
-                    code: code::INVALID_PARAMS,
-                    message: format!(
-                        "Invalid params: {} must be one of {}",
-                        meta::LOG_LEVEL,
-                        LOG_LEVELS.join(", ")
-                    ),
-                    data: None,
-                })?)
-            }
-        };
+        let Some(own) = ModernMeta::read(params)? else { return Ok(None) };
+        let (capabilities, log_level) = own.checked()?;
         let stateful = matches!(method, "tools/call" | "prompts/get" | "resources/read");
         let digest = match params {
             Some(params) if stateful => params_digest(params.raw()),
@@ -183,19 +140,6 @@ fn is_cacheable(method: &str) -> bool {
             | "prompts/list"
             | "resources/read"
     )
-}
-
-/// A version that we do not speak.
-pub fn unsupported(requested: &str) -> Refusal {
-    Refusal {
-        code: code::UNSUPPORTED_VERSION,
-        message: format!("Unsupported protocol version: {requested}"),
-        data: Some(format!(
-            "{{\"supported\":[\"{}\"],\"requested\":{}}}",
-            Version::MODERN.as_str(),
-            quote(requested)
-        )),
-    }
 }
 
 /// What of an upstream is watched, under its own name.

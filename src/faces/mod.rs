@@ -26,7 +26,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::{ClientHello, OUR_NAME};
 use crate::wire::json::Node;
-use crate::wire::message::code;
+use crate::wire::message::{Refusal, code};
 use crate::wire::peer::Lost;
 
 /// A product surface over the engine.
@@ -115,7 +115,7 @@ pub trait Face: Exposure + Send + Sync {
 
     /// What an error says of a request that was no tool call.
     fn refusal(&self, code: i64, message: &str) -> Refusal {
-        Refusal { code, message: message.to_owned(), data: None }
+        Refusal::new(code, message)
     }
 
     /// What a client is told of a call that the tool's server refused or never answered.
@@ -219,24 +219,6 @@ pub enum Wording {
     Error(Refusal),
     /// The server's own error, as it came.
     AsItCame,
-}
-
-/// An error of JSON-RPC.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// Its code.
-    pub code: i64,
-    /// For a person or a model.
-    pub message: String,
-    /// Raw JSON.
-    pub data: Option<String>,
-}
-
-impl Refusal {
-    /// Parameters that are not as they should be.
-    pub fn params(message: impl Into<String>) -> Self {
-        Self { code: code::INVALID_PARAMS, message: message.into(), data: None }
-    }
 }
 
 /// Why a request has no result.

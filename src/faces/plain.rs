@@ -6,8 +6,7 @@ use super::reach::resource_owner;
 use super::workbench::decide::{declared, not_found};
 use super::workbench::schema_change;
 use super::{
-    Declared, Face, Failure, Found, Opening, Part, Refusal, Remembered, Step, ToolCall, Viewer, WantedUri,
-    Wording,
+    Declared, Face, Failure, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::config::{Common, NameRule, Toolbox};
 use crate::core::catalog::{Kind, NameLimits, nearest};
@@ -15,7 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
-use crate::wire::message::code;
+use crate::wire::message::{Refusal, code};
 use crate::wire::text::listed;
 
 /// The face of one toolbox.
@@ -76,7 +75,10 @@ impl Face for Plain {
         }
         let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
         let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
-        Step::Say(Wording::Error(Refusal::params(format!("Unknown tool: {}.{near}", call.name))))
+        Step::Say(Wording::Error(Refusal::new(
+            code::INVALID_PARAMS,
+            format!("Unknown tool: {}.{near}", call.name),
+        )))
     }
 
     fn opened(&self, view: &View, _viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use hyper::header::HeaderMap;
 
-use super::http::{Backend, Refusal, Scope, mirror};
+use super::http::{Backend, Scope, mirror};
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::catalog::Kind;
@@ -14,7 +14,7 @@ use crate::core::session::Session;
 use crate::core::window::Window;
 use crate::faces::Part;
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, Message};
+use crate::wire::message::{Id, Message, Refusal};
 
 /// Who is there over HTTP.
 #[derive(Default)]

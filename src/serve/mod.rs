@@ -155,10 +155,7 @@ impl Gateway {
             Ok(Message::Request { id, method, params }) => {
                 let modern = match ModernCall::read(&method, params, self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
-                    Err(bad) => {
-                        let error = error_object(bad.code, &bad.message, bad.data.as_deref());
-                        return session.refuse(Some(&id), &error, route, batch);
-                    }
+                    Err(refusal) => return session.refuse(Some(&id), &refusal.object(), route, batch),
                 };
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 match session.is_ending() {

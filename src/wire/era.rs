@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::borrow::Cow;
+
 use super::json::{Node, Scanner, quote};
+use super::message::{Refusal, code};
 
 /// A protocol version, in the order of their dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +58,7 @@ impl Version {
     }
 
     /// As it stands on the wire.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024 => "2024-11-05",
             Self::V2025March => "2025-03-26",
@@ -68,6 +71,62 @@ impl Version {
     /// Whether it is of the modern era.
     pub fn is_modern(self) -> bool {
         self == Self::MODERN
+    }
+}
+
+/// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all others
+/// everything.
+pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
+    let others: &[Version] = if is_modern { &[] } else { &Version::LEGACY };
+    let all = std::iter::once(&Version::MODERN).chain(others.iter().rev());
+    let supported: Vec<_> = all.map(|version| quote(version.as_str())).collect();
+    let data = format!("{{\"supported\":[{}],\"requested\":{}}}", supported.join(","), quote(requested));
+    let message = format!("Unsupported protocol version: {requested}");
+    Refusal { code: code::UNSUPPORTED_VERSION, message, data: Some(data) }
+}
+
+/// The metadata of a request of the modern era.
+#[derive(Clone, Copy)]
+pub struct ModernMeta<'a> {
+    own: Node<'a>,
+    version: Option<Node<'a>>,
+    capabilities: Option<Node<'a>>,
+}
+
+impl<'a> ModernMeta<'a> {
+    /// The one rule for the era of a request: it is modern if its `_meta` says a version or capabilities. `None` is legacy.
+    pub fn read(params: Option<Node<'a>>) -> Result<Option<Self>, Refusal> {
+        let Some(params) = params else { return Ok(None) };
+        let own = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
+        let Some(own) = own.filter(|own| own.is_object()) else { return Ok(None) };
+        let both = own.all_unique([meta::VERSION, meta::CAPABILITIES]);
+        let [version, capabilities] = both.map_err(|_| Refusal::twice("_meta"))?;
+        let is_modern = version.is_some() || capabilities.is_some();
+        Ok(is_modern.then_some(Self { own, version, capabilities }))
+    }
+
+    /// What a request is refused with whose `_meta` lacks one of what it must have, or has it in another form.
+    pub fn lacks(key: &str) -> Refusal {
+        Refusal::invalid_params(format_args!("`_meta` has no \"{key}\""))
+    }
+
+    /// The version that it says, whichever that is.
+    pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
+        self.version.and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+    }
+
+    /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
+    pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {
+        let version = self.version()?;
+        if version != Version::MODERN.as_str() {
+            return Err(unsupported(&version, true));
+        }
+        let capabilities = self.capabilities.filter(|node| node.is_object());
+        let capabilities = capabilities.ok_or_else(|| Self::lacks(meta::CAPABILITIES))?;
+        let Some(level) = self.own.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
+        let known = level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
+        let words = || format!("{} must be one of {}", meta::LOG_LEVEL, LOG_LEVELS.join(", "));
+        Ok((capabilities, Some(known.ok_or_else(|| Refusal::invalid_params(words()))?)))
     }
 }
 

@@ -15,11 +15,50 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    pub const HEADER_MISMATCH: i64 = -32020;
     pub const MISSING_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     pub const URL_ELICITATION: i64 = -32042;
     /// An upstream died, hung or was closed under a request.
     pub const UPSTREAM_LOST: i64 = -32000;
+}
+
+/// Whether only servers and clients of the modern era know this code.
+pub fn is_modern_code(code: i64) -> bool {
+    matches!(code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION)
+}
+
+/// Why a request is refused: an error of JSON-RPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its code.
+    pub code: i64,
+    /// For a person or a model.
+    pub message: String,
+    /// Raw JSON.
+    pub data: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal in these words.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// Parameters that are not as they should be.
+    pub fn invalid_params(what: impl fmt::Display) -> Self {
+        Self::new(code::INVALID_PARAMS, format!("Invalid params: {what}"))
+    }
+
+    /// A key by which we route stands twice in this object.
+    pub fn twice(place: &str) -> Self {
+        Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of `{place}` stands twice"))
+    }
+
+    /// The raw error object.
+    pub fn object(&self) -> String {
+        error_object(self.code, &self.message, self.data.as_deref())
+    }
 }
 
 /// A request's id exactly as its sender wrote it.

@@ -12,11 +12,11 @@ use crate::core::view::{Target, View};
 use crate::faces::find::Query;
 use crate::faces::reach::{closest_template, own_uri};
 use crate::faces::{
-    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Refusal, Remembered, Searched, Step,
-    ToolCall, Viewer, WantedUri, Wording,
+    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Remembered, Searched, Step, ToolCall,
+    Viewer, WantedUri, Wording,
 };
 use crate::wire::json::{Node, quote};
-use crate::wire::message::code;
+use crate::wire::message::{Refusal, code};
 
 impl Face for Toolman {
     fn name(&self) -> &'static str {

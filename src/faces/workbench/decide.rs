@@ -13,11 +13,11 @@ use crate::faces::find::Query;
 use crate::faces::plain::Plain;
 use crate::faces::reach::resource_owner;
 use crate::faces::{
-    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Refusal, Remembered, Searched, Step,
-    Then, ToolCall, Viewer, WantedUri, Wording,
+    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Remembered, Searched, Step, Then,
+    ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::wire::json::quote;
-use crate::wire::message::{code, error_object};
+use crate::wire::message::{Refusal, code, error_object};
 
 impl Face for Workbench {
     fn common(&self) -> &Common {

@@ -9,10 +9,9 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::headers::Refusal;
 use super::stream::{CutOff, Reader};
 use crate::wire::json::Scanner;
-use crate::wire::message::{Id, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Refusal, code, error_object, write_raw_error};
 
 pub(super) type Answer = Response<Payload>;
 

@@ -16,16 +16,14 @@ use super::answer::{
     event_stream, events, json, refuse, text, unauthorized, wrong_method,
 };
 use super::guard::{authenticate, single};
-use super::headers::{
-    Accepted, LAST_EVENT_ID, Refusal, SESSION_ID, is_json, legacy_version, mirrored, says_modern,
-};
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, mirrored, says_modern};
 use super::plan::{Plan, is_modern};
 use super::sessions::Session;
 use super::stream::{Batch, Kind, Part, Reader, Stream, Writer};
 use super::{Backend, Scope, Server, Sink, body};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
-use crate::wire::message::{Malformed, Message, code};
+use crate::wire::message::{Malformed, Message, Refusal, code, is_modern_code};
 
 impl<B: Backend> Server<B> {
     /// Answers one request of the connection that `hang_up` closes.
@@ -277,7 +275,7 @@ impl<B: Backend> Server<B> {
         match reader.kind().await {
             Kind::Json(answer) => match error_code(&answer) {
                 Some(code::METHOD_NOT_FOUND) => json(StatusCode::NOT_FOUND, answer),
-                Some(-32022..=-32020) => json(StatusCode::BAD_REQUEST, answer),
+                Some(code) if is_modern_code(code) => json(StatusCode::BAD_REQUEST, answer),
                 _ if accepted.json => json(StatusCode::OK, answer),
                 _ => events(Payload::Whole([b"data: ", &*answer, b"\n\n"].concat().into())),
             },

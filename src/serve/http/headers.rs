@@ -7,27 +7,16 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::{self, HeaderMap, HeaderName};
 
 use super::guard::{Repeated, single};
-use crate::wire::era::Version;
+use crate::wire::era::{ModernMeta, Version, meta, unsupported};
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::code;
+use crate::wire::message::{Refusal, code};
 use crate::wire::tool_headers;
-
-/// The modern protocol version.
-pub const MODERN: &str = "2026-07-28";
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-
-/// The headers and the body differ.
-const HEADER_MISMATCH: i64 = -32020;
-/// The version is none that we speak.
-const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Which kinds of answer a client takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,44 +72,11 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 
 /// Whether the request says by its header that it is modern.
 pub(super) fn says_modern(headers: &HeaderMap) -> bool {
-    headers.get(PROTOCOL_VERSION).is_some_and(|version| version == MODERN)
+    headers.get(PROTOCOL_VERSION).is_some_and(|version| version == Version::MODERN.as_str())
 }
 
-/// Why a message is refused.
-#[derive(Debug, PartialEq)]
-pub(in crate::serve) struct Refusal {
-    pub(in crate::serve) code: i64,
-    pub(in crate::serve) message: String,
-    /// Raw JSON.
-    pub(super) data: Option<String>,
-}
-
-impl Refusal {
-    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
-    }
-
-    fn mismatch(message: String) -> Self {
-        Self::new(HEADER_MISMATCH, format!("Header mismatch: {message}"))
-    }
-
-    fn duplicate(place: &str) -> Self {
-        Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of {place} stands twice"))
-    }
-
-    /// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all
-    /// others everything.
-    fn unsupported(requested: &str, modern: bool) -> Self {
-        let others: &[Version] = if modern { &[] } else { &Version::LEGACY };
-        let others = others.iter().rev().map(|version| version.as_str());
-        let supported: Vec<_> = std::iter::once(MODERN).chain(others).collect();
-        let data = serde_json::json!({"supported": supported, "requested": requested});
-        Self {
-            code: UNSUPPORTED_VERSION,
-            message: "Unsupported protocol version".to_owned(),
-            data: Some(data.to_string()),
-        }
-    }
+fn mismatch(message: String) -> Refusal {
+    Refusal::new(code::HEADER_MISMATCH, format!("Header mismatch: {message}"))
 }
 
 /// The version header of a legacy request: absent, or one that we speak.
@@ -128,40 +84,18 @@ pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
     match single(headers, &PROTOCOL_VERSION) {
         Ok(None) => Ok(()),
         Ok(Some(version)) if Version::legacy(version).is_some() => Ok(()),
-        Ok(Some(version)) => Err(Refusal::unsupported(version, false)),
-        Err(Repeated) => Err(Refusal::unsupported("", false)),
+        Ok(Some(version)) => Err(unsupported(version, false)),
+        Err(Repeated) => Err(unsupported("", false)),
     }
-}
-
-/// The modern part of a request's `_meta`; `None` where there is none, which makes it a legacy request.
-pub(super) fn modern_meta<'a>(params: Option<Node<'a>>) -> Result<Option<Node<'a>>, Refusal> {
-    let Some(params) = params else { return Ok(None) };
-    let Some(meta) = params.unique("_meta").map_err(|_| Refusal::duplicate("`params`"))? else {
-        return Ok(None);
-    };
-    let version = meta.unique(META_VERSION).map_err(|_| Refusal::duplicate("`_meta`"))?;
-    Ok(version.map(|_| meta))
 }
 
 /// Checks a modern request: what its `_meta` must hold, that no key stands twice by which we route, and that headers and
 /// body say the same. What headers say of a tool's parameters is left to [`mirror`].
 pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<Node<'_>>) -> Result<(), Refusal> {
-    let missing =
-        |what: &str| Refusal::new(code::INVALID_PARAMS, format!("Invalid params: `_meta` has no \"{what}\""));
-    let meta = modern_meta(params)?.ok_or_else(|| missing(META_VERSION))?;
+    let meta = ModernMeta::read(params)?.ok_or_else(|| ModernMeta::lacks(meta::VERSION))?;
     let params = params.expect("`_meta` stands in them");
-    let version = meta.get(META_VERSION).and_then(Node::as_str).ok_or_else(|| {
-        Refusal::new(code::INVALID_PARAMS, format!("Invalid params: \"{META_VERSION}\" must be a string"))
-    })?;
-    must_equal(headers, &PROTOCOL_VERSION, "MCP-Protocol-Version", &version)?;
-    if version != MODERN {
-        return Err(Refusal::unsupported(&version, true));
-    }
-    let capabilities = meta.unique(META_CAPABILITIES).map_err(|_| Refusal::duplicate("`_meta`"))?;
-    if !capabilities.ok_or_else(|| missing(META_CAPABILITIES))?.is_object() {
-        let message = format!("Invalid params: \"{META_CAPABILITIES}\" must be an object");
-        return Err(Refusal::new(code::INVALID_PARAMS, message));
-    }
+    must_equal(headers, &PROTOCOL_VERSION, "MCP-Protocol-Version", &meta.version()?)?;
+    meta.checked()?;
     must_equal(headers, &METHOD, "Mcp-Method", method)?;
     let (keys, inner) = routed_by(method);
     stand_once(params, keys, "params")?;
@@ -201,7 +135,7 @@ fn routed_by(method: &str) -> (&'static [&'static str], &'static [&'static str])
 
 fn stand_once(object: Node<'_>, keys: &[&str], place: &str) -> Result<(), Refusal> {
     match keys.iter().any(|key| object.unique(key).is_err()) {
-        true => Err(Refusal::duplicate(&format!("`{place}`"))),
+        true => Err(Refusal::twice(place)),
         false => Ok(()),
     }
 }
@@ -229,7 +163,7 @@ pub(in crate::serve) fn mirror(
             Some((value, is_text)) => must_hold(headers, &header, &title, Some(&value), !is_text)?,
             None if headers.contains_key(&header) => {
                 let words = format!("{title} stands for a parameter that the body has not");
-                return Err(Refusal::mismatch(words));
+                return Err(mismatch(words));
             }
             None => {}
         }
@@ -252,8 +186,7 @@ fn must_hold(
     is_number: bool,
 ) -> Result<(), Refusal> {
     let raw = once(headers, header, title)?;
-    let value =
-        decoded(raw).ok_or_else(|| Refusal::mismatch(format!("{title} is not encoded as it should be")))?;
+    let value = decoded(raw).ok_or_else(|| mismatch(format!("{title} is not encoded as it should be")))?;
     if body.is_some_and(|body| *value == *body || is_number && same_integer(&value, body)) {
         Ok(())
     } else {
@@ -264,13 +197,13 @@ fn must_hold(
 fn once<'a>(headers: &'a HeaderMap, header: &HeaderName, title: &str) -> Result<&'a str, Refusal> {
     match single(headers, header) {
         Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(Refusal::mismatch(format!("{title} is missing"))),
-        Err(Repeated) => Err(Refusal::mismatch(format!("{title} must stand once, in plain ASCII"))),
+        Ok(None) => Err(mismatch(format!("{title} is missing"))),
+        Err(Repeated) => Err(mismatch(format!("{title} must stand once, in plain ASCII"))),
     }
 }
 
 fn differs(title: &str, header: &str, body: Option<&str>) -> Refusal {
-    Refusal::mismatch(match body {
+    mismatch(match body {
         Some(body) => format!("{title} header value '{header}' does not match body value '{body}'"),
         None => format!("{title} header value '{header}' has no counterpart in the body"),
     })
@@ -312,6 +245,8 @@ fn same_integer(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MODERN: &str = Version::MODERN.as_str();
     use crate::wire::tool_headers::encode_value;
     use proptest::prelude::*;
     use serde_json::json;
@@ -372,7 +307,7 @@ mod tests {
             let mut scanner = Scanner::default();
             let arguments = scanner.scan_str(arguments).expect("JSON").root();
             let outcome = mirror(&mirrored(&all), MARKED, Some(arguments));
-            let expected = if agrees { Ok(()) } else { Err(HEADER_MISMATCH) };
+            let expected = if agrees { Ok(()) } else { Err(code::HEADER_MISMATCH) };
             assert_eq!(outcome.map_err(|refusal| refusal.code), expected, "{headers:?} {}", arguments.raw());
         }
     }
@@ -381,7 +316,7 @@ mod tests {
     fn agrees(headers: &HeaderMap, tool: &str, argument: &str) -> Result<(), i64> {
         let body = json!({
             "name": tool, "arguments": {"region": argument},
-            "_meta": {META_VERSION: MODERN, META_CAPABILITIES: {}},
+            "_meta": {meta::VERSION: MODERN, meta::CAPABILITIES: {}},
         });
         let body = body.to_string();
         let mut scanner = Scanner::default();
@@ -413,9 +348,9 @@ mod tests {
             ][which].clone();
             prop_assume!(value != other);
             headers.insert(name.clone(), encode_value(&other).parse().expect("encoded so that it fits"));
-            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(HEADER_MISMATCH), "another value");
+            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(code::HEADER_MISMATCH), "another value");
             headers.remove(&name);
-            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(HEADER_MISMATCH), "no value");
+            prop_assert_eq!(agrees(&headers, &tool, &argument), Err(code::HEADER_MISMATCH), "no value");
         }
     }
 }

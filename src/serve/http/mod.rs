@@ -31,8 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 pub use self::guard::{is_host, is_origin};
-pub use self::headers::MODERN;
-pub(super) use self::headers::{Refusal, mirror};
+pub(super) use self::headers::mirror;
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::route::Sink;

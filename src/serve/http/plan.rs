@@ -7,12 +7,12 @@ use hyper::header::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::answer::{Answer, refuse, refused};
-use super::headers::{Accepted, Refusal, SESSION_ID, agree, legacy_version, modern_meta, says_modern};
+use super::headers::{Accepted, SESSION_ID, agree, legacy_version, says_modern};
 use super::sessions::Session;
 use super::{Backend, Scope, Server};
-use crate::wire::era::Version;
+use crate::wire::era::{ModernMeta, Version};
 use crate::wire::json::{Doc, Node, Scanner};
-use crate::wire::message::{Id, Message, code};
+use crate::wire::message::{Id, Message, Refusal, code};
 
 /// JSON nested deeper than this is refused.
 const DEEPEST: usize = 512;
@@ -67,7 +67,7 @@ impl<B: Backend> Server<B> {
                 };
             }
         };
-        let modern = match modern_meta(params) {
+        let modern = match ModernMeta::read(params) {
             Ok(meta) => meta.is_some() || says_modern(headers),
             Err(refusal) => return Plan::Done(refused(id.as_ref(), &refusal)),
         };
@@ -135,7 +135,7 @@ pub(super) fn is_modern(message: &[u8]) -> bool {
     let mut scanner = Scanner::default();
     match scanner.scan(message).map(|doc| Message::read(doc.root())) {
         Ok(Ok(Message::Request { params, .. } | Message::Notification { params, .. })) => {
-            !matches!(modern_meta(params), Ok(None))
+            !matches!(ModernMeta::read(params), Ok(None))
         }
         _ => false,
     }

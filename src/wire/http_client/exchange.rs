@@ -21,7 +21,7 @@ use super::sort::{Sorted, Stream, error_code, sort};
 use super::{Incoming, Outcome, Patience, Receive};
 use crate::wire::cut_off::id_of_response;
 use crate::wire::json::Scanner;
-use crate::wire::message::{Id, code, error_object, write_raw_error};
+use crate::wire::message::{Id, code, error_object, is_modern_code, write_raw_error};
 use crate::wire::oauth::{Authorizer, Refusal};
 use crate::wire::sse::Parser;
 
@@ -134,9 +134,8 @@ impl<R: Receive> Shared<R> {
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let answer = self.answer(id, None, response).await;
-        let modern_error = answer.as_ref().is_ok_and(|answer| {
-            error_code(&answer.message).is_some_and(|code| matches!(code, -32022..=-32020))
-        });
+        let modern_error =
+            answer.as_ref().is_ok_and(|answer| error_code(&answer.message).is_some_and(is_modern_code));
         if matches!(status.as_u16(), 400 | 404 | 405)
             && !modern_error
             && let Ok(stream) = self.open_old().await

@@ -3,12 +3,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::wire::era::meta;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::Message;
 use crate::wire::tool_headers::{ToolHeaders, encode_value};
-
-/// Where a modern message carries its version.
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// `MCP-Protocol-Version`
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -65,7 +63,7 @@ impl Outgoing {
                 });
             }
         };
-        let version = params.and_then(|params| params.get("_meta")).and_then(|meta| meta.get(VERSION_KEY));
+        let version = params.and_then(|params| params.get("_meta")).and_then(|meta| meta.get(meta::VERSION));
         let version = version.and_then(Node::as_str);
         let mut headers = HeaderMap::new();
         if let Some(version) = &version {
@@ -160,7 +158,8 @@ mod tests {
     fn modern_messages_are_mirrored_into_headers() {
         let modern = |method: &str, params: &str| {
             format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}"_meta":{{"{VERSION_KEY}":"2026-07-28"}}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}"_meta":{{"{}":"2026-07-28"}}}}}}"#,
+                meta::VERSION
             )
         };
         for (method, params, headers) in [
