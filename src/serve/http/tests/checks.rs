@@ -240,6 +240,7 @@ async fn modern_messages_are_checked_against_their_headers() {
         (with_method.clone(), request("1", "echo", ""), 400, Some(-32602)),
         (with_method.clone(), call(1, "echo"), 400, Some(-32602)),
         (with_method.clone(), request("1", "echo", &format!("\"_meta\":{{{caps}}}")), 400, Some(-32602)),
+        (String::new(), request("1", "echo", &format!("\"_meta\":{{{caps}}}")), 400, Some(-32602)),
         (
             with_method.clone(),
             request("1", "echo", r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#),
