@@ -25,6 +25,7 @@ pub(crate) struct Options {
     pub(crate) era: Era,
     pub(crate) http: Option<u16>,
     pub(crate) sse: bool,
+    pub(crate) no_stream: bool,
     pub(crate) broken: Option<Break>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
@@ -71,6 +72,7 @@ impl Options {
                 "--ignore-eof" => options.ignore_eof = true,
                 "--exit-after-handshake" => options.exit_after_handshake = true,
                 "--sse" => options.sse = true,
+                "--no-stream" => options.no_stream = true,
                 _ => {
                     let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
                     options.set(&flag, value).map_err(|problem| format!("{flag}: {problem}"))?;

@@ -171,8 +171,8 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     for n in 0..10 {
-                        let change = |all: &mut Switched| drop(all.tools.insert(format!("{who}-{n}"), true));
-                        Switched::change(path, change).unwrap();
+                        let name = format!("{who}-{n}");
+                        Switched::change(path, |all| all.tools.extend([(name, true)])).unwrap();
                     }
                 });
             }

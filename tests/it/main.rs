@@ -46,6 +46,8 @@ mod pty;
 #[cfg(unix)]
 mod readme;
 mod real;
+#[cfg(unix)]
+mod redeploy;
 mod relay;
 mod reload;
 #[cfg(unix)]
