@@ -40,6 +40,7 @@ pub(crate) const NAMES: [&str; 27] = [
     "spawn",
     "update",
     "forget",
+    "cut",
     "job",
     "finish",
     "cancelled",
@@ -89,6 +90,7 @@ struct Arguments {
     then: bool,
     bytes: Option<Bytes>,
     count: usize,
+    progress: usize,
     uri: String,
     mark: String,
     fault: Option<String>,
@@ -171,6 +173,11 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, params: Option<&RawValue
 /// The behaviours that take their time.
 fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progress_token: Option<&RawValue>) {
     let peer = &server.peer;
+    let tell_progress = |n: usize, total: usize, extra: &str| {
+        let token = progress_token.map_or("null", RawValue::get);
+        let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
+        peer.notify("notifications/progress", Some(&params));
+    };
     match name {
         "slow" => {
             let key = arguments.key;
@@ -188,12 +195,9 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progre
             }
         }
         "progress" => {
-            let token = progress_token.map_or("null", RawValue::get);
             for n in 1..=arguments.n {
                 std::thread::sleep(Duration::from_millis(arguments.ms.unwrap_or(0)));
-                let (total, extra) = (arguments.n, &arguments.extra);
-                let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total}{extra}}}"#);
-                peer.notify("notifications/progress", Some(&params));
+                tell_progress(n, arguments.n, &arguments.extra);
             }
             text(server, id, r#""progress""#);
         }
@@ -207,7 +211,10 @@ fn wait(server: &Server, id: &RawValue, name: &str, arguments: Arguments, progre
         }
         "ask" => {
             let answer = peer.ask(&arguments.method.unwrap_or_default(), arguments.params.as_deref());
+            let (each, total) = (arguments.progress, 2 * arguments.progress);
+            (1..=each).for_each(|n| tell_progress(n, total, ""));
             if let Ok(answer) = answer.recv() {
+                (each + 1..=total).for_each(|n| tell_progress(n, total, ""));
                 text(server, id, &serde_json::to_string(&answer).expect("a string"));
             }
         }
@@ -302,6 +309,7 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             tasks::set_status(peer, &arguments.id, arguments.status.as_deref().unwrap_or("completed"));
         }
         "forget" => peer.update(|heard| heard.session = None),
+        "cut" => peer.cut(),
         _ => unreachable!("every behaviour is here or in `wait`"),
     }
     text(server, id, &format!(r#""{name}""#));

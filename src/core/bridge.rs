@@ -16,6 +16,7 @@ use super::engine::Engine;
 use super::level;
 use super::link::{Asking, Caller, Link};
 use super::modern::ModernCall;
+use super::progress::Progress;
 use super::reply::Reply;
 use super::seal::{Sealed, State, params_digest};
 use super::session::{Question, Session};
@@ -390,11 +391,13 @@ impl Call {
             reply.session().sent(reply.key(), &self.link, id);
         }
         let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
-        self.clone().in_turn(move |call, turn| call.go_on(&responses, reply, turn));
+        let token = Progress::asked(params).map(|progress| progress.token.raw().into());
+        self.clone().in_turn(move |call, turn| call.go_on(&responses, token, reply, turn));
     }
 
-    /// Hands the client's answers to the upstream and waits on.
-    fn go_on(self: &Arc<Self>, responses: &str, reply: Reply, turn: Turn) {
+    /// Hands the client's answers to the upstream and waits on. Progress belongs to the retry from now on: `token` is
+    /// its own, if it wants any.
+    fn go_on(self: &Arc<Self>, responses: &str, token: Option<Box<str>>, reply: Reply, turn: Turn) {
         let Some(engine) = self.engine.upgrade() else { return };
         let mut scanner = Scanner::default();
         let responses = scanner.scan_str(responses).expect("a part of valid JSON").root();
@@ -403,6 +406,7 @@ impl Call {
             self.link.peer.change(id, |caller| {
                 caller.session = Some(session);
                 caller.key = Some(key);
+                caller.progress = token;
             });
         }
         let _asking = self.state.lock().asking.take();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::bridge::{Call, Parked, level_of};
 use super::catalog::{Items, Kind};
+use super::eras::{Asking, Eras};
 use super::level;
 use super::link::{Caller, Link};
 use super::modern::{Listener, Watched};
@@ -27,8 +29,8 @@ use super::view::Exposure;
 use super::window::Window;
 use crate::config::{Common, Http, Isolation, Redactor, Transport};
 use crate::store::credentials::Credentials;
-use crate::store::definitions::{Definitions, Manner};
-use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
+use crate::store::definitions::{Definitions, Manner, digest};
+use crate::wire::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::{self, Authorizer};
 use crate::wire::peer::{Answer, Lost};
@@ -47,6 +49,7 @@ pub struct Engine {
     pub(super) parked: Parked,
     /// Where what upstreams offer is remembered, if it is.
     definitions: Option<Definitions>,
+    eras: Eras,
     /// One upstream at a time: a thread for each would need more memory than the upstreams themselves.
     remembering: Arc<Semaphore>,
     /// Where logins are remembered, if they are.
@@ -110,6 +113,7 @@ impl Engine {
             used: Mutex::default(),
             parked: Parked::default(),
             definitions,
+            eras: Eras::default(),
             remembering: Arc::new(Semaphore::new(1)),
             state: around.state,
             attended: around.attended,
@@ -487,34 +491,70 @@ impl Engine {
         }
     }
 
-    /// Remembers what an upstream offers and how it speaks, beside everything else.
+    /// Remembers what an upstream offers, beside everything else.
     pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
+        self.save(link, move |definitions, transport| definitions.save(transport, &items));
+    }
+
+    /// Remembers how an upstream speaks.
+    pub(super) fn remember_manner(&self, link: &Arc<Link>) {
+        let manner = manner(link);
+        self.eras.set(&self.digest(&link.upstream), manner.era);
+        self.save(link, move |definitions, transport| definitions.save_manner(transport, manner));
+    }
+
+    fn save(
+        &self,
+        link: &Arc<Link>,
+        save: impl FnOnce(&Definitions, &Transport) -> io::Result<()> + Send + 'static,
+    ) {
         let Some(definitions) = self.definitions.clone() else { return };
-        let (upstream, manner, turn) = (link.upstream.clone(), manner(link), self.remembering.clone());
+        let (upstream, turn) = (link.upstream.clone(), self.remembering.clone());
         self.spawn(async move {
             let _turn = turn.acquire().await;
             let save = move || {
-                let transport = &upstream.spec().transport;
-                let saved = definitions.save(transport, &items);
-                if let Err(error) = saved.and_then(|()| definitions.save_manner(transport, manner)) {
-                    log::debug!("[{upstream}] what it offers cannot be remembered: {error}");
+                if let Err(error) = save(&definitions, &upstream.spec().transport) {
+                    log::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
                 }
             };
             let _ = tokio::task::spawn_blocking(save).await;
         });
     }
 
-    /// The era that an upstream spoke when last asked, by this process or another.
-    pub(super) fn remembered_era(&self, upstream: &Upstream) -> Option<Era> {
-        upstream.era().or_else(|| Some(self.definitions.as_ref()?.manner(&upstream.spec().transport)?.era))
+    /// The era that an upstream spoke when last asked, by this process or another. Where nobody knows, the caller is to
+    /// ask, and what else is started of the same command waits for that while the second value lives.
+    pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Asking<'_>>) {
+        let digest = self.digest(upstream);
+        let remembered = || {
+            let on_disk = || self.definitions.as_ref()?.manner(&upstream.spec().transport);
+            self.eras.get(&digest).or_else(|| on_disk().map(|manner| manner.era))
+        };
+        if let Some(era) = remembered() {
+            return (Some(era), None);
+        }
+        // One that is never told must not cost the others all of their time.
+        let asking = self.eras.ask(&digest, upstream.spec().timeouts.connect / 2).await;
+        match remembered() {
+            Some(era) => (Some(era), None),
+            None => (None, asking),
+        }
+    }
+
+    /// Takes an upstream for one of the legacy era until it says otherwise.
+    pub(super) fn guess_legacy(&self, upstream: &Upstream) {
+        self.eras.set(&self.digest(upstream), Era::Legacy);
     }
 
     /// Lets the next start of an upstream ask for its era.
     pub(super) fn forget_era(&self, upstream: &Upstream) {
-        upstream.remember_era(None);
+        self.eras.forget(&self.digest(upstream));
         if let Some(definitions) = &self.definitions {
             definitions.forget_manner(&upstream.spec().transport);
         }
+    }
+
+    fn digest(&self, upstream: &Upstream) -> String {
+        digest(&upstream.spec().transport, &self.directory)
     }
 
     /// What of tasks a server can in the way of this version's era, as far as that is known.
@@ -644,15 +684,41 @@ impl Engine {
         }
     }
 
-    /// Tells a fresh upstream what the client has set before.
+    /// Tells an upstream with which a session has just begun what clients expect of it. A modern one is told with every
+    /// request, and by its subscription.
     pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if let Some(session) = self.stdio()
-            && let Some(level) = session.log_level()
-            && link.can("logging")
-            && !link.version().is_modern()
-        {
-            send_quietly(link, "logging/setLevel", &level);
+        if link.version().is_modern() {
+            return;
         }
+        for uri in link.upstream.watched().0 {
+            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
+        }
+        match self.stdio() {
+            Some(session) => {
+                if let Some(level) = session.log_level().filter(|_| link.can("logging")) {
+                    send_quietly(link, "logging/setLevel", &level);
+                }
+            }
+            None => {
+                let sees = |window: &Arc<Window>| {
+                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream))
+                };
+                let sessions = self.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
+                let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
+                levels.for_each(|level| link.want_level(level));
+            }
+        }
+    }
+
+    /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
+    /// last one was told, and nobody knows what it offers.
+    pub(super) fn renewed(&self, link: &Arc<Link>, hello: ServerHello) {
+        link.set_hello(hello);
+        self.remember_manner(link);
+        link.withdraw_questions();
+        link.tell_level_again();
+        self.greeted(link);
+        link.lists_changed();
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.

@@ -5,6 +5,7 @@ mod bridge;
 pub mod catalog;
 mod connection;
 pub mod engine;
+mod eras;
 mod level;
 mod life;
 pub mod link;

@@ -161,10 +161,12 @@ impl Engine {
             });
         };
         let caller = link.peer.touch(id, |caller| {
-            Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?))
+            Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?, caller.call.clone()))
         });
         match caller {
-            Some(Some((session, key, token))) => notify(&session, key.as_ref(), &token),
+            // The request that asked for progress has been answered by a question.
+            Some(Some((.., Some(call)))) if call.is_parked() => {}
+            Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
                 for window in self.windows() {

@@ -47,11 +47,13 @@ pub struct Reply {
     session: Arc<Session>,
     key: Option<Arc<str>>,
     modern: Option<Arc<ModernCall>>,
+    /// Whether the state that a retry brings has been opened; what may stand in its place is the upstream's own.
+    pub opened: bool,
 }
 
 impl Reply {
     pub(super) fn new(session: Arc<Session>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
-        Self { session, key: Some(key), modern }
+        Self { session, key: Some(key), modern, opened: false }
     }
 
     /// Whose request it is.

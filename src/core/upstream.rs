@@ -63,7 +63,6 @@ struct State {
     link: Option<Arc<Link>>,
     items: Arc<Items>,
     last_failure: Option<Trouble>,
-    era: Option<Era>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
@@ -291,16 +290,6 @@ impl Upstream {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
             _ => self.link().ok_or_else(|| "it was closed".into()),
         }
-    }
-
-    /// The era that it spoke when last asked.
-    pub(super) fn era(&self) -> Option<Era> {
-        self.state.lock().era
-    }
-
-    /// Remembers its era, so that the next start needs no probe; `None` asks again.
-    pub(super) fn remember_era(&self, era: Option<Era>) {
-        self.state.lock().era = era;
     }
 
     /// What of it clients watch: URIs of resources, and ids of tasks.

@@ -71,6 +71,8 @@ pub struct View {
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
     /// What was switched by hand: tools, and resources with templates, by full name.
     pub switched: [HashMap<Arc<str>, bool>; 2],
+    /// What was switched by hand before the view began: it is so from the start.
+    pub remembered: [HashMap<Arc<str>, bool>; 2],
 }
 
 /// One upstream in a view.
@@ -515,7 +517,7 @@ impl View {
         match kind {
             Kind::Prompt => true,
             _ => {
-                let switched = &self.switched[usize::from(kind != Kind::Tool)];
+                let switched = &self.switched[class(kind)];
                 let by_hand = if switched.is_empty() { None } else { switched.get(item.full_name()) };
                 by_hand.copied().unwrap_or(item.starts_active)
             }
@@ -676,7 +678,9 @@ impl View {
                 {
                     before.missed.push((kind, name.clone()));
                 }
-                let active = kind == Kind::Prompt || face.starts_active(kind, &full, &name);
+                let remembered = self.remembered[class(kind)].get(&*full).copied();
+                let active = kind == Kind::Prompt
+                    || remembered.unwrap_or_else(|| face.starts_active(kind, &full, &name));
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
                 if let Some(full) = &full {
                     let holder = *names.entry(full.clone()).or_insert(Slot { alias: true, ..slot });
@@ -691,6 +695,11 @@ impl View {
         entry.exposed = Arc::new(exposed);
         entry.missed = missed;
     }
+}
+
+/// Which of the two classes of switches a kind belongs to.
+fn class(kind: Kind) -> usize {
+    usize::from(kind != Kind::Tool)
 }
 
 /// A name that clients take and nobody has.

@@ -1,11 +1,25 @@
-//! Whether a concrete URI comes from a template (RFC 6570).
+//! Whether a concrete URI comes from a template (RFC 6570), and how closely it fits.
 
-/// Whether expanding the template could give this URI. With `strict`, a plain `{variable}` stands for no `/`, `?` or
-/// `#`, as the standard says; without, for anything, as many servers have it.
-///
+/// How closely a template fits a URI: of two, the greater one is the closer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fit {
+    /// A plain `{variable}` stands for no `/`, `?` or `#`, as the standard says; else for anything, as many servers
+    /// have it.
+    strict: bool,
+    /// How much of the URI stands in the template itself.
+    literal: usize,
+    /// No expression has an operator, by which it may stand for anything.
+    plain: bool,
+}
+
+/// How closely the template fits, if expanding it could give this URI.
+pub fn fit(template: &str, uri: &str) -> Option<Fit> {
+    [true, false].into_iter().find_map(|strict| fit_as(template, uri.as_bytes(), strict))
+}
+
 /// Walks the template once with the set of places in the URI that it may have reached, so that no template is slow.
-pub fn fits(template: &str, uri: &str, strict: bool) -> bool {
-    let uri = uri.as_bytes();
+fn fit_as(template: &str, uri: &[u8], strict: bool) -> Option<Fit> {
+    let mut fit = Fit { strict, literal: 0, plain: true };
     let mut reached = vec![false; uri.len() + 1];
     reached[0] = true;
     let mut rest = template;
@@ -15,13 +29,20 @@ pub fn fits(template: &str, uri: &str, strict: bool) -> bool {
             Some((open, close)) => (&rest[..open], Some(&rest[open + 1..close]), &rest[close + 1..]),
             None => (rest, None, ""),
         };
+        fit.literal += literal.len();
         reached = after_literal(literal.as_bytes(), uri, &reached);
         if let Some(expression) = expression {
+            fit.plain &= operator(expression).is_none();
             reached = after_expression(expression, uri, &reached, strict);
         }
         rest = after;
     }
-    reached[uri.len()]
+    reached[uri.len()].then_some(fit)
+}
+
+/// The operator of an expression: what has one may stand for anything.
+fn operator(expression: &str) -> Option<u8> {
+    expression.bytes().next().filter(|c| b"+#./;?&".contains(c))
 }
 
 fn after_literal(literal: &[u8], uri: &[u8], reached: &[bool]) -> Vec<bool> {
@@ -33,8 +54,8 @@ fn after_literal(literal: &[u8], uri: &[u8], reached: &[bool]) -> Vec<bool> {
 }
 
 fn after_expression(expression: &str, uri: &[u8], reached: &[bool], strict: bool) -> Vec<bool> {
-    let first = expression.bytes().next().filter(|c| b"#./;?&".contains(c));
-    let anything = !strict || first.is_some() || expression.starts_with('+');
+    let first = operator(expression).filter(|operator| *operator != b'+');
+    let anything = !strict || operator(expression).is_some();
     let mut next = vec![false; reached.len()];
     let mut inside = false;
     for at in 0..reached.len() {
@@ -69,11 +90,27 @@ mod tests {
             ("a://{open", "a://{open", true, true),
             ("ä://{x}", "ä://ö", true, true),
         ] {
-            assert_eq!(
-                (fits(template, uri, true), fits(template, uri, false)),
-                (strict, lax),
-                "{template} and {uri}"
-            );
+            let fits = |strict| fit_as(template, uri.as_bytes(), strict).is_some();
+            assert_eq!((fits(true), fits(false)), (strict, lax), "{template} and {uri}");
         }
+    }
+
+    #[test]
+    fn the_closer_of_two_templates() {
+        for (closer, laxer, uri) in [
+            ("x:docs/{name}", "x:{+path}", "x:docs/1"),
+            ("x:docs/{name}", "x:{path}", "x:docs/1"),
+            ("x:{+path}", "x:docs/{name}", "x:docs/1/2"),
+            ("x:{name}", "x:{+path}", "x:1"),
+            ("x:docs{?page}", "x:{name}{?page}", "x:docs?page=1"),
+            ("x:docs", "x:docs{?page}", "x:docs"),
+            ("x:a/b/{c}", "x:a/{b}/{c}", "x:a/b/c/d"),
+            ("x:{a}", "{+anything}", "x:1"),
+        ] {
+            assert!(fit(laxer, uri).is_some(), "{laxer} and {uri}");
+            assert!(fit(closer, uri) > fit(laxer, uri), "{closer}, {laxer} and {uri}");
+        }
+        assert_eq!(fit("x:{a}/b", "x:a/b"), fit("x:{c}/b", "x:a/b"));
+        assert_eq!(fit("x:{a}", "y:1"), None);
     }
 }

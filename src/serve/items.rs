@@ -1,14 +1,16 @@
 //! Resources, prompts and completion: by URI or name to the upstream that has them.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::toolman::Found;
 use super::{Face, Gateway, TWICE};
-use crate::core::catalog::{Kind, nearest};
+use crate::core::catalog::{ExposedItem, Kind, nearest};
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;
+use crate::core::view::{Entry, View};
 use crate::core::window::Window;
 use crate::faces::{toolman, uri_template};
 use crate::wire::json::{Node, quote};
@@ -135,10 +137,7 @@ impl Gateway {
         if let Some(target) = view.find(Kind::Resource, uri) {
             return Some((target.upstream.clone(), target.raw_key().to_owned()));
         }
-        let fits = |strict| {
-            view.items(Kind::Template).find(move |(_, item)| uri_template::fits(&item.name, uri, strict))
-        };
-        if let Some((entry, _)) = fits(true).or_else(|| fits(false)) {
+        if let Some((entry, _)) = closest_template(&view, uri) {
             let prefix = window.exposure().full_name(&entry.upstream, Kind::Resource, "");
             return Some((entry.upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri))));
         }
@@ -237,6 +236,15 @@ impl Gateway {
             Answer::Lost(lost) => refuse(reply, lost.code, &format!("{name}: {lost}"), shaped),
         }
     }
+}
+
+/// The template that a URI belongs to: the one that fits it most closely. Of equals it is one that is active, then the
+/// first.
+pub(super) fn closest_template<'a>(view: &'a View, uri: &str) -> Option<(&'a Entry, &'a ExposedItem)> {
+    let all = view.items(Kind::Template);
+    let fitting = all.filter_map(|(entry, item)| Some((uri_template::fit(&item.name, uri)?, entry, item)));
+    let closest = fitting.min_by_key(|(fit, _, item)| Reverse((*fit, view.is_active(Kind::Template, item))));
+    closest.map(|(_, entry, item)| (entry, item))
 }
 
 fn prompt(name: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {

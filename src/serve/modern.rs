@@ -26,6 +26,8 @@ impl Gateway {
             "tools/call" | "prompts/get" | "resources/read" => {
                 match params.all_unique(["requestState", "inputResponses"]) {
                     Ok([None, _]) => self.common_request(method, params, reply),
+                    // It had to wait, and is handled again.
+                    Ok(_) if reply.opened => self.common_request(method, params, reply),
                     Ok(_) => self.retry(method, params, reply),
                     Err(_) => self.refuse(reply, code::INVALID_PARAMS, TWICE),
                 }
@@ -69,7 +71,7 @@ impl Gateway {
     }
 
     /// A request that brings what it was asked for goes on where it stopped.
-    fn retry(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+    fn retry(self: &Arc<Self>, method: &str, params: Node<'_>, mut reply: Reply) {
         // Before the state is used up.
         if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
             && let Err(refusal) = self.check_mirrored(&name, params.get("arguments"), reply.session())
@@ -106,6 +108,7 @@ impl Gateway {
                 params_with(params, &[("requestState", None), ("inputResponses", None)])
             }
         };
+        reply.opened = true;
         let mut scanner = Scanner::default();
         let params = scanner.scan_str(&again).expect("written as valid JSON").root();
         self.common_request(method, params, reply);

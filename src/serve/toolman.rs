@@ -7,17 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::items::closest_template;
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Isolation, NamespacedServer, ToolFilter, Transport};
 use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
 use crate::core::reply::Reply;
-use crate::core::session::Session;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::core::window::Window;
-use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, FIND, Switches, Toolman};
-use crate::faces::uri_template;
+use crate::faces::toolman::{self as face, ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman};
 use crate::store::Switched;
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::peer::Answer;
@@ -116,18 +115,26 @@ impl Bench {
         }
     }
 
-    fn save(&self, session: &Session) {
-        let Some(memory) = &self.memory else { return };
-        let switched = {
-            let view = session.view();
-            let saved = |class: usize| {
-                view.switched[class].iter().map(|(name, on)| (name.to_string(), *on)).collect()
-            };
-            Switched { file: memory.config.display().to_string(), tools: saved(0), resources: saved(1) }
-        };
-        if let Err(error) = switched.save(&memory.path) {
-            log::warn!("what was switched cannot be remembered in {}: {error}", memory.path.display());
-        }
+    /// Remembers what was switched, as it is by the time that it can, and goes on. It may have to wait for another
+    /// process, which must not hold up anybody else.
+    fn remember(&self, window: &Arc<Window>, change: Change, go_on: impl FnOnce() + Send + 'static) {
+        let Some(memory) = self.memory.clone() else { return go_on() };
+        let window = window.clone();
+        tokio::task::spawn_blocking(move || {
+            let saved = Switched::change(&memory.path, |all| {
+                all.file = memory.config.display().to_string();
+                let view = window.view();
+                for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
+                    let names = change.on[class].iter().chain(&change.off[class]);
+                    let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
+                    known.extend(switched.map(|(name, on)| (name.to_string(), *on)));
+                }
+            });
+            if let Err(error) = saved {
+                log::warn!("what was switched cannot be remembered in {}: {error}", memory.path.display());
+            }
+            go_on();
+        });
     }
 }
 
@@ -139,7 +146,7 @@ impl Gateway {
             let known = |names: BTreeMap<String, bool>| {
                 names.into_iter().map(|(name, on)| (name.into(), on)).collect()
             };
-            window.view().switched = [known(tools), known(resources)];
+            window.view().remembered = [known(tools), known(resources)];
         }
         let upstreams = self.bench_upstreams(bench, window, true);
         {
@@ -240,7 +247,11 @@ impl Gateway {
                 let refused = match Switches::read(arguments) {
                     Ok(_) if !bench.is_ready() => return self.later(bench, "tools/call", params, reply),
                     Ok(switches) => match self.activate(bench, &reply, &switches) {
-                        Ok(result) => return reply.result(&face::tool_result(Ok(&result))),
+                        Ok((result, change)) => {
+                            let window = reply.session().window.clone();
+                            let answer = move || reply.result(&face::tool_result(Ok(&result)));
+                            return bench.remember(&window, change, answer);
+                        }
                         Err(error) => error,
                     },
                     Err(error) => error,
@@ -316,10 +327,16 @@ impl Gateway {
         });
     }
 
-    /// Switches what the call names, all or nothing, and tells the client of the lists that changed.
-    fn activate(&self, bench: &Bench, reply: &Reply, switches: &Switches) -> Result<String, String> {
+    /// Switches what the call names, all or nothing, and tells the client of the lists that changed. Returns the result
+    /// and the change.
+    fn activate(
+        &self,
+        bench: &Bench,
+        reply: &Reply,
+        switches: &Switches,
+    ) -> Result<(String, Change), String> {
         let session = reply.session();
-        let (result, changed) = {
+        let (result, changed, change) = {
             let mut view = session.view();
             let change = bench.face.resolve(&view, switches, reply.modern().is_some());
             let change = change.map_err(|error| error + &waiting(&view))?;
@@ -333,15 +350,15 @@ impl Gateway {
                 Some(_) => bench.face.activated(&view, &message, &change),
                 None => quote(&message),
             };
-            (result, changed)
+            (result, changed, change)
         };
         self.engine.tell(&session.window, &changed);
-        bench.save(session);
-        Ok(result)
+        Ok((result, change))
     }
 
-    /// Where a URI leads: a listed resource's own state decides before that of a template that fits; what a result
-    /// linked to can be read whatever its state, as long as its server runs. With `left`, the state does not matter.
+    /// Where a URI leads: a listed resource's own state decides, else that of the template that fits most closely; what
+    /// a result linked to can be read whatever its state, as long as its server runs. With `left`, the state does not
+    /// matter.
     pub(super) fn find_resource(
         &self,
         bench: &Bench,
@@ -364,21 +381,15 @@ impl Gateway {
                 false => linked().or_else(|| Some(Found::Inactive(target.name().to_string()))),
             };
         }
-        let mut inactive = None;
-        for strict in [true, false] {
-            for (entry, item) in view.items(Kind::Template) {
-                if !uri_template::fits(&item.name, uri, strict) {
-                    continue;
-                }
-                if left || view.is_active(Kind::Template, item) {
-                    let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
-                    let own = uri.strip_prefix(&prefix).unwrap_or(uri);
-                    return Some(Found::Resource(entry.upstream.clone(), quote(own)));
-                }
-                inactive.get_or_insert_with(|| item.name.to_string());
-            }
+        let closest = closest_template(&view, uri);
+        if let Some((entry, item)) = closest
+            && (left || view.is_active(Kind::Template, item))
+        {
+            let prefix = bench.face.full_name(&entry.upstream, Kind::Template, "");
+            let own = uri.strip_prefix(&prefix).unwrap_or(uri);
+            return Some(Found::Resource(entry.upstream.clone(), quote(own)));
         }
-        linked().or_else(|| inactive.map(Found::Inactive))
+        linked().or_else(|| closest.map(|(_, item)| Found::Inactive(item.name.to_string())))
     }
 
     pub(super) fn read_catalog(&self, bench: &Bench, reply: Reply) {

@@ -79,40 +79,44 @@ impl Definitions {
     }
 
     fn path(&self, transport: &Transport, what: &str) -> PathBuf {
-        let mut context = Context::new(&SHA256);
-        let mut eat = |part: &str| {
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part.as_bytes());
-        };
-        eat(env!("CARGO_PKG_VERSION"));
-        match transport {
-            Transport::Stdio(command) => {
-                eat("stdio");
-                eat(&command.program);
-                eat(&command.args.len().to_string());
-                command.args.iter().for_each(|argument| eat(argument));
-                command.env.iter().for_each(|(name, _)| eat(name));
-                // What an argument names may be another file in another directory.
-                let directory = command.cwd.as_deref().unwrap_or(&self.working);
-                let mut words = std::iter::once(&command.program).chain(&command.args);
-                let relative = |word: &String| {
-                    !word.is_empty() && Path::new(word).is_relative() && directory.join(word).exists()
-                };
-                if command.cwd.is_some() || words.any(relative) {
-                    eat("in");
-                    eat(&directory.to_string_lossy());
-                }
-            }
-            Transport::Http(http) => {
-                eat(if http.sse { "sse" } else { "http" });
-                eat(&http.url);
-                http.headers.iter().for_each(|(name, _)| eat(name));
+        self.directory.join(format!("{}.{what}", digest(transport, &self.working)))
+    }
+}
+
+/// A digest of what an upstream is, started in this directory unless it names another. Values of variables make no
+/// difference.
+pub fn digest(transport: &Transport, working: &Path) -> String {
+    let mut context = Context::new(&SHA256);
+    let mut eat = |part: &str| {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part.as_bytes());
+    };
+    eat(env!("CARGO_PKG_VERSION"));
+    match transport {
+        Transport::Stdio(command) => {
+            eat("stdio");
+            eat(&command.program);
+            eat(&command.args.len().to_string());
+            command.args.iter().for_each(|argument| eat(argument));
+            command.env.iter().for_each(|(name, _)| eat(name));
+            // What an argument names may be another file in another directory.
+            let directory = command.cwd.as_deref().unwrap_or(working);
+            let mut words = std::iter::once(&command.program).chain(&command.args);
+            let relative = |word: &String| {
+                !word.is_empty() && Path::new(word).is_relative() && directory.join(word).exists()
+            };
+            if command.cwd.is_some() || words.any(relative) {
+                eat("in");
+                eat(&directory.to_string_lossy());
             }
         }
-        let digest = context.finish();
-        let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        self.directory.join(format!("{name}.{what}"))
+        Transport::Http(http) => {
+            eat(if http.sse { "sse" } else { "http" });
+            eat(&http.url);
+            http.headers.iter().for_each(|(name, _)| eat(name));
+        }
     }
+    context.finish().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Where what one upstream offers is remembered.

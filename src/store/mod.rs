@@ -4,7 +4,7 @@ pub mod credentials;
 pub mod definitions;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What was switched by hand in one `tools.toml`, by exposed name.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switched {
     /// The `tools.toml`, so that a person can tell the files apart.
     pub file: String,
@@ -53,10 +53,32 @@ impl Switched {
         })
     }
 
-    /// Replaces the file.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        replace(path, &serde_json::to_vec_pretty(self).map_err(io::Error::other)?)
+    /// Changes what the file holds. All who share it take turns, so that nobody forgets what others switched.
+    pub fn change(path: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
+        let _turn = take_turn(path)?;
+        let mut switched = Self::load(path);
+        change(&mut switched);
+        replace(path, &serde_json::to_vec_pretty(&switched).map_err(io::Error::other)?)
     }
+}
+
+/// How long another process may keep us from a file that we share.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
+
+/// Waits for our turn to change a file that processes share. It lasts as long as what is returned; where files cannot be
+/// locked, or somebody holds the lock for too long, it is better to go on than not to.
+fn take_turn(path: &Path) -> io::Result<File> {
+    fs::create_dir_all(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    let lock = File::options().create(true).append(true).open(path.with_extension("lock"))?;
+    let until = Instant::now() + LONGEST_TURN;
+    while let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        if Instant::now() > until {
+            log::debug!("{} is locked by another process for too long", path.display());
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(lock)
 }
 
 /// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
@@ -126,9 +148,10 @@ mod tests {
             tools: [("a_b".to_owned(), true)].into(),
             resources: [("a_x://y".to_owned(), false)].into(),
         };
-        switched.save(&path).unwrap();
+        let save = |switched: &Switched| Switched::change(&path, |all| *all = switched.clone());
+        save(&switched).unwrap();
         assert_eq!(Switched::load(&path), switched);
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 2, "the file and its lock");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -136,6 +159,25 @@ mod tests {
         }
         fs::write(&path, "{\"tools\":[").unwrap();
         assert_eq!(Switched::load(&path), Switched::default());
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn whoever_changes_a_file_at_the_same_time_takes_turns() {
+        let state = std::env::temp_dir().join(format!("mcp-workbench-turns-{}", std::process::id()));
+        let path = Switched::path(&state, Path::new("/a/project/tools.toml"));
+        std::thread::scope(|scope| {
+            for who in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for n in 0..10 {
+                        let name = format!("{who}-{n}");
+                        Switched::change(path, |all| all.tools.extend([(name, true)])).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Switched::load(&path).tools.len(), 80);
         fs::remove_dir_all(&state).unwrap();
     }
 }

@@ -66,6 +66,37 @@ fn a_question_in_mid_call_parks_the_call_and_a_retry_goes_on_with_it() {
 }
 
 #[test]
+fn progress_goes_out_under_the_token_of_the_retry_or_not_at_all() {
+    let arguments = r#"{"method":"elicitation/create","params":"{}","progress":2}"#;
+    let call = format!(r#"{{"name":"ask","arguments":{arguments}}}"#);
+    let host = Host::toolman(config("--with ask"));
+    for (first, retry) in
+        [("\"first\"", "\"retry\""), ("\"first\"", "7"), ("\"first\"", ""), ("", "\"retry\"")]
+    {
+        let token = |token: &str| match token {
+            "" => String::new(),
+            token => format!(r#""progressToken":{token}"#),
+        };
+        for mut client in [modern("--with ask"), host.client(Era::Modern)] {
+            let id = client.post_with("tools/call", &call, &token(first));
+            let questions = client.answer(&id);
+            let id = client.post_retry_with("ask", arguments, &questions, ACCEPT, &token(retry));
+            client.answer(&id).text();
+            let left = client.left();
+            let heard = left.iter().filter(|message| message.method() == "notifications/progress");
+            let mut heard: Vec<_> = heard
+                .map(|heard| (heard.at(&["params", "progressToken"]), heard.at(&["params", "progress"])))
+                .collect();
+            // What came before the answer may have been late, and then belongs to the retry as well.
+            heard.retain(|(token, n)| token != retry || ["3", "4"].contains(&n.as_str()));
+            let expected: &[&str] = if first.is_empty() || retry.is_empty() { &[] } else { &["3", "4"] };
+            let expected: Vec<_> = expected.iter().map(|n| (retry.to_owned(), n.to_string())).collect();
+            assert_eq!(heard, expected, "{first} {retry}");
+        }
+    }
+}
+
+#[test]
 fn a_question_to_a_modern_client_pauses_the_idle_timeout() {
     let asking = server("", "--with ask", "call_timeout = 0.5");
     let config = format!("active_toolsets = [\"*\"]\n{asking}{}", server("clock", "--with slow", ""));
@@ -497,15 +528,21 @@ fn what_tokens_see_differently_is_private() {
     }
 }
 
+/// What a fake that offers `requests` in the open toolbox `dev` was asked in its handshake.
+fn handshake(gateway: &mut Gateway, server: &str) -> Vec<String> {
+    let requests = gateway.use_tool(server, "requests", "{}").json();
+    let methods = requests.as_array().expect("a list").iter().map(|request| request["method"].clone());
+    let methods = methods.map(|method| method.as_str().unwrap_or_default().to_owned());
+    methods.filter(|method| matches!(method.as_str(), "initialize" | "server/discover")).collect()
+}
+
+/// A script that starts a fake that offers `requests`, so that the command stays the same whatever it does.
+fn write_script(lab: &Lab, flags: &str) {
+    lab.write("run.sh", &lab.fill(&format!("exec @fake --with requests {flags} --marker @marker\n")));
+}
+
 #[test]
 fn a_servers_era_is_remembered_and_asked_for_again_when_it_has_changed() {
-    let asked = |gateway: &mut Gateway| -> Vec<String> {
-        gateway.open("dev");
-        let requests = gateway.use_tool("a", "requests", "{}").json();
-        let methods = requests.as_array().expect("a list").iter().map(|request| request["method"].clone());
-        let methods = methods.map(|method| method.as_str().unwrap_or_default().to_owned());
-        methods.filter(|method| matches!(method.as_str(), "initialize" | "server/discover")).collect()
-    };
     let config = dev("proxy", json!({"a": {"command": "sh", "args": ["@dir/run.sh"]}}));
     let mut lab = Lab::new();
     for (era, expected) in [
@@ -515,12 +552,74 @@ fn a_servers_era_is_remembered_and_asked_for_again_when_it_has_changed() {
         ("modern", &["server/discover"]),
         ("legacy", &["server/discover", "initialize"]),
     ] {
-        lab.write("run.sh", &lab.fill(&format!("exec @fake --with requests --era {era} --marker @marker\n")));
+        write_script(&lab, &format!("--era {era}"));
         let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
         gateway.initialize("2025-11-25");
-        assert_eq!(asked(&mut gateway), expected, "{era}");
+        gateway.open("dev");
+        assert_eq!(handshake(&mut gateway, "a"), expected, "{era}");
         lab = gateway.finish();
     }
+}
+
+#[test]
+fn a_servers_era_is_remembered_as_soon_as_it_is_known() {
+    let entry = json!({"command": "sh", "args": ["@dir/run.sh"], "connectTimeout": 1});
+    let config = dev("proxy", json!({"a": entry}));
+    // It ends, or falls silent, when it has said what it speaks.
+    for flags in ["--exit-after-handshake", "--hang tools/list"] {
+        for same_process in [true, false] {
+            let lab = Lab::new();
+            write_script(&lab, flags);
+            let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
+            gateway.initialize("2025-11-25");
+            gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).failure();
+            write_script(&gateway.lab, "");
+            if !same_process {
+                gateway = Gateway::spawn_with(gateway.finish(), &config, |_| ());
+                gateway.initialize("2025-11-25");
+            }
+            gateway.open("dev");
+            assert_eq!(handshake(&mut gateway, "a"), ["initialize"], "{flags} {same_process}");
+        }
+    }
+}
+
+#[test]
+fn of_servers_with_the_same_command_that_start_together_one_is_asked_for_its_era() {
+    let names = ["a", "b", "c"];
+    for flags in ["", "--delay 300", "--hang server/discover"] {
+        let servers = names.map(|name| (name, fake(&format!("--with requests {flags}"))));
+        let mut gateway = Gateway::start(dev("proxy", servers.into_iter().collect()));
+        gateway.open("dev");
+        let asked = names.map(|name| handshake(&mut gateway, name));
+        let count = |method: &str| asked.iter().flatten().filter(|asked| *asked == method).count();
+        assert_eq!((count("server/discover"), count("initialize")), (1, 3), "{flags}: {asked:?}");
+    }
+    // One that ends over the question does so once.
+    let script = r#"echo start >> @dir/starts
+read -r line
+case "$line" in *server/discover*) exit 1;; esac
+{ echo "$line"; cat; } | @fake --with echo --marker @marker
+"#;
+    let lab = Lab::new();
+    lab.write("run.sh", &lab.fill(script));
+    let servers = names.map(|name| (name, json!({"command": "sh", "args": ["@dir/run.sh"]})));
+    let mut gateway = Gateway::spawn_with(lab, dev("proxy", servers.into_iter().collect()), |_| ());
+    gateway.initialize("2025-11-25");
+    assert_eq!(gateway.open("dev")["servers_connected"], 3);
+    assert_eq!(gateway.lab.starts("starts"), 4);
+}
+
+#[test]
+fn a_server_that_keeps_its_era_to_itself_holds_up_no_other_of_its_command() {
+    // The first to come takes the file, and says nothing.
+    let script = "if mkdir @dir/first; then exec @fake --hang server/discover --hang initialize --marker @marker; fi\nexec @fake --with echo --marker @marker\n";
+    let entry = json!({"command": "sh", "args": ["@dir/run.sh"], "connectTimeout": 4});
+    let lab = Lab::new();
+    lab.write("run.sh", &lab.fill(script));
+    let mut gateway = Gateway::spawn_with(lab, dev("proxy", json!({"a": entry, "b": entry})), |_| ());
+    gateway.initialize("2025-11-25");
+    assert_eq!(gateway.open("dev")["servers_connected"], 1);
 }
 
 #[test]
@@ -567,6 +666,27 @@ fn a_state_key_lets_replicas_go_on_with_what_another_began() {
     let questions = asked(&mut one.client(Era::Modern), ASK);
     assert_eq!(retry(&mut stranger.client(Era::Modern), &questions, ACCEPT).error_code(), -32602);
     let answer = retry(&mut two.client(Era::Modern), &questions, ACCEPT);
+    assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
+}
+
+#[test]
+fn a_replica_that_has_to_start_its_servers_first_goes_on_all_the_same() {
+    let key = "0123456789abcdef0123456789abcdef";
+    let flags = "--with ask --era modern";
+    let toolman = |flags: &str| Host::toolman(format!("state_key = \"{key}\"\n{}", config(flags)));
+    let [one, two] = [flags, &format!("{flags} --wait-for @dir/go")].map(toolman);
+    let questions = asked(&mut one.client(Era::Modern), ASK);
+    let mut client = two.client(Era::Modern);
+    let id = client.post_retry("ask", ASK, &questions, ACCEPT);
+    client.request("server/discover", "{}").result();
+    two.lab.write("go", "");
+    assert_eq!(client.answer(&id).text(), format!(r#"{{"result":{ACCEPT}}}"#));
+
+    let mut file = dev("proxy", json!({"a": fake(flags)}));
+    file["stateKey"] = json!(key);
+    let [one, two] = [&file, &file].map(Host::workbench);
+    let questions = asked(&mut one.client_at(Era::Modern, "/mcp/dev"), ASK);
+    let answer = retry(&mut two.client_at(Era::Modern, "/mcp/dev"), &questions, ACCEPT);
     assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#));
 }
 

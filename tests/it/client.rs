@@ -146,6 +146,20 @@ impl Remote {
         self.peer = Some(peer);
     }
 
+    /// Puts another one in its place.
+    #[track_caller]
+    pub(crate) fn redeploy(&mut self, flags: &str) {
+        self.kill();
+        self.again_as(flags);
+    }
+
+    /// Starts another one on its port, after it has ended.
+    #[track_caller]
+    pub(crate) fn again_as(&mut self, flags: &str) {
+        self.flags = flags.split_whitespace().map(ToOwned::to_owned).collect();
+        self.again();
+    }
+
     /// Ends it at once.
     pub(crate) fn kill(&mut self) {
         self.peer.as_ref().expect("it runs").signal("KILL");
@@ -292,18 +306,29 @@ impl Client {
         asked: &Message,
         response: &str,
     ) -> String {
+        self.post_retry_with(tool, arguments, asked, response, "")
+    }
+
+    /// As [`Self::post_retry`], with further members of `_meta`.
+    #[track_caller]
+    pub(crate) fn post_retry_with(
+        &mut self,
+        tool: &str,
+        arguments: &str,
+        asked: &Message,
+        response: &str,
+        meta: &str,
+    ) -> String {
         let result = asked.result();
         assert_eq!(result["resultType"], "input_required", "{asked:?}");
         let keys = result["inputRequests"].as_object().expect("questions").keys();
         let responses: Vec<_> = keys.map(|key| format!("{}:{response}", json!(key))).collect();
-        self.post(
-            "tools/call",
-            format!(
-                r#"{{"name":"{tool}","arguments":{arguments},"inputResponses":{{{}}},"requestState":{}}}"#,
-                responses.join(","),
-                result["requestState"]
-            ),
-        )
+        let params = format!(
+            r#"{{"name":"{tool}","arguments":{arguments},"inputResponses":{{{}}},"requestState":{}}}"#,
+            responses.join(","),
+            result["requestState"]
+        );
+        self.post_with("tools/call", params, meta)
     }
 
     /// Calls a tool that asks, as its era has it, and answers each question of it with this result. Returns the

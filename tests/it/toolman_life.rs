@@ -1,9 +1,12 @@
 //! Start, crash, return, and what is remembered.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::harness::{
-    DEADLINE, Gateway, Lab, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, server,
+    DEADLINE, Gateway, Lab, PROMPTS_CHANGED, Peer, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, server,
+    toolman_path,
 };
 
 const ALL: &str = "active_toolsets = [\"*\"]\n";
@@ -282,6 +285,13 @@ fn run(lab: Lab, top: &str, config: Option<&str>, lists: Option<[&[&str]; 4]>) -
     (gateway.finish(), active)
 }
 
+/// The files in which switches are remembered.
+fn memories(lab: &Lab) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(lab.dir.join("xdg-state/toolman")).expect("it is there");
+    let paths = files.map(|file| file.expect("readable").path());
+    paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect()
+}
+
 #[test]
 fn what_was_switched_by_hand_is_remembered_if_the_file_says_so() {
     let remember = "remember = true\nactive_toolsets = [\"a_echo\", \"a_tool-1\"]";
@@ -302,8 +312,65 @@ fn what_was_switched_by_hand_is_remembered_if_the_file_says_so() {
     assert_eq!(active, ["a_echo", "a_tool-2"]);
     let (lab, active) = run(lab, "active_toolsets = [\"a_echo\"]", None, None);
     assert_eq!(active, ["a_echo"]);
-    assert_eq!(std::fs::read_dir(lab.dir.join("xdg-state/toolman")).expect("it is there").count(), 1);
+    assert_eq!(memories(&lab).len(), 1);
     lab.wait_until_gone(DEADLINE);
+}
+
+#[test]
+fn what_is_remembered_is_active_from_the_start_for_modern_clients_too() {
+    let top = "remember = true\nactive_toolsets = [\"a_echo\", \"a_tool-1\"]";
+    let (lab, active) = run(Lab::new(), top, None, Some([&["a_slow"], &["a_echo"], &["*/2"], &[]]));
+    let text = format!("{top}\n{}", server("a", REMEMBERED, ""));
+    let mut gateway = Gateway::spawn_toolman(lab, text, |_| ());
+    let mut request = |method: &str, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        gateway.request(method, params)
+    };
+    let list = request("tools/list", json!({}));
+    let names = list.names("tools");
+    let uris = request("resources/list", json!({})).result()["resources"].take();
+    let uris: Vec<_> = uris.as_array().expect("a list").iter().map(|item| item["uri"].clone()).collect();
+    assert_eq!(names, ["toolman_activate", "a_slow", "a_tool-1", "toolman_call"]);
+    assert_eq!(uris, ["a_fake://resource/2"]);
+    let catalog = list.result()["tools"][0]["description"].as_str().expect("a text").to_owned();
+    let marked = catalog.lines().filter(|line| line.starts_with("* ")).count();
+    assert_eq!(marked, active.len(), "{catalog}");
+    // What is switched now changes no list of a modern client.
+    let switches =
+        json!({"tools_on": ["a_echo"], "tools_off": ["a_slow"], "resources_on": [], "resources_off": []});
+    request("tools/call", json!({"name": "toolman_activate", "arguments": switches})).text();
+    assert_eq!(request("tools/list", json!({})).at(&["result", "tools"]), list.at(&["result", "tools"]));
+    request("tools/call", json!({"name": "a_slow"})).failure();
+}
+
+#[test]
+fn toolmans_on_one_file_do_not_forget_each_others_switches() {
+    let lab = Lab::new();
+    let top = "remember = true\nactive_toolsets = [\"a_tool-1\"]";
+    lab.write("tools.toml", &lab.fill(&format!("{top}\n{}", server("a", "--tools 6", ""))));
+    let mut others: Vec<_> = (0..4).map(|_| Peer::spawn(&mut lab.program(&toolman_path()))).collect();
+    others.iter_mut().for_each(|other| drop(other.initialize(VERSION)));
+    let switch = |n: usize| {
+        let (on, off) = if n == 1 {
+            (vec![], vec!["a_tool-1".to_owned()])
+        } else {
+            (vec![format!("a_tool-{n}")], vec![])
+        };
+        json!({"tools_on": on, "tools_off": off, "resources_on": [], "resources_off": []})
+    };
+    let ids: Vec<_> =
+        (1..).zip(&mut others).map(|(n, other)| other.post_call("toolman_activate", switch(n))).collect();
+    for (other, id) in others.iter_mut().zip(ids) {
+        other.answer(&id).text();
+        other.close();
+        assert!(other.wait().success());
+    }
+    let mut gateway = Gateway::run_in(lab, &toolman_path(), |_| ());
+    gateway.initialize(VERSION);
+    assert_eq!(gateway.tools()[1..], ["a_tool-2", "a_tool-3", "a_tool-4"]);
 }
 
 #[test]
@@ -319,8 +386,7 @@ fn without_remember_nothing_is_written() {
 fn a_broken_memory_is_reported_and_ignored() {
     let remember = "remember = true";
     let (lab, _) = run(Lab::new(), remember, None, Some([&["a_echo"], &[], &[], &[]]));
-    let memory = std::fs::read_dir(lab.dir.join("xdg-state/toolman")).expect("it is there").next();
-    std::fs::write(memory.expect("one file").expect("readable").path(), "{").expect("the directory is ours");
+    std::fs::write(&memories(&lab)[0], "{").expect("the directory is ours");
     let (lab, active) = run(lab, remember, None, Some([&["a_slow"], &[], &[], &[]]));
     assert_eq!(active, ["a_slow"]);
     let (_, active) = run(lab, remember, None, None);

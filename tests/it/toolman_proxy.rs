@@ -166,6 +166,28 @@ fn a_listed_resources_own_state_wins_over_that_of_a_template_that_fits() {
 }
 
 #[test]
+fn a_uri_belongs_to_the_template_that_fits_it_most_closely_and_has_its_state() {
+    let template = |uri: &str| format!(" --template '{}'", json!({"uriTemplate": uri, "name": "t"}));
+    for (closer, laxer, uri) in
+        [("x:docs/{name}", "x:{path}", "a_x:docs/1"), ("x:{+path}", "x:docs/{name}", "a_x:docs/1/2")]
+    {
+        for flags in [template(closer) + &template(laxer), template(laxer) + &template(closer)] {
+            for (active, expected) in [(closer, true), (laxer, false)] {
+                let config = format!("active_toolsets = [\"a_{active}\"]\n{}", server("a", &flags, ""));
+                let mut gateway = Gateway::toolman(config);
+                let answer = gateway.request("resources/read", json!({"uri": uri}));
+                let inactive = answer.raw.contains(&format!("'a_{closer}' is not active"));
+                assert_eq!(
+                    (answer.at(&["result"]).is_empty(), inactive),
+                    (!expected, !expected),
+                    "{active} {flags}: {answer:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_resource_link_is_left_as_it_came_and_can_be_read_whatever_its_state() {
     let config = "active_toolsets = [\"*_result\"]\n".to_owned()
         + &server("a", "--with result --resources 1", "")

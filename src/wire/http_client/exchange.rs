@@ -44,7 +44,7 @@ pub(super) struct Shared<R> {
     pub(super) url: Uri,
     limit: Arc<AtomicUsize>,
     patience: Patience,
-    receive: R,
+    pub(super) receive: R,
     pub(super) sessions: Sessions,
 }
 

@@ -4,7 +4,7 @@
 //! server, or by an error of our own where it could not be delivered or the answer is none; whoever takes the messages
 //! sees to it that only the first answer to a request counts. What was
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
-//! caller's; this layer remembers them, to open a lost legacy session again.
+//! caller's; this layer remembers them, to open a lost legacy session again, and tells the caller when it did.
 
 pub(super) mod body;
 pub(super) mod connect;
@@ -64,6 +64,15 @@ pub struct Incoming<'a> {
 pub trait Receive: Send + Sync + 'static {
     /// Takes one message; must be brief.
     fn take(&self, incoming: Incoming<'_>);
+
+    /// A legacy session was lost and begun anew, perhaps with another server: `hello` is what that one answered to
+    /// `initialize`. An error ends the connection.
+    fn renewed(&self, _hello: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The stream for what belongs to no request broke and was opened again: something may have been missed.
+    fn reopened(&self) {}
 
     /// Waits until more should be read.
     fn room(&self) -> impl Future<Output = ()> + Send {

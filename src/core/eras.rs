@@ -1,0 +1,62 @@
+//! Which era servers speak, by what they are: each is asked once, however often it is started.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::upstream::Era;
+
+/// What this process knows of eras.
+#[derive(Default)]
+pub(super) struct Eras {
+    known: Mutex<HashMap<String, Era>>,
+    /// The servers that somebody asks just now.
+    asked: watch::Sender<HashSet<String>>,
+}
+
+impl Eras {
+    /// The era that a server spoke when last asked.
+    pub(super) fn get(&self, server: &str) -> Option<Era> {
+        self.known.lock().get(server).copied()
+    }
+
+    /// Notes the era of a server.
+    pub(super) fn set(&self, server: &str, era: Era) {
+        self.known.lock().insert(server.to_owned(), era);
+    }
+
+    /// Has the server asked again.
+    pub(super) fn forget(&self, server: &str) {
+        self.known.lock().remove(server);
+    }
+
+    /// Waits while somebody else asks the same server, but no longer than `patience`. While what is returned lives,
+    /// others wait in turn.
+    pub(super) async fn ask(&self, server: &str, patience: Duration) -> Option<Asking<'_>> {
+        let mut asked = self.asked.subscribe();
+        let turn = async {
+            while !self.asked.send_if_modified(|asked| asked.insert(server.to_owned())) {
+                let _ = asked.changed().await;
+            }
+        };
+        timeout(patience, turn).await.ok()?;
+        Some(Asking { eras: self, server: server.to_owned() })
+    }
+}
+
+/// Somebody asks a server for its era.
+pub(super) struct Asking<'a> {
+    eras: &'a Eras,
+    server: String,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.eras.asked.send_modify(|asked| {
+            asked.remove(&self.server);
+        });
+    }
+}
