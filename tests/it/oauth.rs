@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::guarded::{Guarded, SECRET, browse, login, visit};
+use crate::guarded::{Forged, Guarded, SECRET, browse, login, visit};
 use crate::harness::{DEADLINE, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev};
 
 fn config(guarded: &Guarded) -> Value {
@@ -278,5 +278,33 @@ fn a_person_at_a_terminal_is_shown_the_login() {
         let done = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(done.status.success() && said.contains(expected), "{arguments:?}: {} {said}", done.status);
+    }
+}
+
+/// `0.0.0.0` leads to this machine and is no loopback address, so a server there is one on another machine to us.
+#[cfg(unix)]
+#[test]
+fn a_server_elsewhere_cannot_send_us_to_this_machine() {
+    use std::net::TcpListener;
+
+    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let port = trap.local_addr().unwrap().port();
+    let at = |origin: &str| format!("{origin}:{port}/x");
+    for (forged, named) in [
+        (Forged::Metadata(at("http://127.0.0.1")), "127.0.0.1 is a loopback address"),
+        (Forged::Metadata(at("http://localhost")), "localhost is a loopback name"),
+        (Forged::Metadata(at("https://[::ffff:7f00:1]")), "[::ffff:7f00:1] is a loopback address"),
+        (Forged::Metadata(at("https://2130706433")), "2130706433 is not a host name"),
+        (Forged::AuthorizationServer(at("https://LOCALHOST.")), "LOCALHOST. is a loopback name"),
+        (Forged::AuthorizationServer(at("https://127.0.0.1")), "127.0.0.1 is a loopback address"),
+        (Forged::AuthorizationServer(at("http://127.evil.example")), "127.evil.example is neither"),
+        (Forged::Redirect(at("http://127.0.0.1")), "redirects to http://127.0.0.1"),
+    ] {
+        let guarded = Guarded::start_as("0.0.0.0", Some(forged));
+        let mut gateway = gateway(Lab::new(), &guarded);
+        let failure = open(&mut gateway).failure();
+        assert!(failure.contains("it wants a login, but") && failure.contains(named), "{failure}");
+        assert!(trap.accept().is_err(), "{named}: it was connected to");
     }
 }
