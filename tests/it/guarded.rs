@@ -29,7 +29,7 @@ struct Shared {
     /// The refresh token that is good.
     refresh: Option<String>,
     /// How long tokens are said to last.
-    lifetime: Option<u64>,
+    lifetime: Option<Value>,
     /// What the last login asked for.
     asked: BTreeMap<String, String>,
     given: usize,
@@ -82,8 +82,8 @@ impl Guarded {
     }
 
     /// Says from now on that tokens last this long.
-    pub(crate) fn tokens_last(&self, seconds: u64) {
-        self.shared().lifetime = Some(seconds);
+    pub(crate) fn tokens_last(&self, seconds: impl Into<Value>) {
+        self.shared().lifetime = Some(seconds.into());
     }
 
     /// Takes no token any more that was given so far.
@@ -229,7 +229,7 @@ impl Shared {
         self.refresh = Some(refresh.clone());
         json_answer(json!({
             "access_token": access, "refresh_token": refresh, "token_type": "bearer",
-            "expires_in": self.lifetime.unwrap_or(3600),
+            "expires_in": self.lifetime.clone().unwrap_or_else(|| 3600.into()),
         }))
     }
 

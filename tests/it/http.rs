@@ -160,6 +160,38 @@ fn what_takes_longer_than_the_drain_fails_and_the_exit_is_orderly() {
 }
 
 #[test]
+fn numbers_beyond_measure_do_no_harm() {
+    let mut a = fake("--with echo");
+    for key in ["connectTimeout", "callTimeout", "maxCallTime"] {
+        a[key] = json!(1e300);
+    }
+    let mut config = dev("proxy", json!({"a": a}));
+    for key in ["maxMessageBytes", "maxBodyBytes", "maxNameLength"] {
+        config[key] = json!(u64::MAX);
+    }
+    for key in ["questionTimeout", "sessionIdleTimeout"] {
+        config[key] = json!(1e300);
+    }
+    let gateway = Gateway::spawn_with(Lab::new(), config, |command| {
+        command.args(["serve", "--http", "127.0.0.1:0", "--drain", "1e19"]);
+    });
+    let mut host = Host::new(gateway);
+    for era in [Era::Legacy, Era::Modern] {
+        let mut client = host.client(era);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        client.call("use_tool", use_tool("echo", json!({}))).text();
+    }
+    // The session's own stream has one of the first numbers.
+    let mut client = host.client(Era::Legacy);
+    for stream in [0, 1, 2, u64::MAX] {
+        client.over_http().listen_after(&format!("{stream}-{}", u64::MAX));
+        assert_eq!(client.request("ping", "{}").result(), json!({}), "{stream}");
+    }
+    host.signal("TERM");
+    assert_eq!(host.wait().code(), Some(0));
+}
+
+#[test]
 fn toolman_is_ready_when_its_servers_are() {
     let config = format!("startup_wait = 30\n{}", server("p", "--with echo --wait-for @dir/go", ""));
     let host = Host::toolman(config);

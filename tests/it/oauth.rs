@@ -135,6 +135,18 @@ fn tokens_that_are_about_to_end_are_renewed_before() {
 }
 
 #[test]
+fn tokens_may_last_for_ever() {
+    for lifetime in [json!(u64::MAX), json!(1e300), json!("1e999")] {
+        let guarded = Guarded::start();
+        guarded.tokens_last(lifetime);
+        let mut gateway = gateway(Lab::new(), &guarded);
+        log_in(&mut gateway);
+        assert_eq!(gateway.use_tool("a", "echo", "{}").text(), "done");
+        assert_eq!(guarded.count("POST /token"), 1);
+    }
+}
+
+#[test]
 fn only_the_answer_to_this_login_counts_and_only_once() {
     let guarded = Guarded::start();
     let mut gateway = gateway(Lab::new(), &guarded);

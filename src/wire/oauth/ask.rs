@@ -189,7 +189,7 @@ fn read_token(body: &[u8]) -> Result<Token, &'static str> {
     }
     let seconds = &answer["expires_in"];
     let seconds = seconds.as_f64().or_else(|| seconds.as_str()?.parse().ok()).map(|seconds| seconds as u64);
-    let renew_at = seconds.map(|seconds| now() + seconds - EARLY.min(seconds / 10));
+    let renew_at = seconds.map(|seconds| now().saturating_add(seconds - EARLY.min(seconds / 10)));
     Ok(Token { access, refresh: text("refresh_token"), renew_at, scope: text("scope") })
 }
 
@@ -256,6 +256,19 @@ mod tests {
             r#"{"access_token":"a\nb","token_type":"Bearer"}"#,
         ] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+        // However long a token is said to last, that is no date beyond the end of time.
+        for (lifetime, expected) in [
+            ("18446744073709551615", u64::MAX),
+            ("1e300", u64::MAX),
+            ("\"inf\"", u64::MAX),
+            ("-1e300", now()),
+            ("\"NaN\"", now()),
+            ("0.9", now()),
+        ] {
+            let text = format!(r#"{{"access_token":"a","token_type":"Bearer","expires_in":{lifetime}}}"#);
+            let renew_at = read_token(text.as_bytes()).ok().unwrap().renew_at.unwrap();
+            assert!(renew_at.abs_diff(expected) <= 60, "{lifetime}: {renew_at}");
         }
         let soon = read_token(br#"{"access_token":"a","token_type":"Bearer","expires_in":5}"#).ok().unwrap();
         assert!(soon.renew_at.unwrap() >= now() + 4);
