@@ -75,7 +75,8 @@ fn a_person_logs_in_and_nobody_else_sees_anything() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&files[0]), mode(files[0].parent().unwrap())), (0o600, 0o700));
     }
     let said = [first.raw, again.raw, opened.raw, called.raw, gateway.stderr()].concat();
     assert!(said.contains("wants a login") && !said.contains(SECRET), "{said}");
@@ -99,6 +100,38 @@ fn a_login_outlives_the_gateway() {
     log_in(&mut third);
     assert_eq!((guarded.count("GET /authorize"), guarded.count("POST /register")), (2, 1));
     assert!(!third.stderr().contains(SECRET), "{}", third.stderr());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_login_that_others_can_see_or_change_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let guarded = Guarded::start();
+    let mut first = gateway(Lab::new(), &guarded);
+    log_in(&mut first);
+    let mut lab = first.finish();
+    let file = credentials(&lab).remove(0);
+    let mode = || file.metadata().unwrap().permissions().mode() & 0o777;
+    let mend = format!("run `chmod 600 {}`", file.display());
+    for readable in [0o640, 0o604] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(readable)).unwrap();
+        let mut second = gateway(lab, &guarded);
+        assert_eq!(open(&mut second).json()["servers_connected"], 1);
+        assert_eq!(second.use_tool("a", "echo", "{}").text(), "done");
+        assert_eq!(second.stderr_with(&mend).matches("chmod").count(), 1);
+        lab = second.finish();
+    }
+    // Somebody else may have written what stands in there, the endpoint that gets our secrets included.
+    for writable in [0o620, 0o602] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(writable)).unwrap();
+        let mut third = gateway(lab, &guarded);
+        log_in(&mut third);
+        assert_eq!(third.stderr_with(&mend).matches("chmod").count(), 1);
+        assert_eq!(mode(), 0o600, "the new login is kept as it should be");
+        lab = third.finish();
+    }
+    assert_eq!(guarded.count("GET /authorize"), 3);
 }
 
 #[test]
