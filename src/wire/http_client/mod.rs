@@ -11,6 +11,7 @@ pub(super) mod connect;
 mod exchange;
 mod old;
 mod outgoing;
+pub(super) mod reach;
 mod session;
 mod sort;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use self::connect::Http;
 use self::exchange::Shared;
 use self::old::OldStream;
 use self::outgoing::{Kind, Outgoing};
+use self::reach::Gate;
 use super::message::code;
 use super::oauth::Authorizer;
 use super::tool_headers::{ToolHeaders, base64};
@@ -177,7 +179,8 @@ impl HttpClient {
     /// The error says why, for a user; requests that it leaves unanswered will have no answer. Dropping the future
     /// ends everything at once.
     pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
-        let http = Http::new(&self.url, self.headers.clone()).await.map_err(Failure::new)?;
+        let http = Http::new(&self.url, self.headers.clone(), Gate::configured()).await;
+        let http = http.map_err(Failure::new)?;
         self.run_with(http, outgoing, incoming).await
     }
 
