@@ -17,7 +17,7 @@ use crate::server::{Server, quoted};
 use crate::{stubborn, tasks};
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 27] = [
+pub(crate) const NAMES: &[&str] = &[
     "echo",
     "result",
     "error",
