@@ -17,7 +17,7 @@ use crate::server::{Server, quoted};
 use crate::{stubborn, tasks};
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 27] = [
+pub(crate) const NAMES: &[&str] = &[
     "echo",
     "result",
     "error",
@@ -40,6 +40,7 @@ pub(crate) const NAMES: [&str; 27] = [
     "spawn",
     "update",
     "forget",
+    "cut",
     "job",
     "finish",
     "cancelled",
@@ -308,6 +309,7 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             tasks::set_status(peer, &arguments.id, arguments.status.as_deref().unwrap_or("completed"));
         }
         "forget" => peer.update(|heard| heard.session = None),
+        "cut" => peer.cut(),
         _ => unreachable!("every behaviour is here or in `wait`"),
     }
     text(server, id, &format!(r#""{name}""#));

@@ -108,10 +108,14 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
             heard.session.clone()
         });
         more = format!("Mcp-Session-Id: {}\r\n", session.unwrap_or_default());
-    } else if !modern {
+    } else if !modern || server.options.era == crate::modern::Era::Legacy {
         let session = server.peer.update(|heard| heard.session.clone());
         match request.headers.get("mcp-session-id") {
-            None => return status(stream, "400 Bad Request", ""),
+            None => {
+                let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
+                let body = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+                return status(stream, "400 Bad Request", &body);
+            }
             Some(id) if Some(id) != session.as_ref() => return status(stream, "404 Not Found", ""),
             Some(_) => {}
         }
@@ -189,13 +193,14 @@ fn get(server: &Arc<Server>, stream: &TcpStream, request: &Request) -> std::io::
         begin(stream, "")?;
         return events(stream, &rest, None).map(drop);
     }
-    if server.options.era == crate::modern::Era::Modern {
+    if server.options.era == crate::modern::Era::Modern || server.options.no_stream {
         return status(stream, "405 Method Not Allowed", "");
     }
     let (sender, receiver) = channel();
     server.peer.update(|heard| heard.unrelated = Some(sender));
     begin(stream, "")?;
-    events(stream, &receiver, None).map(drop)
+    events(stream, &receiver, None)?;
+    Err(std::io::ErrorKind::ConnectionReset.into())
 }
 
 /// Sends what comes for one request. `false`: the client went away before the last message.

@@ -25,6 +25,7 @@
 //! | `--http PORT` | Streamable HTTP on this port, or a free one for 0, told on a line of stdout; stdin is ignored |
 //! | `--sse` | over HTTP, the old transport of 2024-11-05 |
 //! | `--stay-open` | over HTTP, answer every request on a stream that does not end with the answer |
+//! | `--no-stream` | over HTTP, no stream for what belongs to no request |
 //! | `--break HOW` | over HTTP, cut every stream of a call after its first message: `plain`, or with `ids` by which it goes on |
 //! | `--protocol VERSION` | answer `initialize` with this version instead of the one asked for |
 //! | `--capabilities JSON` | these capabilities instead of those that follow from what it offers |
@@ -85,6 +86,7 @@
 //! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
 //! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
+//! | `cut` | | breaks the streams over HTTP that are open for what belongs to no call: subscriptions, and the one of the session |
 //!
 //! Offering `job`, it has the capability for tasks. `resources/read`, `prompts/get` and `completion/complete` answer with the bytes of their `params` as text.
 

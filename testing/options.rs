@@ -28,6 +28,7 @@ pub(crate) struct Options {
     pub(crate) http: Option<u16>,
     pub(crate) sse: bool,
     pub(crate) stay_open: bool,
+    pub(crate) no_stream: bool,
     pub(crate) broken: Option<Break>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
@@ -75,6 +76,7 @@ impl Options {
                 "--exit-after-handshake" => options.exit_after_handshake = true,
                 "--sse" => options.sse = true,
                 "--stay-open" => options.stay_open = true,
+                "--no-stream" => options.no_stream = true,
                 _ => {
                     let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
                     options.set(&flag, value).map_err(|problem| format!("{flag}: {problem}"))?;

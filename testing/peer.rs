@@ -254,6 +254,17 @@ impl Peer {
         send(self, self.stream(key.get()).as_ref(), acknowledged, false);
     }
 
+    /// Breaks the streams that are open for what belongs to no call: who holds their other ends sees that nothing will
+    /// come any more.
+    pub(crate) fn cut(&self) {
+        self.update(|heard| {
+            heard.unrelated = None;
+            for listener in std::mem::take(&mut heard.listeners) {
+                heard.open.remove(&listener.key);
+            }
+        });
+    }
+
     /// Whether the client wants to hear of this resource.
     pub(crate) fn is_subscribed(&self, uri: &String) -> bool {
         self.update(|heard| {

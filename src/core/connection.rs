@@ -7,17 +7,17 @@ use tokio::sync::oneshot;
 use tokio::time::{timeout, timeout_at};
 
 use super::catalog::{Item, Items, Kind, read_page};
-use super::engine::{Engine, send_quietly};
-use super::life::{Life, Task};
-use super::link::{Caller, Link};
+use super::engine::Engine;
+use super::life::Life;
+use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
 use super::trouble::{Cause, Trouble};
 use super::upstream::{End, Era, Upstream};
 use crate::config::Transport;
 use crate::wire::era::{ServerHello, Version, initialize_params, modern_meta};
-use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
-use crate::wire::peer::{CallError, Deadline};
+use crate::wire::peer::{CallError, Deadline, Lost};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -104,11 +104,15 @@ async fn live(
             let up_since = Instant::now();
             upstream.came_up(generation, link.clone(), items.clone());
             engine.remember(&link, items);
-            let _refresh = Task::spawn(refresh(engine.clone(), link.clone(), generation));
-            tokio::select! {
+            let ended = tokio::select! {
                 biased;
-                _ = &mut *stop => End::Stopped,
-                trouble = life.over() => {
+                _ = &mut *stop => None,
+                trouble = life.over() => Some(trouble),
+                trouble = refresh(engine, &link, generation) => Some(trouble),
+            };
+            match ended {
+                None => End::Stopped,
+                Some(trouble) => {
                     let trouble = life.explain(trouble).redacted(&link.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
                     link.close(&trouble.to_string());
@@ -149,13 +153,9 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
     // At once: whatever becomes of its lists, it need not be asked again.
     engine.remember_manner(link);
     drop(asking);
-    if modern {
-        link.listen();
-    } else {
-        link.peer.notify("notifications/initialized", |_| ());
-        for uri in link.upstream.watched().0 {
-            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
-        }
+    match modern {
+        true => link.listen(),
+        false => link.peer.notify("notifications/initialized", |_| ()),
     }
     engine.greeted(link);
     let mut items = Items::default();
@@ -312,8 +312,9 @@ async fn list(
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
 }
 
-/// Reads lists again when the upstream says that they changed: at once, and once more after a burst.
-async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
+/// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
+/// when it turns out to be another server than the one that we greeted.
+async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Trouble {
     let mut last: Option<Instant> = None;
     loop {
         link.lists_to_change().await;
@@ -322,11 +323,16 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
             let _ = timeout(LONGEST_BURST, quiet).await;
         }
         let kinds = link.changed_lists();
+        if kinds & HELLO != 0
+            && let Err(trouble) = discover_again(engine, link).await
+        {
+            return trouble;
+        }
         let mut items = (*link.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
             // As long as the first time; a list that never ends would keep all later changes away.
             let patience = link.upstream.spec().timeouts.connect;
-            let list = timeout(patience, list(&link, kind, Link::own_deadline)).await;
+            let list = timeout(patience, list(link, kind, Link::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(Trouble::timeout())) {
                 Ok(list) => items = items.with(kind, list),
                 Err(trouble) => {
@@ -335,9 +341,28 @@ async fn refresh(engine: Arc<Engine>, link: Arc<Link>, generation: u64) {
                 }
             }
         }
-        engine.remember(&link, items.clone());
+        engine.remember(link, items.clone());
         link.upstream.offers(generation, items);
         last = Some(Instant::now());
+    }
+}
+
+/// Asks a modern upstream again what it can do. The error is the reason why the connection must begin anew.
+async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<(), Trouble> {
+    let params = discover_params(link);
+    let answer = link.peer.call("server/discover", &params, Caller::default(), link.own_deadline());
+    let answer = timeout(link.upstream.spec().timeouts.connect, answer).await;
+    match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(Trouble::timeout().to_string())))) {
+        // It may still answer those that are under way.
+        Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(()),
+        Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
+        answer => {
+            let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
+            let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;
+            link.set_hello(hello);
+            engine.remember_manner(link);
+            Ok(())
+        }
     }
 }
 

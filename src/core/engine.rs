@@ -31,7 +31,7 @@ use super::view::Exposure;
 use super::window::Window;
 use crate::config::{Common, Http, Redactor, Transport};
 use crate::store::definitions::{Definitions, Manner, digest};
-use crate::wire::era::{ALL_CAPABILITIES, TaskSupport, Version};
+use crate::wire::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
@@ -537,15 +537,42 @@ impl Engine {
         }
     }
 
-    /// Tells a fresh upstream what the client has set before.
+    /// Tells an upstream with which a session has just begun what clients expect of it. A modern one is told with every
+    /// request, and by its subscription.
     pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if let Some(session) = self.audience.stdio()
-            && let Some(level) = session.log_level()
-            && link.can("logging")
-            && !link.version().is_modern()
-        {
-            send_quietly(link, "logging/setLevel", &level);
+        if link.version().is_modern() {
+            return;
         }
+        for uri in link.upstream.watched().0 {
+            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
+        }
+        match self.audience.stdio() {
+            Some(session) => {
+                if let Some(level) = session.log_level().filter(|_| link.can("logging")) {
+                    send_quietly(link, "logging/setLevel", &level);
+                }
+            }
+            None => {
+                let sees = |window: &Arc<Window>| {
+                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream))
+                };
+                let sessions =
+                    self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
+                let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
+                levels.for_each(|level| link.want_level(level));
+            }
+        }
+    }
+
+    /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
+    /// last one was told, and nobody knows what it offers.
+    pub(super) fn renewed(&self, link: &Arc<Link>, hello: ServerHello) {
+        link.set_hello(hello);
+        self.remember_manner(link);
+        link.withdraw_questions();
+        link.tell_level_again();
+        self.greeted(link);
+        link.lists_changed();
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.

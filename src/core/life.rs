@@ -19,6 +19,7 @@ use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
 use super::trouble::Trouble;
 use crate::config::{Command, Http, Transport};
+use crate::wire::era::ServerHello;
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines};
@@ -173,6 +174,15 @@ impl Receive for Taker {
                 take(&self.engine, &self.link, &mut Scanner::default(), line, on);
             }
         }
+    }
+
+    fn renewed(&self, hello: &str) -> Result<(), String> {
+        self.engine.renewed(&self.link, ServerHello::read(hello)?);
+        Ok(())
+    }
+
+    fn reopened(&self) {
+        self.link.lists_changed();
     }
 
     async fn room(&self) {

@@ -1,7 +1,7 @@
 //! A live connection to an upstream: requests, answers, and what comes unasked.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +33,11 @@ const MOST_UNREAD: usize = 64 * 1024 * 1024;
 /// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
 /// beginning.
 const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
+/// How often the pause before the next subscription is doubled while none is acknowledged.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// Among the bits of lists that have changed: what the upstream says of itself may have changed as well.
+pub(super) const HELLO: u8 = 1 << 7;
 
 /// What a client declares that wants to hear of tasks.
 const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
@@ -46,7 +51,10 @@ pub struct Link {
     pub(super) out: Arc<Outbox>,
     /// The level of log messages that it was told, as a place in the list of levels.
     level: AtomicU8,
-    hello: OnceLock<ServerHello>,
+    /// What it said of itself when last asked.
+    hello: Mutex<Option<ServerHello>>,
+    /// The version in it, as a place in the list of versions: every call asks for it.
+    version: AtomicU8,
     /// Its questions that wait for a client: its id, ours towards the client, and the client.
     pub(super) questions: Mutex<HashMap<Arc<str>, Asked>>,
     /// The clients that it asks something just now.
@@ -57,6 +65,8 @@ pub struct Link {
     mirrored: OnceLock<Arc<ToolHeaders>>,
     /// Our subscriptions at a modern upstream: the last one counts, those before it end when it is acknowledged.
     listening: Mutex<Vec<u64>>,
+    /// How many of them have ended by no will of ours since one was acknowledged.
+    broken: AtomicU32,
     changed_kinds: AtomicU8,
     changed: Notify,
     /// How long its lists may be kept, by kind; a legacy upstream's may not.
@@ -108,13 +118,15 @@ impl Link {
             peer: Peer::new(out.clone()),
             out,
             level: AtomicU8::new(u8::MAX),
-            hello: OnceLock::new(),
+            hello: Mutex::default(),
+            version: AtomicU8::new(Version::LATEST_LEGACY as u8),
             questions: Mutex::default(),
             asked: Arc::default(),
             turns: Arc::default(),
             mute: AtomicBool::new(false),
             mirrored: OnceLock::new(),
             listening: Mutex::default(),
+            broken: AtomicU32::new(0),
             changed_kinds: AtomicU8::new(0),
             changed: Notify::new(),
             hints: Mutex::default(),
@@ -125,14 +137,15 @@ impl Link {
         })
     }
 
-    /// Notes what the upstream said of itself, once.
+    /// Notes what the upstream said of itself.
     pub(super) fn set_hello(&self, hello: ServerHello) {
-        self.hello.set(hello).expect("one handshake a connection");
+        self.version.store(hello.version as u8, Ordering::Relaxed);
+        *self.hello.lock() = Some(hello);
     }
 
     /// Whether the upstream has said what it speaks.
     pub(super) fn is_greeted(&self) -> bool {
-        self.hello.get().is_some()
+        self.hello.lock().is_some()
     }
 
     /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
@@ -174,19 +187,19 @@ impl Link {
         self.changed.notified().await;
     }
 
-    /// Which lists have changed since this was last asked; a bit for each kind.
+    /// Which lists have changed since this was last asked, a bit for each kind, and [`HELLO`].
     pub(super) fn changed_lists(&self) -> u8 {
         self.changed_kinds.swap(0, Ordering::Relaxed)
     }
 
     /// Whether the upstream declared this capability.
     pub fn can(&self, capability: &str) -> bool {
-        self.hello.get().is_some_and(|hello| hello.can(capability))
+        self.hello.lock().as_ref().is_some_and(|hello| hello.can(capability))
     }
 
     /// The version that the upstream speaks.
     pub fn version(&self) -> Version {
-        self.hello.get().map_or(Version::LATEST_LEGACY, |hello| hello.version)
+        Version::ALL[usize::from(self.version.load(Ordering::Relaxed))]
     }
 
     /// Whether its questions come without a hint at the call that they belong to.
@@ -206,7 +219,7 @@ impl Link {
 
     /// What of tasks the upstream can.
     pub fn tasks(&self) -> TaskSupport {
-        self.hello.get().map_or(TaskSupport::None, ServerHello::tasks)
+        self.hello.lock().as_ref().map_or(TaskSupport::None, ServerHello::tasks)
     }
 
     /// When a call of this client to the upstream is given up.
@@ -237,6 +250,11 @@ impl Link {
     pub fn close(&self, reason: &str) {
         self.peer.close(&Lost::new(reason));
         self.out.close();
+        self.withdraw_questions();
+    }
+
+    /// Tells clients that what it asked them needs no answer any more.
+    pub(super) fn withdraw_questions(&self) {
         let questions = std::mem::take(&mut *self.questions.lock());
         for (ours, session) in questions.into_values() {
             if session.peer.forget(ours).is_some() {
@@ -258,6 +276,25 @@ impl Link {
             let params = format!("{{\"level\":\"{}\"}}", LOG_LEVELS[usize::from(level)]);
             send_quietly(self, "logging/setLevel", &params);
         }
+    }
+
+    /// Tells a new session of the upstream which log messages the last one was to send.
+    pub(super) fn tell_level_again(self: &Arc<Self>) {
+        let told = self.level.swap(u8::MAX, Ordering::Relaxed);
+        if told != u8::MAX {
+            self.want_level(usize::from(told));
+        }
+    }
+
+    /// Notes that any of the upstream's lists may have changed.
+    pub(super) fn lists_changed(&self) {
+        Kind::ALL.into_iter().for_each(|kind| self.list_changed(kind));
+    }
+
+    /// Notes that the upstream may be another one by now: whatever it said of itself and its lists is asked for again.
+    fn doubt(&self) {
+        self.changed_kinds.fetch_or(HELLO, Ordering::Relaxed);
+        self.lists_changed();
     }
 
     /// Notes that the upstream's list of this kind has changed.
@@ -284,27 +321,36 @@ impl Link {
         let link = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
         let again: OnAnswer = Box::new(move |answer| {
-            // It refused.
+            // Not if it is gone altogether.
+            let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) else { return };
             if let Answer::Error(_) = answer {
-                return;
+                return link.caught_up();
             }
-            // It ended it, or the stream broke; not if it is gone altogether.
-            if let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) {
-                tokio::spawn(async move {
-                    sleep(BETWEEN_LISTENS).await;
-                    link.listen();
-                    // Nobody knows what has changed meanwhile.
-                    Kind::ALL.into_iter().for_each(|kind| link.list_changed(kind));
-                });
+            // It ended it, or the stream broke.
+            let before = link.broken.fetch_add(1, Ordering::Relaxed);
+            if before > 0 {
+                link.doubt();
             }
+            tokio::spawn(async move {
+                sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
+                link.listen();
+            });
         });
         let id = self.peer.request("subscriptions/listen", write, Caller::default(), None, again);
         self.listening.lock().extend(id);
     }
 
+    /// The upstream listens again, or refuses to: nobody knows what has changed meanwhile.
+    fn caught_up(&self) {
+        if self.broken.swap(0, Ordering::Relaxed) > 0 {
+            self.doubt();
+        }
+    }
+
     /// The upstream has acknowledged one of our subscriptions: those before it end, a little later, since a server may
     /// say that it listens before it does. Who watches a resource may hear of it twice meanwhile.
     pub(super) fn listens(self: &Arc<Self>, id: u64) {
+        self.caught_up();
         let before: Vec<u64> = {
             let mut listening = self.listening.lock();
             match listening.iter().position(|known| *known == id) {

@@ -1,5 +1,6 @@
 //! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
 
+pub mod access;
 pub mod credentials;
 pub mod definitions;
 
@@ -171,8 +172,8 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     for n in 0..10 {
-                        let change = |all: &mut Switched| drop(all.tools.insert(format!("{who}-{n}"), true));
-                        Switched::change(path, change).unwrap();
+                        let name = format!("{who}-{n}");
+                        Switched::change(path, |all| all.tools.extend([(name, true)])).unwrap();
                     }
                 });
             }

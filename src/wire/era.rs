@@ -45,6 +45,9 @@ pub const LOG_LEVELS: [&str; 8] =
 pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
 
 impl Version {
+    /// Every one, in the order of their dates.
+    pub const ALL: [Self; 5] =
+        [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November, Self::V2026July];
     /// Those of the legacy era, newest last.
     pub const LEGACY: [Self; 4] = [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November];
     /// What we offer in a handshake where nothing else decides.
@@ -275,4 +278,17 @@ pub fn modern_meta(capabilities: &str) -> String {
         our_info(OUR_NAME),
         meta::CAPABILITIES,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_stand_in_their_order() {
+        for (place, version) in Version::ALL.into_iter().enumerate() {
+            assert_eq!(version as usize, place);
+        }
+        assert_eq!(Version::ALL[..4], Version::LEGACY);
+    }
 }

@@ -146,6 +146,20 @@ impl Remote {
         self.peer = Some(peer);
     }
 
+    /// Puts another one in its place.
+    #[track_caller]
+    pub(crate) fn redeploy(&mut self, flags: &str) {
+        self.kill();
+        self.again_as(flags);
+    }
+
+    /// Starts another one on its port, after it has ended.
+    #[track_caller]
+    pub(crate) fn again_as(&mut self, flags: &str) {
+        self.flags = flags.split_whitespace().map(ToOwned::to_owned).collect();
+        self.again();
+    }
+
     /// Ends it at once.
     pub(crate) fn kill(&mut self) {
         self.peer.as_ref().expect("it runs").signal("KILL");

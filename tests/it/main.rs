@@ -48,6 +48,8 @@ mod pty;
 #[cfg(unix)]
 mod readme;
 mod real;
+#[cfg(unix)]
+mod redeploy;
 mod relay;
 mod reload;
 #[cfg(unix)]

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::body::{collect, is_event_stream, too_long};
-use super::connect::{Failure, Http};
+use super::connect::{Failure, Http, peer};
 use super::outgoing::{Kind, Outgoing};
 use super::session::{Session, Sessions};
 use super::sort::{Sorted, Stream, error_code, sort};
@@ -44,7 +44,7 @@ pub(super) struct Shared<R> {
     pub(super) url: Uri,
     limit: Arc<AtomicUsize>,
     patience: Patience,
-    receive: R,
+    pub(super) receive: R,
     pub(super) sessions: Sessions,
 }
 
@@ -220,7 +220,8 @@ impl<R: Receive> Shared<R> {
             if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) || tokens == MOST_TOKENS {
                 return Ok(response);
             }
-            match authorizer.refused(bearer.as_ref(), status, response.headers()).await {
+            let refused = authorizer.refused(bearer.as_ref(), status, response.headers(), peer(&response));
+            match refused.await {
                 Ok(()) => {}
                 Err(Refusal::Final) => return Ok(response),
                 Err(Refusal::NoToken(reason)) => return Err(Failure::unauthorized(status, reason)),

@@ -4,13 +4,14 @@
 //! server, or by an error of our own where it could not be delivered or the answer is none; whoever takes the messages
 //! sees to it that only the first answer to a request counts. What was
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
-//! caller's; this layer remembers them, to open a lost legacy session again.
+//! caller's; this layer remembers them, to open a lost legacy session again, and tells the caller when it did.
 
 pub(super) mod body;
 pub(super) mod connect;
 mod exchange;
 mod old;
 mod outgoing;
+pub(super) mod reach;
 mod session;
 mod sort;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use self::connect::Http;
 use self::exchange::Shared;
 use self::old::OldStream;
 use self::outgoing::{Kind, Outgoing};
+use self::reach::Gate;
 use super::message::code;
 use super::oauth::Authorizer;
 use super::tool_headers::{ToolHeaders, base64};
@@ -64,6 +66,15 @@ pub struct Incoming<'a> {
 pub trait Receive: Send + Sync + 'static {
     /// Takes one message; must be brief.
     fn take(&self, incoming: Incoming<'_>);
+
+    /// A legacy session was lost and begun anew, perhaps with another server: `hello` is what that one answered to
+    /// `initialize`. An error ends the connection.
+    fn renewed(&self, _hello: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The stream for what belongs to no request broke and was opened again: something may have been missed.
+    fn reopened(&self) {}
 
     /// Waits until more should be read.
     fn room(&self) -> impl Future<Output = ()> + Send {
@@ -168,7 +179,8 @@ impl HttpClient {
     /// The error says why, for a user; requests that it leaves unanswered will have no answer. Dropping the future
     /// ends everything at once.
     pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
-        let http = Http::new(&self.url, self.headers.clone()).await.map_err(Failure::new)?;
+        let http = Http::new(&self.url, self.headers.clone(), Gate::configured()).await;
+        let http = http.map_err(Failure::new)?;
         self.run_with(http, outgoing, incoming).await
     }
 

@@ -198,7 +198,9 @@ impl<R: Receive> Shared<R> {
             }
             self.sessions.greeting_done(true);
         }
-        Ok(())
+        let mut scanner = Scanner::default();
+        let hello = scanner.scan(&answer.message).ok().and_then(|doc| doc.root().get("result"));
+        self.receive.renewed(hello.map_or("{}", Node::raw)).map_err(Failure::new)
     }
 
     /// Keeps the stream open on which the server sends what belongs to no request, session after session.
@@ -225,7 +227,10 @@ impl<R: Receive> Shared<R> {
         loop {
             match self.get_stream(Some(session), parser.last_id()).await {
                 Ok(mut body) => {
-                    (worked, failures) = (true, 0);
+                    if std::mem::replace(&mut worked, true) {
+                        self.receive.reopened();
+                    }
+                    failures = 0;
                     let opened = Instant::now();
                     let _ = self.read_stream(&mut parser, &mut body, Stream::Unrelated).await;
                     if opened.elapsed() > pause {
@@ -239,7 +244,8 @@ impl<R: Receive> Shared<R> {
                         return failure;
                     }
                 }
-                Err(failure) if worked && failure.status == Some(404) && session.has_id() => {
+                // A session that has worked is no bad request, unless the server does not know it any more.
+                Err(failure) if worked && matches!(failure.status, Some(400 | 404)) && session.has_id() => {
                     if let Err(failure) = self.renew(session).await {
                         return failure;
                     }

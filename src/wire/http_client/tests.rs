@@ -2,6 +2,7 @@
 
 mod answers;
 mod faults;
+mod reach;
 mod server;
 mod sessions;
 
@@ -14,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::server::Server;
-use super::{Endpoint, Failure, HttpClient, Incoming, Patience};
+use super::{Endpoint, Failure, HttpClient, Incoming, Patience, Receive};
 use crate::wire::tool_headers::ToolHeaders;
 
 /// Nothing here takes so long, unless it hangs.
@@ -24,6 +25,7 @@ const LIMIT: usize = 4096;
 const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const RENEWED: &str = r#"[renewed {"protocolVersion":"2025-11-25"}]"#;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
 
 /// A client under test.
@@ -50,10 +52,7 @@ impl Client {
         let tools = client.tool_headers();
         let (out, outgoing) = mpsc::channel(64);
         let (send, received) = mpsc::channel(4096);
-        let run = tokio::spawn(client.run(outgoing, move |incoming: Incoming<'_>| {
-            let on = incoming.on.map_or("-".to_owned(), |id| id.to_string());
-            send.try_send(format!("{on} {}", String::from_utf8_lossy(incoming.message))).unwrap();
-        }));
+        let run = tokio::spawn(client.run(outgoing, Taker(send)));
         Self { out: Some(out), received, run, tools }
     }
 
@@ -101,6 +100,25 @@ impl Client {
             rest.push(message);
         }
         (result.map_err(|failure| failure.message), rest)
+    }
+}
+
+/// Hands on everything as text; what is no message stands in brackets.
+struct Taker(mpsc::Sender<String>);
+
+impl Receive for Taker {
+    fn take(&self, incoming: Incoming<'_>) {
+        let on = incoming.on.map_or("-".to_owned(), |id| id.to_string());
+        self.0.try_send(format!("{on} {}", String::from_utf8_lossy(incoming.message))).unwrap();
+    }
+
+    fn renewed(&self, hello: &str) -> Result<(), String> {
+        self.0.try_send(format!("[renewed {hello}]")).unwrap();
+        if hello.contains("1999") { Err("too old".to_owned()) } else { Ok(()) }
+    }
+
+    fn reopened(&self) {
+        self.0.try_send("[reopened]".to_owned()).unwrap();
     }
 }
 

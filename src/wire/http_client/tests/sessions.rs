@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 
 use super::server::{Asked, Reply, Server, Step};
-use super::{Client, HELLO, error, result};
+use super::{Client, HELLO, RENEWED, error, result};
 
 /// Answers the handshake with a session of this name; everything else is `rest`'s.
 fn handshake(asked: &Asked, session: &str, rest: impl FnOnce() -> Reply) -> Reply {
@@ -113,6 +113,7 @@ async fn lost_session(refuse: impl Fn() -> Reply + Send + Sync + 'static) {
     client.call(2, "restart").await;
     client.expect(&format!("2 {}", result(2, "s1"))).await;
     client.call(3, "tools/list").await;
+    client.expect(RENEWED).await;
     client.expect(&format!("3 {}", result(3, "s3"))).await;
     assert_eq!(client.close().await, (Ok(()), Vec::new()));
     let posts: Vec<_> = server.log().into_iter().filter(|line| !line.starts_with("GET")).collect();
@@ -160,6 +161,7 @@ async fn what_else_was_in_flight_when_the_session_was_lost() {
     for id in 4..8 {
         client.call(id, "call").await;
     }
+    client.expect(RENEWED).await;
     let mut answers = Vec::new();
     for _ in 3..8 {
         answers.push(client.next().await);
@@ -194,6 +196,25 @@ async fn a_session_that_cannot_be_opened_again_is_the_end() {
 }
 
 #[tokio::test]
+async fn a_session_with_a_server_that_is_not_to_be_had_any_more_is_the_end() {
+    let opened = AtomicUsize::new(0);
+    let server = Server::start(move |asked| match asked.rpc.as_str() {
+        "initialize" if opened.fetch_add(1, Ordering::Relaxed) > 0 => {
+            Reply::json(HELLO.replace("2025-11-25", "1999-01-01")).with("mcp-session-id", "s")
+        }
+        _ => handshake(asked, "s", || Reply::status(if asked.method == "GET" { 405 } else { 404 })),
+    })
+    .await;
+    let mut client = Client::of(&server);
+    client.greet().await;
+    client.call(2, "tools/list").await;
+    client.expect(&RENEWED.replace("2025-11-25", "1999-01-01")).await;
+    let reason = "the server lost the session and opened no new one: too old";
+    client.expect(&error(2, reason, None)).await;
+    assert_eq!(client.end().await, (Err(reason.to_owned()), Vec::new()));
+}
+
+#[tokio::test]
 async fn a_call_that_is_always_answered_404_fails() {
     let server = Server::start(|asked| {
         handshake(asked, "s", || Reply::status(if asked.method == "GET" { 405 } else { 404 }))
@@ -202,6 +223,7 @@ async fn a_call_that_is_always_answered_404_fails() {
     let mut client = Client::of(&server);
     client.greet().await;
     client.call(2, "tools/list").await;
+    client.expect(RENEWED).await;
     client.expect(&error(2, "the server answered HTTP 404 Not Found", Some(404))).await;
     assert_eq!(server.log().iter().filter(|line| line.starts_with("POST tools/list")).count(), 2);
 }
@@ -268,14 +290,24 @@ async fn the_stream_for_everything_else_goes_on_as_well() {
     .await;
     let mut client = Client::of(&server);
     client.greet().await;
-    for method in ["one", "two", "three"] {
-        client.expect(&format!(r#"- {{"jsonrpc":"2.0","method":"{method}"}}"#)).await;
+    let message = |method: &str| format!(r#"- {{"jsonrpc":"2.0","method":"{method}"}}"#);
+    client.expect(&message("one")).await;
+    for method in ["two", "three"] {
+        client.expect("[reopened]").await;
+        client.expect(&message(method)).await;
     }
     assert_eq!(client.close().await, (Ok(()), Vec::new()));
 }
 
 #[tokio::test]
 async fn a_stream_that_finds_its_session_lost_opens_a_new_one() {
+    for refusal in [400, 404] {
+        stream_without_session(refusal).await;
+    }
+}
+
+/// A server that ends the stream, and then refuses the session that it does not know.
+async fn stream_without_session(refusal: u16) {
     let (opened, gets) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let server = Server::start(move |asked| {
         if asked.rpc == "initialize" {
@@ -284,13 +316,14 @@ async fn a_stream_that_finds_its_session_lost_opens_a_new_one() {
         let current = format!("s{}", opened.load(Ordering::Relaxed));
         handshake(asked, &current, || match gets.fetch_add(1, Ordering::Relaxed) {
             0 => Reply::events("id: 1\ndata:\n\n"),
-            1 => Reply::status(404),
+            1 => Reply::status(refusal),
             _ => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"new\"}\n\n").then(Step::Hold),
         })
     })
     .await;
     let mut client = Client::of(&server);
     client.greet().await;
+    client.expect(RENEWED).await;
     client.expect(r#"- {"jsonrpc":"2.0","method":"new"}"#).await;
     assert_eq!(client.close().await, (Ok(()), Vec::new()));
     let log = server.log();
