@@ -90,13 +90,13 @@ async fn live(
             link.close(&trouble.to_string());
             if first && link.is_mute() && life.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
-                engine.guess_legacy(upstream);
+                engine.known.guess_legacy(upstream);
                 life.end(false).await;
                 return Some(trouble);
             }
             // One that ends without a word will do so whatever it is asked.
             if !link.is_greeted() && !life.is_over() {
-                engine.forget_era(upstream);
+                engine.known.forget_era(upstream);
             }
             End::Failed(trouble)
         }
@@ -132,7 +132,7 @@ async fn live(
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
     // A server that was replaced since it was last asked may speak otherwise now.
-    let (era, asking) = engine.era(&link.upstream).await;
+    let (era, asking) = engine.known.era(&link.upstream).await;
     let hello = match era {
         Some(Era::Legacy) => match initialize(engine, link).await {
             Ok(hello) => hello,

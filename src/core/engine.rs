@@ -9,18 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::audience::Audience;
 use super::bridge::{Call, Parked, level_of};
 use super::catalog::Items;
-use super::eras::{Asking, Eras};
+use super::known::{Known, manner};
 use super::level;
 use super::link::{Caller, Link};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
-use super::process::Launcher;
+use super::process::{Child, CommandError, Launch, Launcher};
 use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
@@ -29,8 +28,7 @@ use super::session::Session;
 use super::upstream::{Era, Spec, Upstream};
 use super::view::Exposure;
 use super::window::Window;
-use crate::config::{Common, Http, Redactor, Transport};
-use crate::store::definitions::{Definitions, Manner, digest};
+use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
@@ -38,21 +36,14 @@ use crate::wire::peer::{Answer, Lost};
 
 /// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
 pub struct Engine {
-    pub(super) launcher: Launcher,
-    /// Our environment, as upstreams may inherit it.
-    pub(super) vars: Vec<(OsString, OsString)>,
-    /// Our working directory.
-    pub(super) directory: PathBuf,
+    pub(super) programs: Programs,
     pub(super) seal: Seal,
     /// Sealed states that were used, until they expire.
     pub(super) used: Mutex<HashMap<String, u64>>,
     /// Calls whose client is to answer questions.
     pub(super) parked: Parked,
-    /// Where what upstreams offer is remembered, if it is.
-    definitions: Option<Definitions>,
-    eras: Eras,
-    /// One upstream at a time: a thread for each would need more memory than the upstreams themselves.
-    remembering: Arc<Semaphore>,
+    /// What is known of servers from before.
+    pub known: Known,
     logins: Logins,
     settings: RwLock<Arc<Common>>,
     /// The largest message, for those who read.
@@ -63,6 +54,27 @@ pub struct Engine {
     pub audience: Audience,
     /// One task a connection; `None` when the gateway ends.
     tasks: Mutex<Option<JoinSet<()>>>,
+}
+
+/// How programs of upstreams are started.
+pub(super) struct Programs {
+    launcher: Launcher,
+    /// Our environment, as upstreams may inherit it.
+    vars: Vec<(OsString, OsString)>,
+    /// Our working directory.
+    directory: PathBuf,
+}
+
+impl Programs {
+    /// Looks a program up and prepares its environment.
+    pub(super) async fn prepare(&self, command: &Command) -> Result<Launch, CommandError> {
+        self.launcher.prepare(command, &self.vars, &self.directory).await
+    }
+
+    /// Starts a program.
+    pub(super) fn spawn(&self, launch: &Launch) -> io::Result<Child> {
+        self.launcher.spawn(launch)
+    }
 }
 
 /// What the engine needs of the world around it.
@@ -87,17 +99,12 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 impl Engine {
     /// An engine without upstreams.
     pub fn new(settings: Common, around: Surroundings) -> Arc<Self> {
-        let definitions = around.cache.map(|cache| Definitions::new(&cache, &around.directory));
         Arc::new(Self {
-            launcher: around.launcher,
-            vars: around.vars,
-            directory: around.directory,
+            known: Known::new(around.cache.as_deref(), &around.directory),
+            programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             used: Mutex::default(),
             parked: Parked::default(),
-            definitions,
-            eras: Eras::default(),
-            remembering: Arc::new(Semaphore::new(1)),
             logins: Logins::new(around.state, around.attended),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
@@ -148,7 +155,7 @@ impl Engine {
     pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
-        secrets.with(self.vars.iter().filter_map(|(name, value)| {
+        secrets.with(self.programs.vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;
             Some((value.to_str()?.to_owned(), name.to_owned()))
         }))
@@ -158,7 +165,11 @@ impl Engine {
     pub async fn needs_login_shell(&self, upstream: &Upstream) -> bool {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
-                !self.launcher.finds_by_itself(command, &self.vars, &self.directory).await
+                !self
+                    .programs
+                    .launcher
+                    .finds_by_itself(command, &self.programs.vars, &self.programs.directory)
+                    .await
             }
             Transport::Http(_) => false,
         }
@@ -168,8 +179,7 @@ impl Engine {
     pub async fn program(&self, upstream: &Upstream) -> Option<PathBuf> {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
-                let launch = self.launcher.prepare(command, &self.vars, &self.directory).await;
-                launch.ok().map(|launch| launch.program)
+                self.programs.prepare(command).await.ok().map(|launch| launch.program)
             }
             Transport::Http(_) => None,
         }
@@ -387,68 +397,12 @@ impl Engine {
 
     /// Remembers what an upstream offers, beside everything else.
     pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
-        self.save(link, move |definitions, transport| definitions.save(transport, &items));
+        self.spawn(self.known.offers(&link.upstream, items));
     }
 
     /// Remembers how an upstream speaks.
     pub(super) fn remember_manner(&self, link: &Arc<Link>) {
-        let manner = manner(link);
-        self.eras.set(&self.digest(&link.upstream), manner.era);
-        self.save(link, move |definitions, transport| definitions.save_manner(transport, manner));
-    }
-
-    fn save(
-        &self,
-        link: &Arc<Link>,
-        save: impl FnOnce(&Definitions, &Transport) -> io::Result<()> + Send + 'static,
-    ) {
-        let Some(definitions) = self.definitions.clone() else { return };
-        let (upstream, turn) = (link.upstream.clone(), self.remembering.clone());
-        self.spawn(async move {
-            let _turn = turn.acquire().await;
-            let save = move || {
-                if let Err(error) = save(&definitions, &upstream.spec().transport) {
-                    log::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
-                }
-            };
-            let _ = tokio::task::spawn_blocking(save).await;
-        });
-    }
-
-    /// The era that an upstream spoke when last asked, by this process or another. Where nobody knows, the caller is to
-    /// ask, and what else is started of the same command waits for that while the second value lives.
-    pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Asking<'_>>) {
-        let digest = self.digest(upstream);
-        let remembered = || {
-            let on_disk = || self.definitions.as_ref()?.manner(&upstream.spec().transport);
-            self.eras.get(&digest).or_else(|| on_disk().map(|manner| manner.era))
-        };
-        if let Some(era) = remembered() {
-            return (Some(era), None);
-        }
-        // One that is never told must not cost the others all of their time.
-        let asking = self.eras.ask(&digest, upstream.spec().timeouts.connect / 2).await;
-        match remembered() {
-            Some(era) => (Some(era), None),
-            None => (None, asking),
-        }
-    }
-
-    /// Takes an upstream for one of the legacy era until it says otherwise.
-    pub(super) fn guess_legacy(&self, upstream: &Upstream) {
-        self.eras.set(&self.digest(upstream), Era::Legacy);
-    }
-
-    /// Lets the next start of an upstream ask for its era.
-    pub(super) fn forget_era(&self, upstream: &Upstream) {
-        self.eras.forget(&self.digest(upstream));
-        if let Some(definitions) = &self.definitions {
-            definitions.forget_manner(&upstream.spec().transport);
-        }
-    }
-
-    fn digest(&self, upstream: &Upstream) -> String {
-        digest(&upstream.spec().transport, &self.directory)
+        self.spawn(self.known.speaks(link));
     }
 
     /// What of tasks a server can in the way of this version's era, as far as that is known.
@@ -460,15 +414,10 @@ impl Engine {
             .find_map(|upstream| upstream.link().filter(|_| upstream.spec().transport == *transport));
         let known = match running {
             Some(link) => Some(manner(&link)),
-            None => self.definitions.as_ref().and_then(|definitions| definitions.manner(transport)),
+            None => self.known.manner(transport),
         };
         let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
         known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
-    }
-
-    /// What an upstream offered when last asked, by this process or another.
-    pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
-        self.definitions.as_ref()?.load(&upstream.spec().transport)
     }
 
     /// Who has tokens for a server behind a URL; `None` where the file says who we are, or that we do not log in.
@@ -500,11 +449,6 @@ impl Engine {
                 let _ = upstream.start();
             }
         }
-    }
-
-    /// What is remembered of upstreams, if anything is.
-    pub fn definitions(&self) -> Option<&Definitions> {
-        self.definitions.as_ref()
     }
 
     /// Called by an upstream when it came up, went down or offers other things.
@@ -585,12 +529,6 @@ impl Engine {
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
         session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
     }
-}
-
-/// How an upstream speaks.
-fn manner(link: &Link) -> Manner {
-    let era = if link.version().is_modern() { Era::Modern } else { Era::Legacy };
-    Manner { era, tasks: link.tasks() }
 }
 
 /// Sends a request whose answer nobody needs.

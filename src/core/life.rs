@@ -192,14 +192,14 @@ impl Receive for Taker {
 
 impl Process {
     async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
-        let launch = engine.launcher.prepare(command, &engine.vars, &engine.directory).await;
+        let launch = engine.programs.prepare(command).await;
         let launch = launch.inspect_err(|error| {
             if let Some(places) = error.places() {
                 log::info!("[{}] {}", link.upstream, link.redactor.redact(&places));
             }
         })?;
         let child =
-            engine.launcher.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
+            engine.programs.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
         let (out, tail) = (link.out.clone(), Arc::new(Tail::default()));
         Ok(Self {

@@ -7,6 +7,7 @@ pub mod catalog;
 mod connection;
 pub mod engine;
 mod eras;
+pub mod known;
 mod level;
 mod life;
 pub mod link;

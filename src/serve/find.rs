@@ -261,7 +261,7 @@ fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Sourc
         let running = engine.registry.known(window, server.group, server.key);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
         let filter = server.spec.filter.clone();
-        let offers = match (items, engine.definitions()) {
+        let offers = match (items, engine.known.definitions()) {
             (Some((true, items)), _) => Offers::Tools(items, filter),
             (_, Some(definitions)) => Offers::Remembered(definitions.place(&server.spec.transport), filter),
             (Some((false, items)), None) if *items != Items::default() => Offers::Tools(items, filter),

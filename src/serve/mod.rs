@@ -110,10 +110,17 @@ impl Gateway {
     /// Lets what must run from the start begin.
     fn begin(self: &Arc<Self>, window: &Arc<Window>) {
         let face = self.faces.whole();
+        self.recall(&*face);
         match face.starts_all() {
             Some(_) => self.start_all(&face, window),
             None => self.finders.prepare(self, window),
         }
+    }
+
+    /// Reads what is remembered of a face's servers and requests ask for, before they come.
+    fn recall(&self, face: &dyn Face) {
+        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        self.engine.known.recall(&transports);
     }
 
     fn face(&self, session: &Session) -> Arc<dyn Face> {

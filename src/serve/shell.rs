@@ -76,7 +76,7 @@ impl Shell {
 
     /// What an upstream offered when last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
-        self.gateway.engine.remembered(upstream)
+        self.gateway.engine.known.definitions()?.load(&upstream.spec().transport)
     }
 
     /// What a client would see if the upstreams offered this.

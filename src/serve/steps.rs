@@ -31,7 +31,7 @@ impl Gateway {
             Step::Switch(change) => self.switch(face, change, reply),
             Step::Find(query) => self.finders.find(self, face, query, reply),
             Step::Wait => self.later("tools/call", params, reply),
-            Step::Recall => self.recall(face, params, reply),
+            Step::Recall => self.call_recalling(face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
     }
@@ -152,11 +152,11 @@ impl Gateway {
     }
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
-    fn recall(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
+    fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
         let (gateway, params) = (self.clone(), params.raw().to_owned());
         let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
         tokio::spawn(async move {
-            let definitions = gateway.engine.definitions().cloned();
+            let definitions = gateway.engine.known.definitions().cloned();
             let recalled = tokio::task::spawn_blocking(move || {
                 let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
                 let known = transports.into_iter().filter_map(load);

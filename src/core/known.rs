@@ -1,0 +1,148 @@
+//! What is known of servers from when they last ran, in this process or another.
+//!
+//! What requests ask for is answered from memory: [`Known::recall`] reads the disk before the first of them comes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::catalog::Items;
+use super::eras::{Asking, Eras};
+use super::link::Link;
+use super::upstream::{Era, Upstream};
+use crate::config::Transport;
+use crate::store::definitions::{Definitions, Manner, digest};
+
+/// What is known of servers.
+pub struct Known {
+    /// Where it is remembered, if it is.
+    definitions: Option<Definitions>,
+    eras: Eras,
+    /// Our working directory.
+    directory: PathBuf,
+    /// How servers spoke when last asked, as far as somebody may want to know it.
+    manners: Mutex<Vec<(Transport, Manner)>>,
+    /// One upstream is remembered at a time: a thread for each would need more memory than the upstreams themselves.
+    turn: Arc<Semaphore>,
+}
+
+impl Known {
+    pub(super) fn new(cache: Option<&Path>, directory: &Path) -> Self {
+        Self {
+            definitions: cache.map(|cache| Definitions::new(cache, directory)),
+            eras: Eras::default(),
+            directory: directory.to_owned(),
+            manners: Mutex::default(),
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// What is remembered of what servers offer, if anything is.
+    pub fn definitions(&self) -> Option<&Definitions> {
+        self.definitions.as_ref()
+    }
+
+    /// Reads how these servers spoke when last asked, so that nobody who asks waits for the disk.
+    pub fn recall(&self, transports: &[Transport]) {
+        let Some(definitions) = &self.definitions else { return };
+        for transport in transports {
+            if self.manner(transport).is_none()
+                && let Some(manner) = definitions.manner(transport)
+            {
+                self.note(transport, manner);
+            }
+        }
+    }
+
+    /// How a server spoke when last asked.
+    pub(super) fn manner(&self, transport: &Transport) -> Option<Manner> {
+        self.manners.lock().iter().find(|(other, _)| other == transport).map(|(_, manner)| *manner)
+    }
+
+    fn note(&self, transport: &Transport, manner: Manner) {
+        let mut manners = self.manners.lock();
+        match manners.iter_mut().find(|(other, _)| other == transport) {
+            Some((_, known)) => *known = manner,
+            None => manners.push((transport.clone(), manner)),
+        }
+    }
+
+    /// Remembers how an upstream speaks; what is returned writes it down.
+    pub(super) fn speaks(&self, link: &Link) -> impl Future<Output = ()> + Send + use<> {
+        let manner = manner(link);
+        self.note(&link.upstream.spec().transport, manner);
+        self.eras.set(&self.digest(&link.upstream), manner.era);
+        self.save(&link.upstream, move |definitions, transport| definitions.save_manner(transport, manner))
+    }
+
+    /// Remembers what an upstream offers, by what is returned.
+    pub(super) fn offers(
+        &self,
+        upstream: &Arc<Upstream>,
+        items: Items,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        self.save(upstream, move |definitions, transport| definitions.save(transport, &items))
+    }
+
+    fn save<S>(&self, upstream: &Arc<Upstream>, save: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: FnOnce(&Definitions, &Transport) -> io::Result<()> + Send + 'static,
+    {
+        let (definitions, upstream, turn) = (self.definitions.clone(), upstream.clone(), self.turn.clone());
+        async move {
+            let Some(definitions) = definitions else { return };
+            let _turn = turn.acquire().await;
+            let save = move || {
+                if let Err(error) = save(&definitions, &upstream.spec().transport) {
+                    log::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
+                }
+            };
+            let _ = tokio::task::spawn_blocking(save).await;
+        }
+    }
+
+    /// The era that an upstream spoke when last asked. Where nobody knows, the caller is to ask, and what else is started
+    /// of the same command waits for that while the second value lives.
+    pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Asking<'_>>) {
+        let digest = self.digest(upstream);
+        let remembered = || {
+            let on_disk = || self.definitions.as_ref()?.manner(&upstream.spec().transport);
+            self.eras.get(&digest).or_else(|| on_disk().map(|manner| manner.era))
+        };
+        if let Some(era) = remembered() {
+            return (Some(era), None);
+        }
+        // One that is never told must not cost the others all of their time.
+        let asking = self.eras.ask(&digest, upstream.spec().timeouts.connect / 2).await;
+        match remembered() {
+            Some(era) => (Some(era), None),
+            None => (None, asking),
+        }
+    }
+
+    /// Takes an upstream for one of the legacy era until it says otherwise.
+    pub(super) fn guess_legacy(&self, upstream: &Upstream) {
+        self.eras.set(&self.digest(upstream), Era::Legacy);
+    }
+
+    /// Lets the next start of an upstream ask for its era.
+    pub(super) fn forget_era(&self, upstream: &Upstream) {
+        self.eras.forget(&self.digest(upstream));
+        if let Some(definitions) = &self.definitions {
+            definitions.forget_manner(&upstream.spec().transport);
+        }
+    }
+
+    fn digest(&self, upstream: &Upstream) -> String {
+        digest(&upstream.spec().transport, &self.directory)
+    }
+}
+
+/// How an upstream speaks that runs.
+pub(super) fn manner(link: &Link) -> Manner {
+    let era = if link.version().is_modern() { Era::Modern } else { Era::Legacy };
+    Manner { era, tasks: link.tasks() }
+}
