@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::steps::{finish, say};
-use super::{Gateway, TWICE};
+use super::{Gateway, TWICE, modern, startup};
 use crate::core::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
@@ -16,181 +16,184 @@ use crate::wire::json::Node;
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
 
-impl Gateway {
-    /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
-    pub(super) fn resource(self: &Arc<Self>, method: &'static str, params: Node<'_>, reply: Reply) {
-        let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
-            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
+/// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
+pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
+    let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
+    };
+    let session = reply.session().clone();
+    // What was switched off since it was subscribed to can still be left.
+    let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
+    let reads = method == "resources/read";
+    let (upstream, own) = match find_resource(gateway, &session, &uri, leaves, reads, &reply) {
+        Found::At(upstream, own) => (upstream, own),
+        Found::Own(result) => return reply.result(&result),
+        Found::Refused(refusal) => return say(reply, Wording::Error(refusal), None),
+        Found::Wait => return startup::later(gateway, method, params, reply),
+    };
+    match method {
+        "resources/read" => {
+            let relay = relay(gateway, &session, &uri);
+            gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
+        }
+        _ => subscribe(gateway, method, &uri, &upstream, &own, params, reply),
+    }
+}
+
+/// Subscribes a legacy client, or no longer. A legacy upstream answers for itself where it matters to it: it hears
+/// of the first who subscribes and of the last who leaves.
+fn subscribe(
+    gateway: &Arc<Gateway>,
+    method: &'static str,
+    uri: &str,
+    upstream: &Arc<Upstream>,
+    own: &str,
+    params: Node<'_>,
+    reply: Reply,
+) {
+    let (session, more) = (reply.session().clone(), method == "resources/subscribe");
+    let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
+    let what = Watched::Resource(own_uri.clone());
+    let link = upstream.link();
+    if link.as_ref().is_some_and(|link| link.version().is_modern()) {
+        let is_new = match more {
+            true => session.subscribe(uri, upstream, &own_uri),
+            false => session.unsubscribe(uri),
         };
-        let session = reply.session().clone();
-        // What was switched off since it was subscribed to can still be left.
-        let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
-        let reads = method == "resources/read";
-        let (upstream, own) = match self.find_resource(&session, &uri, leaves, reads, &reply) {
-            Found::At(upstream, own) => (upstream, own),
-            Found::Own(result) => return reply.result(&result),
-            Found::Refused(refusal) => return say(reply, Wording::Error(refusal), None),
-            Found::Wait => return self.later(method, params, reply),
+        if is_new {
+            gateway.engine.watch(upstream, &what, more);
+        }
+        return reply.result("{}");
+    }
+    let relay = relay(gateway, &session, uri);
+    let changes = [("uri", Some(own))];
+    if !more {
+        // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
+        if session.unsubscribe(uri) {
+            upstream.count_watcher(&what, false);
+        }
+        return match upstream.is_watched(&what) {
+            true => reply.result("{}"),
+            false => gateway.engine.forward(upstream, method, params, &changes, reply, relay),
         };
-        match method {
-            "resources/read" => {
-                let relay = self.relay(&session, &uri);
-                self.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
-            }
-            _ => self.subscribe(method, &uri, &upstream, &own, params, reply),
-        }
     }
-
-    /// Subscribes a legacy client, or no longer. A legacy upstream answers for itself where it matters to it: it hears
-    /// of the first who subscribes and of the last who leaves.
-    fn subscribe(
-        self: &Arc<Self>,
-        method: &'static str,
-        uri: &str,
-        upstream: &Arc<Upstream>,
-        own: &str,
-        params: Node<'_>,
-        reply: Reply,
-    ) {
-        let (session, more) = (reply.session().clone(), method == "resources/subscribe");
-        let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
-        let what = Watched::Resource(own_uri.clone());
-        let link = upstream.link();
-        if link.as_ref().is_some_and(|link| link.version().is_modern()) {
-            let is_new = match more {
-                true => session.subscribe(uri, upstream, &own_uri),
-                false => session.unsubscribe(uri),
-            };
-            if is_new {
-                self.engine.watch(upstream, &what, more);
-            }
-            return reply.result("{}");
+    if link.is_some() && upstream.is_watched(&what) {
+        if session.subscribe(uri, upstream, &own_uri) {
+            upstream.count_watcher(&what, true);
         }
-        let relay = self.relay(&session, uri);
-        let changes = [("uri", Some(own))];
-        if !more {
-            // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
-            if session.unsubscribe(uri) {
-                upstream.count_watcher(&what, false);
-            }
-            return match upstream.is_watched(&what) {
-                true => reply.result("{}"),
-                false => self.engine.forward(upstream, method, params, &changes, reply, relay),
-            };
-        }
-        if link.is_some() && upstream.is_watched(&what) {
-            if session.subscribe(uri, upstream, &own_uri) {
-                upstream.count_watcher(&what, true);
-            }
-            return reply.result("{}");
-        }
-        let (owner, exposed) = (upstream.clone(), uri.to_owned());
-        let finish = move |answer: Answer<'_>, reply: Reply| {
-            if let Answer::Result(_) = answer
-                && session.subscribe(&exposed, &owner, &own_uri)
-            {
-                owner.count_watcher(&what, true);
-            }
-            relay(answer, reply);
-        };
-        self.engine.forward(upstream, method, params, &changes, reply, finish);
+        return reply.result("{}");
     }
-
-    /// Where a URI leads for a client.
-    fn find_resource(&self, session: &Session, uri: &str, leaves: bool, reads: bool, reply: &Reply) -> Found {
-        let view = session.view();
-        let sender = session.window.link_sender(&view, uri);
-        let wanted = WantedUri { uri, sender, leaves, reads };
-        self.face(session).resource(&view, &self.viewer(reply), &wanted)
-    }
-
-    /// Who has the resource, if it can be watched.
-    pub(super) fn resource_of(&self, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
-        let view = window.view();
-        let sender = window.link_sender(&view, uri);
-        let wanted = WantedUri { uri, sender, leaves: false, reads: false };
-        let viewer = Viewer { client: None, modern: true, settled: self.startup.is_settled() };
-        match self.faces.of(window).resource(&view, &viewer, &wanted) {
-            Found::At(upstream, own) => Some((upstream, own)),
-            Found::Own(_) | Found::Refused(_) | Found::Wait => None,
+    let (owner, exposed) = (upstream.clone(), uri.to_owned());
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        if let Answer::Result(_) = answer
+            && session.subscribe(&exposed, &owner, &own_uri)
+        {
+            owner.count_watcher(&what, true);
         }
-    }
+        relay(answer, reply);
+    };
+    gateway.engine.forward(upstream, method, params, &changes, reply, finish);
+}
 
-    pub(super) fn get_prompt(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
-        let Ok(Some(Some(name))) = params.unique("name").map(|name| name.map(Node::as_str)) else {
-            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
-        };
-        let session = reply.session().clone();
-        let found = prompt(&session.view(), &name);
-        match found {
-            Ok((upstream, own)) => {
-                let changes = [("name", Some(&*own))];
-                let relay = self.relay(&session, &name);
-                self.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
-            }
-            Err(_) if !self.startup.is_settled() => self.later("prompts/get", params, reply),
-            Err(message) => self.refuse(reply, code::INVALID_PARAMS, &message),
-        }
-    }
+/// Where a URI leads for a client.
+fn find_resource(
+    gateway: &Gateway,
+    session: &Session,
+    uri: &str,
+    leaves: bool,
+    reads: bool,
+    reply: &Reply,
+) -> Found {
+    let view = session.view();
+    let sender = session.window.link_sender(&view, uri);
+    let wanted = WantedUri { uri, sender, leaves, reads };
+    gateway.face(session).resource(&view, &gateway.viewer(reply), &wanted)
+}
 
-    pub(super) fn complete(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
-        let session = reply.session().clone();
-        let Ok(reference) = params.unique("ref") else {
-            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
-        };
-        let reference = reference.filter(|reference| reference.is_object());
-        if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
-            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
-        }
-        let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
-        let named = text("name").or_else(|| text("uri")).unwrap_or_default();
-        let found = match (text("name"), text("uri")) {
-            (Some(name), None) => {
-                prompt(&session.view(), &name).map(|(upstream, own)| (upstream, "name", own))
-            }
-            (None, Some(uri)) => self.completed(&uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
-            _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
-        };
-        match (found, reference) {
-            (Ok((upstream, key, own)), Some(reference)) => {
-                let mut changed = Vec::new();
-                reference.write_with(&mut changed, &[(key, Some(&own))]);
-                let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
-                let changes = [("ref", Some(&*changed))];
-                let relay = self.relay(&session, &named);
-                self.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
-            }
-            (Err(_), _) if !self.startup.is_settled() => self.later("completion/complete", params, reply),
-            (Err(message), _) => self.refuse(reply, code::INVALID_PARAMS, &message),
-            (Ok(_), None) => unreachable!("only a reference can name something"),
-        }
+/// Who has the resource, if it can be watched.
+pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
+    let view = window.view();
+    let sender = window.link_sender(&view, uri);
+    let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    match gateway.faces.of(window).resource(&view, &viewer, &wanted) {
+        Found::At(upstream, own) => Some((upstream, own)),
+        Found::Own(_) | Found::Refused(_) | Found::Wait => None,
     }
+}
 
-    /// Whose template or resource is to be completed, and its own URI there.
-    fn completed(&self, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
-        if let Some(target) = session.view().find(Kind::Template, uri) {
-            return Ok((target.upstream.clone(), target.raw_key().to_owned()));
+pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let Ok(Some(Some(name))) = params.unique("name").map(|name| name.map(Node::as_str)) else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
+    };
+    let session = reply.session().clone();
+    let found = prompt(&session.view(), &name);
+    match found {
+        Ok((upstream, own)) => {
+            let changes = [("name", Some(&*own))];
+            let relay = relay(gateway, &session, &name);
+            gateway.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
         }
-        self.resource_of(&session.window, uri)
-            .ok_or_else(|| format!("There is no resource or template '{uri}'."))
+        Err(_) if !gateway.startup.is_settled() => startup::later(gateway, "prompts/get", params, reply),
+        Err(message) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
     }
+}
 
-    /// An error of our own where the request was no tool call, in the shape of the face.
-    pub(super) fn refuse(&self, reply: Reply, code: i64, message: &str) {
-        let refusal = self.face(reply.session()).refusal(code, message);
-        say(reply, Wording::Error(refusal), None);
+pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let session = reply.session().clone();
+    let Ok(reference) = params.unique("ref") else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+    };
+    let reference = reference.filter(|reference| reference.is_object());
+    if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
     }
-
-    /// Answers as the upstream did; where it did not, the error names what was asked for.
-    fn relay(&self, session: &Session, name: &str) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
-        let (face, name) = (self.face(session), name.to_owned());
-        let private = self.tokens_differ();
-        move |answer, reply| match answer {
-            // What one token may read, another may not.
-            Answer::Result(result) if private && result.get("cacheScope").is_some() => {
-                reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
-            }
-            answer => finish(answer, reply, |failure| face.failed(&name, failure)),
+    let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
+    let named = text("name").or_else(|| text("uri")).unwrap_or_default();
+    let found = match (text("name"), text("uri")) {
+        (Some(name), None) => prompt(&session.view(), &name).map(|(upstream, own)| (upstream, "name", own)),
+        (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
+        _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
+    };
+    match (found, reference) {
+        (Ok((upstream, key, own)), Some(reference)) => {
+            let mut changed = Vec::new();
+            reference.write_with(&mut changed, &[(key, Some(&own))]);
+            let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
+            let changes = [("ref", Some(&*changed))];
+            let relay = relay(gateway, &session, &named);
+            gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
         }
+        (Err(_), _) if !gateway.startup.is_settled() => {
+            startup::later(gateway, "completion/complete", params, reply)
+        }
+        (Err(message), _) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
+        (Ok(_), None) => unreachable!("only a reference can name something"),
+    }
+}
+
+/// Whose template or resource is to be completed, and its own URI there.
+fn completed(gateway: &Gateway, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
+    if let Some(target) = session.view().find(Kind::Template, uri) {
+        return Ok((target.upstream.clone(), target.raw_key().to_owned()));
+    }
+    resource_of(gateway, &session.window, uri)
+        .ok_or_else(|| format!("There is no resource or template '{uri}'."))
+}
+
+/// Answers as the upstream did; where it did not, the error names what was asked for.
+fn relay(
+    gateway: &Gateway,
+    session: &Session,
+    name: &str,
+) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+    let (face, name) = (gateway.face(session), name.to_owned());
+    let private = modern::tokens_differ(gateway);
+    move |answer, reply| match answer {
+        // What one token may read, another may not.
+        Answer::Result(result) if private && result.get("cacheScope").is_some() => {
+            reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+        }
+        answer => finish(answer, reply, |failure| face.failed(&name, failure)),
     }
 }

@@ -86,7 +86,7 @@ impl Gateway {
         let weak = Arc::downgrade(&gateway);
         gateway.engine.audience.on_arrival(move |window| {
             if let Some(gateway) = weak.upgrade() {
-                gateway.watch_resources(window);
+                modern::watch_resources(&gateway, window);
             }
         });
         gateway
@@ -102,7 +102,7 @@ impl Gateway {
         let at_work = self.faces.at(face);
         let window = self.engine.window(principal, face, at_work.clone(), client);
         if at_work.starts_all().is_some() {
-            self.furnish(&*at_work, &window);
+            startup::furnish(self, &*at_work, &window);
         }
         window
     }
@@ -112,7 +112,7 @@ impl Gateway {
         let face = self.faces.whole();
         self.recall(&*face);
         match face.starts_all() {
-            Some(_) => self.start_all(&face, window),
+            Some(_) => startup::start_all(self, &face, window),
             None => self.finders.prepare(self, window),
         }
     }
@@ -212,7 +212,7 @@ impl Gateway {
             return self.open(group, Then::Request, method, params, reply);
         }
         if reply.modern().is_some() {
-            return self.modern_request(method, params, reply);
+            return modern::request(self, method, params, reply);
         }
         if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
@@ -220,11 +220,11 @@ impl Gateway {
         match method {
             "ping" => reply.result("{}"),
             "initialize" => self.initialize(params, reply),
-            "resources/subscribe" => self.resource("resources/subscribe", params, reply),
-            "resources/unsubscribe" => self.resource("resources/unsubscribe", params, reply),
+            "resources/subscribe" => items::resource(self, "resources/subscribe", params, reply),
+            "resources/unsubscribe" => items::resource(self, "resources/unsubscribe", params, reply),
             "logging/setLevel" => self.set_log_level(params, reply),
-            "tasks/result" => self.task("tasks/result", params, reply),
-            "tasks/list" => self.list_tasks(params, reply),
+            "tasks/result" => tasks::task(self, "tasks/result", params, reply),
+            "tasks/list" => tasks::list(params, reply),
             _ => self.common_request(method, params, reply),
         }
     }
@@ -240,11 +240,11 @@ impl Gateway {
             "resources/list" => self.list(Kind::Resource, params, reply),
             "resources/templates/list" => self.list(Kind::Template, params, reply),
             "prompts/list" => self.list(Kind::Prompt, params, reply),
-            "resources/read" => self.resource("resources/read", params, reply),
-            "prompts/get" => self.get_prompt(params, reply),
-            "completion/complete" => self.complete(params, reply),
-            "tasks/get" => self.task("tasks/get", params, reply),
-            "tasks/cancel" => self.task("tasks/cancel", params, reply),
+            "resources/read" => items::resource(self, "resources/read", params, reply),
+            "prompts/get" => items::get_prompt(self, params, reply),
+            "completion/complete" => items::complete(self, params, reply),
+            "tasks/get" => tasks::task(self, "tasks/get", params, reply),
+            "tasks/cancel" => tasks::task(self, "tasks/cancel", params, reply),
             _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
         }
     }
@@ -272,7 +272,7 @@ impl Gateway {
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            self.capabilities(&session, version),
+            tasks::capabilities(self, &session, version),
             info,
         ));
     }
@@ -306,7 +306,7 @@ impl Gateway {
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
         if !self.startup.is_settled() {
-            return self.later(kind.list_method(), params, reply);
+            return startup::later(self, kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
             let message = "Invalid params: unknown cursor; every list is one page";
@@ -315,7 +315,7 @@ impl Gateway {
         let viewer = self.viewer_of(&session, reply.modern().is_some());
         let view = session.view();
         let hint = match viewer.modern {
-            true => self.list_hint(&session.window, &view, kind).members(),
+            true => modern::list_hint(self, &session.window, &view, kind).members(),
             false => String::new(),
         };
         reply.result_with(|out| {
@@ -345,6 +345,12 @@ impl Gateway {
             out.push(b',');
             out.extend_from_slice(last.as_bytes());
         }
+    }
+
+    /// An error of our own where the request was no tool call, in the shape of the face.
+    fn refuse(&self, reply: Reply, code: i64, message: &str) {
+        let refusal = self.face(reply.session()).refusal(code, message);
+        say(reply, Wording::Error(refusal), None);
     }
 
     fn set_log_level(&self, params: Node<'_>, reply: Reply) {
@@ -385,7 +391,7 @@ impl Gateway {
         // Before the subscription is dropped, which would answer it.
         let sent = session.cancel(id);
         if let Some(listener) = listener {
-            self.unlisten(&listener);
+            modern::unlisten(self, &listener);
         }
         sent.filter(|(link, ours)| link.peer.forget(*ours).is_some())
     }

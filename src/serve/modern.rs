@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tasks::refuse_tasks;
-use super::{Gateway, TWICE};
+use super::{Gateway, TWICE, items, startup, tasks};
 use crate::core::catalog::Kind;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
@@ -17,159 +17,155 @@ use crate::wire::message::code;
 /// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
 const OWN_TTL: u64 = 60_000;
 
-impl Gateway {
-    pub(super) fn modern_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
-        match method {
-            "server/discover" => self.discover(reply),
-            "subscriptions/listen" => self.listen(params, reply),
-            "tasks/update" => self.task("tasks/update", params, reply),
-            "tools/call" | "prompts/get" | "resources/read" => {
-                match params.all_unique(["requestState", "inputResponses"]) {
-                    Ok([None, _]) => self.common_request(method, params, reply),
-                    // It had to wait, and is handled again.
-                    Ok(_) if reply.opened => self.common_request(method, params, reply),
-                    Ok(_) => self.retry(method, params, reply),
-                    Err(_) => self.refuse(reply, code::INVALID_PARAMS, TWICE),
-                }
+pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
+    match method {
+        "server/discover" => discover(gateway, reply),
+        "subscriptions/listen" => listen(gateway, params, reply),
+        "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
+        "tools/call" | "prompts/get" | "resources/read" => {
+            match params.all_unique(["requestState", "inputResponses"]) {
+                Ok([None, _]) => gateway.common_request(method, params, reply),
+                // It had to wait, and is handled again.
+                Ok(_) if reply.opened => gateway.common_request(method, params, reply),
+                Ok(_) => retry(gateway, method, params, reply),
+                Err(_) => gateway.refuse(reply, code::INVALID_PARAMS, TWICE),
             }
-            _ => self.common_request(method, params, reply),
+        }
+        _ => gateway.common_request(method, params, reply),
+    }
+}
+
+fn discover(gateway: &Gateway, reply: Reply) {
+    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
+    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
+    reply.result(&format!(
+        "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
+        Version::MODERN.as_str(),
+        own_hint(gateway).members(),
+    ));
+}
+
+/// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
+fn own_hint(gateway: &Gateway) -> Cache {
+    Cache { ttl: OWN_TTL, public: !tokens_differ(gateway) }
+}
+
+/// Whether callers with different tokens see different things.
+pub(super) fn tokens_differ(gateway: &Gateway) -> bool {
+    gateway.engine.settings().serving.tokens.iter().any(|token| token.scope.is_some())
+}
+
+/// How long a list may be kept: no longer than any part of it.
+pub(super) fn list_hint(gateway: &Gateway, window: &Window, view: &View, kind: Kind) -> Cache {
+    let own = own_hint(gateway);
+    if !window.exposure().lists_to_modern() {
+        return own;
+    }
+    view.entries().fold(own, |whole, entry| match entry.upstream.link() {
+        Some(link) if !link.can(kind.capability()) => whole,
+        Some(link) => whole.and(link.hint(kind)),
+        // It may come back at any time.
+        None => whole.and(Cache { ttl: 0, public: true }),
+    })
+}
+
+/// A request that brings what it was asked for goes on where it stopped.
+fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Reply) {
+    // Before the state is used up.
+    if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
+        && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
+    {
+        return reply.error(refusal.code, &refusal.message, None);
+    }
+    let state = match gateway.engine.unseal(method, params, reply.session()) {
+        Ok(state) => state,
+        Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
+    };
+    let again = match state {
+        State::Parked(token) => {
+            if let Err(reply) = gateway.engine.resume(token, params, reply) {
+                let why = "Invalid params: requestState was used before, or its call is over; call again without it";
+                reply.error(code::INVALID_PARAMS, why, None);
+            }
+            return;
+        }
+        State::Upstream(state) => params_with(params, &[("requestState", state.as_deref())]),
+        State::Refused(error) => {
+            let responses = params.get("inputResponses");
+            let accepted = responses.is_some_and(|responses| {
+                let accepts =
+                    |node: Node<'_>| node.get("action").is_some_and(|action| action.raw() == "\"accept\"");
+                responses.members().all(|(_, response)| accepts(response))
+            });
+            if !accepted {
+                let mut scanner = Scanner::default();
+                return reply.raw_error(
+                    scanner.scan_str(&error).expect("an error was validated when it came").root(),
+                );
+            }
+            params_with(params, &[("requestState", None), ("inputResponses", None)])
+        }
+    };
+    reply.opened = true;
+    let mut scanner = Scanner::default();
+    let params = scanner.scan_str(&again).expect("written as valid JSON").root();
+    gateway.common_request(method, params, reply);
+}
+
+/// `subscriptions/listen`: acknowledged at once, answered when it ends.
+fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let session = reply.session().clone();
+    if !gateway.startup.is_settled() {
+        // Resources can be subscribed to once their servers are known.
+        return startup::later(gateway, "subscriptions/listen", params, reply);
+    }
+    let Ok(filter) = params.unique("notifications") else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+    };
+    let tasks = filter.and_then(|filter| filter.get("taskIds"));
+    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
+        return refuse_tasks(reply);
+    }
+    let Some(mut listener) = Listener::open(params, reply) else { return };
+    for id in listener.tasks() {
+        if let Some(place) = session.window.tasks.find(&id) {
+            let task = (place.link.upstream.clone(), Watched::Task(place.own));
+            gateway.engine.watch(&task.0, &task.1, true);
+            listener.watched.insert(id, task);
         }
     }
+    gateway.engine.listen(&session.window, listener);
+    watch_resources(gateway, &session.window);
+}
 
-    fn discover(&self, reply: Reply) {
-        let instructions = self.instructions(reply.session(), &self.viewer(&reply));
-        let capabilities = self.capabilities(reply.session(), Version::MODERN);
-        reply.result(&format!(
-            "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
-            Version::MODERN.as_str(),
-            self.own_hint().members(),
-        ));
-    }
-
-    /// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
-    fn own_hint(&self) -> Cache {
-        Cache { ttl: OWN_TTL, public: !self.tokens_differ() }
-    }
-
-    /// Whether callers with different tokens see different things.
-    pub(super) fn tokens_differ(&self) -> bool {
-        self.engine.settings().serving.tokens.iter().any(|token| token.scope.is_some())
-    }
-
-    /// How long a list may be kept: no longer than any part of it.
-    pub(super) fn list_hint(&self, window: &Window, view: &View, kind: Kind) -> Cache {
-        let own = self.own_hint();
-        if !window.exposure().lists_to_modern() {
-            return own;
-        }
-        view.entries().fold(own, |whole, entry| match entry.upstream.link() {
-            Some(link) if !link.can(kind.capability()) => whole,
-            Some(link) => whole.and(link.hint(kind)),
-            // It may come back at any time.
-            None => whole.and(Cache { ttl: 0, public: true }),
-        })
-    }
-
-    /// A request that brings what it was asked for goes on where it stopped.
-    fn retry(self: &Arc<Self>, method: &str, params: Node<'_>, mut reply: Reply) {
-        // Before the state is used up.
-        if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
-            && let Err(refusal) = self.check_mirrored(&name, params.get("arguments"), reply.session())
-        {
-            return reply.error(refusal.code, &refusal.message, None);
-        }
-        let state = match self.engine.unseal(method, params, reply.session()) {
-            Ok(state) => state,
-            Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
-        };
-        let again = match state {
-            State::Parked(token) => {
-                if let Err(reply) = self.engine.resume(token, params, reply) {
-                    let why = "Invalid params: requestState was used before, or its call is over; call again without it";
-                    reply.error(code::INVALID_PARAMS, why, None);
-                }
+/// Lets upstreams know which of their resources are listened for, also those that were not there before.
+pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
+    for uri in window.listened() {
+        let Some((upstream, own)) = items::resource_of(gateway, window, &uri) else { continue };
+        let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
+        let what = Watched::Resource(own);
+        window.each_listener_of(&uri, |listener| {
+            let before = listener.watched.get(&uri);
+            if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
                 return;
             }
-            State::Upstream(state) => params_with(params, &[("requestState", state.as_deref())]),
-            State::Refused(error) => {
-                let responses = params.get("inputResponses");
-                let accepted = responses.is_some_and(|responses| {
-                    let accepts = |node: Node<'_>| {
-                        node.get("action").is_some_and(|action| action.raw() == "\"accept\"")
-                    };
-                    responses.members().all(|(_, response)| accepts(response))
-                });
-                if !accepted {
-                    let mut scanner = Scanner::default();
-                    return reply.raw_error(
-                        scanner.scan_str(&error).expect("an error was validated when it came").root(),
-                    );
-                }
-                params_with(params, &[("requestState", None), ("inputResponses", None)])
+            // Who stands in for another was told what that one was watched for.
+            let told = before.is_some_and(|(before, _)| before.is_retired()) && upstream.is_watched(&what);
+            if !told {
+                gateway.engine.watch(&upstream, &what, true);
             }
-        };
-        reply.opened = true;
-        let mut scanner = Scanner::default();
-        let params = scanner.scan_str(&again).expect("written as valid JSON").root();
-        self.common_request(method, params, reply);
-    }
-
-    /// `subscriptions/listen`: acknowledged at once, answered when it ends.
-    fn listen(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
-        let session = reply.session().clone();
-        if !self.startup.is_settled() {
-            // Resources can be subscribed to once their servers are known.
-            return self.later("subscriptions/listen", params, reply);
-        }
-        let Ok(filter) = params.unique("notifications") else {
-            return self.refuse(reply, code::INVALID_PARAMS, TWICE);
-        };
-        let tasks = filter.and_then(|filter| filter.get("taskIds"));
-        if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
-            return refuse_tasks(reply);
-        }
-        let Some(mut listener) = Listener::open(params, reply) else { return };
-        for id in listener.tasks() {
-            if let Some(place) = session.window.tasks.find(&id) {
-                let task = (place.link.upstream.clone(), Watched::Task(place.own));
-                self.engine.watch(&task.0, &task.1, true);
-                listener.watched.insert(id, task);
+            let now = (upstream.clone(), what.clone());
+            if let Some((before, what)) = listener.watched.insert(uri.clone(), now) {
+                gateway.engine.watch(&before, &what, false);
             }
-        }
-        self.engine.listen(&session.window, listener);
-        self.watch_resources(&session.window);
+        });
     }
+}
 
-    /// Lets upstreams know which of their resources are listened for, also those that were not there before.
-    pub(super) fn watch_resources(&self, window: &Window) {
-        for uri in window.listened() {
-            let Some((upstream, own)) = self.resource_of(window, &uri) else { continue };
-            let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
-            let what = Watched::Resource(own);
-            window.each_listener_of(&uri, |listener| {
-                let before = listener.watched.get(&uri);
-                if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
-                    return;
-                }
-                // Who stands in for another was told what that one was watched for.
-                let told =
-                    before.is_some_and(|(before, _)| before.is_retired()) && upstream.is_watched(&what);
-                if !told {
-                    self.engine.watch(&upstream, &what, true);
-                }
-                let now = (upstream.clone(), what.clone());
-                if let Some((before, what)) = listener.watched.insert(uri.clone(), now) {
-                    self.engine.watch(&before, &what, false);
-                }
-            });
-        }
-    }
-
-    /// A subscription is over: its resources need no longer be watched for it.
-    pub(super) fn unlisten(&self, listener: &Listener) {
-        for (upstream, what) in listener.watched.values() {
-            self.engine.watch(upstream, what, false);
-        }
+/// A subscription is over: its resources need no longer be watched for it.
+pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
+    for (upstream, what) in listener.watched.values() {
+        gateway.engine.watch(upstream, what, false);
     }
 }
 

@@ -67,98 +67,95 @@ impl Startup {
     }
 }
 
-impl Gateway {
-    /// Puts every server into a window, and what was switched before.
-    pub(super) fn furnish(self: &Arc<Self>, face: &dyn Face, window: &Arc<Window>) {
-        if let Some(file) = self.switch_file(window) {
-            let Switched { tools, resources, .. } = Switched::load(&file.path);
-            let known = |names: BTreeMap<String, bool>| {
-                names.into_iter().map(|(name, on)| (name.into(), on)).collect()
-            };
-            window.view().remembered = [known(tools), known(resources)];
-        }
-        let upstreams: Vec<_> = face.servers().iter().map(|server| self.upstream(window, server)).collect();
-        {
-            let mut view = window.view();
-            view.add(&*window.exposure(), &upstreams);
-            for upstream in &upstreams {
-                view.open_in_place(&upstream.group);
-            }
-        }
-        for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
-            let _ = upstream.start();
+/// Puts every server into a window, and what was switched before.
+pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, window: &Arc<Window>) {
+    if let Some(file) = switch_file(gateway, window) {
+        let Switched { tools, resources, .. } = Switched::load(&file.path);
+        let known =
+            |names: BTreeMap<String, bool>| names.into_iter().map(|(name, on)| (name.into(), on)).collect();
+        window.view().remembered = [known(tools), known(resources)];
+    }
+    let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(window, server)).collect();
+    {
+        let mut view = window.view();
+        view.add(&*window.exposure(), &upstreams);
+        for upstream in &upstreams {
+            view.open_in_place(&upstream.group);
         }
     }
+    for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
+        let _ = upstream.start();
+    }
+}
 
-    /// Starts every server at once; lists wait until each is up or failed, for a while.
-    pub(super) fn start_all(self: &Arc<Self>, face: &Arc<dyn Face>, window: &Arc<Window>) {
-        let Some(patience) = face.starts_all() else { return };
-        let (gateway, face, window) = (self.clone(), face.clone(), window.clone());
-        tokio::spawn(async move {
-            let on_each = || gateway.resume(gateway.startup.take(false));
-            // Whoever is late is announced, and nobody waits for it any more.
-            gateway.engine.start_all(&window, patience, on_each).await;
-            warn_of_schemes(&*face, &window);
-            gateway.finders.prepare(&gateway, &window);
-            gateway.resume(gateway.startup.take(true));
+/// Starts every server at once; lists wait until each is up or failed, for a while.
+pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, window: &Arc<Window>) {
+    let Some(patience) = face.starts_all() else { return };
+    let (gateway, face, window) = (gateway.clone(), face.clone(), window.clone());
+    tokio::spawn(async move {
+        let on_each = || resume(&gateway, gateway.startup.take(false));
+        // Whoever is late is announced, and nobody waits for it any more.
+        gateway.engine.start_all(&window, patience, on_each).await;
+        warn_of_schemes(&*face, &window);
+        gateway.finders.prepare(&gateway, &window);
+        resume(&gateway, gateway.startup.take(true));
+    });
+}
+
+/// Handles the request again when another server is up, and at last when all have had their time.
+pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
+    let mut waiting = gateway.startup.waiting.lock();
+    if gateway.startup.is_settled() {
+        drop(waiting);
+        return gateway.request(method, Some(params), reply);
+    }
+    waiting.push(Waiting { method: method.to_owned(), params: params.raw().to_owned(), reply });
+}
+
+/// Handles requests that waited, in their order; those that must wait on do so.
+fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
+    for Waiting { method, params, reply } in waiting {
+        if reply.is_wanted() {
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            match gateway.engine.has_ended() {
+                true => gateway.turn_away(&method, Some(params), reply),
+                false => gateway.request(&method, Some(params), reply),
+            }
+        }
+    }
+}
+
+/// Where what is switched in a window is remembered: not what those switch who see a part of the file.
+fn switch_file(gateway: &Gateway, window: &Window) -> Option<SwitchFile> {
+    gateway.switch_file.read().clone().filter(|_| window.face() == 0)
+}
+
+/// Remembers what was switched, as it is by the time that it can, and goes on. It may have to wait for another
+/// process, which must not hold up anybody else.
+pub(super) fn remember_switches(
+    gateway: &Gateway,
+    window: &Arc<Window>,
+    change: Change,
+    go_on: impl FnOnce() + Send + 'static,
+) {
+    let Some(file) = switch_file(gateway, window) else { return go_on() };
+    let window = window.clone();
+    tokio::task::spawn_blocking(move || {
+        let saved = Switched::change(&file.path, |all| {
+            all.file = file.config.display().to_string();
+            let view = window.view();
+            for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
+                let names = change.on[class].iter().chain(&change.off[class]);
+                let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
+                known.extend(switched.map(|(name, on)| (name.to_string(), *on)));
+            }
         });
-    }
-
-    /// Handles the request again when another server is up, and at last when all have had their time.
-    pub(super) fn later(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
-        let mut waiting = self.startup.waiting.lock();
-        if self.startup.is_settled() {
-            drop(waiting);
-            return self.request(method, Some(params), reply);
+        if let Err(error) = saved {
+            log::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
         }
-        waiting.push(Waiting { method: method.to_owned(), params: params.raw().to_owned(), reply });
-    }
-
-    /// Handles requests that waited, in their order; those that must wait on do so.
-    fn resume(self: &Arc<Self>, waiting: Vec<Waiting>) {
-        for Waiting { method, params, reply } in waiting {
-            if reply.is_wanted() {
-                let mut scanner = Scanner::default();
-                let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
-                match self.engine.has_ended() {
-                    true => self.turn_away(&method, Some(params), reply),
-                    false => self.request(&method, Some(params), reply),
-                }
-            }
-        }
-    }
-
-    /// Where what is switched in a window is remembered: not what those switch who see a part of the file.
-    fn switch_file(&self, window: &Window) -> Option<SwitchFile> {
-        self.switch_file.read().clone().filter(|_| window.face() == 0)
-    }
-
-    /// Remembers what was switched, as it is by the time that it can, and goes on. It may have to wait for another
-    /// process, which must not hold up anybody else.
-    pub(super) fn remember_switches(
-        &self,
-        window: &Arc<Window>,
-        change: Change,
-        go_on: impl FnOnce() + Send + 'static,
-    ) {
-        let Some(file) = self.switch_file(window) else { return go_on() };
-        let window = window.clone();
-        tokio::task::spawn_blocking(move || {
-            let saved = Switched::change(&file.path, |all| {
-                all.file = file.config.display().to_string();
-                let view = window.view();
-                for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
-                    let names = change.on[class].iter().chain(&change.off[class]);
-                    let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
-                    known.extend(switched.map(|(name, on)| (name.to_string(), *on)));
-                }
-            });
-            if let Err(error) = saved {
-                log::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
-            }
-            go_on();
-        });
-    }
+        go_on();
+    });
 }
 
 /// Says so where a client may stumble over the names of resources.

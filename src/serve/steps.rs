@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Gateway;
+use super::{Gateway, startup};
 use crate::core::catalog::Kind;
 use crate::core::opening::Opened;
 use crate::core::reply::Reply;
@@ -30,7 +30,7 @@ impl Gateway {
             Step::Close(group) => self.close(face, &group, reply),
             Step::Switch(change) => self.switch(face, change, reply),
             Step::Find(query) => self.finders.find(self, face, query, reply),
-            Step::Wait => self.later("tools/call", params, reply),
+            Step::Wait => startup::later(self, "tools/call", params, reply),
             Step::Recall => self.call_recalling(face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
@@ -148,7 +148,7 @@ impl Gateway {
             (face.switched(&view, &self.viewer(&reply), &change), changed)
         };
         self.engine.audience.tell(&window, &changed);
-        self.remember_switches(&window, change, move || reply.result(&answer));
+        startup::remember_switches(self, &window, change, move || reply.result(&answer));
     }
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
