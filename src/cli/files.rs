@@ -172,6 +172,8 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         colour: screen.colour,
         yes,
         dry_run,
+        state: world.state_directory(),
+        turn: change::Standing::default(),
     };
     let result = (|| match verb {
         FileVerb::Init { user, toolbox, .. } => {

@@ -97,8 +97,13 @@ impl Snapshot {
         let _ = file;
     }
 
+    /// Whether it is still as it was when it was read.
+    pub fn is_current(&self) -> io::Result<bool> {
+        Ok(Self::read(&self.path)?.bytes == self.bytes)
+    }
+
     fn unchanged(&self) -> io::Result<()> {
-        match Self::read(&self.path)?.bytes == self.bytes {
+        match self.is_current()? {
             true => Ok(()),
             false => Err(io::Error::other("the file has changed in the meantime; nothing was written")),
         }

@@ -2,6 +2,7 @@
 
 pub mod credentials;
 pub mod definitions;
+pub mod turn;
 
 use std::collections::BTreeMap;
 use std::fs;

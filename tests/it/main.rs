@@ -67,6 +67,7 @@ mod toolman_config;
 mod toolman_life;
 mod toolman_proxy;
 mod toolman_real;
+mod turns;
 mod untrusted;
 #[cfg(unix)]
 mod verbs;
