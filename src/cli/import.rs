@@ -136,7 +136,7 @@ fn import_now(
                 ));
             }
         }
-        None if path.is_file() => {
+        None if path.exists() => {
             let (text, name) = text_of(&path)?;
             let value =
                 edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;

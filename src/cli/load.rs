@@ -4,6 +4,7 @@ use super::failure::{Failure, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Problem, ToolMode};
+use crate::edit::file::contents;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
 use crate::serve;
@@ -32,11 +33,11 @@ pub(super) fn load(
     world: &World,
 ) -> Result<Loaded, Failure> {
     let file = file?;
-    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
+    let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     match read(face, &file, &bytes, tool_mode, state, world) {
         Ok((face, warnings)) => {
             if !manner.json {
-                check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
+                check::list_problems(&warnings, manner, &mut io::stderr())?;
             }
             Ok(Loaded { file, bytes, face })
         }

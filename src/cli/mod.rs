@@ -134,6 +134,7 @@ enum ToolModeName {
 }
 
 /// What the command line gets from the world around it.
+#[derive(Clone)]
 struct World {
     vars: Vec<(OsString, OsString)>,
     directory: PathBuf,

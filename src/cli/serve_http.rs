@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::Http;
 use super::failure::Failure;
 use crate::config::{Secret, Serving, Token};
+use crate::edit::file::contents;
 use crate::serve::http::{self, Backend, Rules, Settings};
 
 /// Connections that wait to be accepted.
@@ -41,11 +42,12 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
     let token = match &options.auth_token_file {
         None => None,
         Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
+            let bytes = contents(file).map_err(|error| {
                 let message = format!("cannot read --auth-token-file {}: {error}", file.display());
-                usage(message, "check the path, and that you may read it")
+                usage(message, "name a regular file that you may read")
             })?;
-            let token = file_token(&text).map_err(|why| {
+            let token = str::from_utf8(&bytes).map_err(|_| "it is not UTF-8").and_then(file_token);
+            let token = token.map_err(|why| {
                 usage(format!("--auth-token-file {}: {why}", file.display()), "write one token into it")
             })?;
             Some(token)

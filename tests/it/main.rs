@@ -56,6 +56,8 @@ mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]
+mod special;
+#[cfg(unix)]
 mod streams;
 #[cfg(unix)]
 mod tasks;
