@@ -90,10 +90,10 @@ impl Console<'_> {
         if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
     }
 
-    /// A line that `-q` does not silence.
+    /// The same for what a person should mind.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
         let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
-        if self.manner.json { Ok(()) } else { writeln!(self.err, "{warning}: {line}") }
+        self.say(&format!("{warning}: {line}"))
     }
 
     /// Runs what reads and changes a file, and runs it again where somebody else has changed the file meanwhile. Other

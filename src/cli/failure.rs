@@ -39,7 +39,7 @@ pub(super) enum Kind {
 pub(super) struct Manner {
     /// One JSON value on stdout.
     pub(super) json: bool,
-    /// Errors only.
+    /// Results and errors only.
     pub(super) quiet: bool,
     /// stderr may be coloured.
     pub(super) colour: bool,

@@ -121,8 +121,8 @@ pub(super) struct Change {
     /// Write without asking
     #[arg(long, short)]
     yes: bool,
-    /// Show the change and write nothing
-    #[arg(long, conflicts_with = "yes")]
+    /// Show the change and write nothing, also beside --yes
+    #[arg(long)]
     dry_run: bool,
 }
 

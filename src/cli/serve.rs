@@ -34,7 +34,7 @@ pub(super) fn run(
         failure
     })?;
     let Loaded { file, bytes, face: at_work } = loaded;
-    if http.http.is_none() && io::stdin().is_terminal() {
+    if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
             io::stderr(),
             "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
