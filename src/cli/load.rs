@@ -4,6 +4,7 @@ use super::failure::{Failure, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Problem, ToolMode};
+use crate::edit::file::contents;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
 use crate::serve;
@@ -32,11 +33,11 @@ pub(super) fn load(
     world: &World,
 ) -> Result<Loaded, Failure> {
     let file = file?;
-    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
+    let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     match read(face, &file, &bytes, tool_mode, state, world) {
         Ok((face, warnings)) => {
             if !manner.json {
-                check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
+                check::list_problems(&warnings, manner, &mut io::stderr())?;
             }
             Ok(Loaded { file, bytes, face })
         }
@@ -64,8 +65,11 @@ pub(super) fn read(
         }),
         Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
             let state = state.filter(|_| config.remember);
-            let memory =
-                state.map(|state| Memory { path: Switched::path(state, file), config: file.to_owned() });
+            let memory = state.map(|state| Memory {
+                state: state.to_owned(),
+                path: Switched::path(state, file),
+                config: file.to_owned(),
+            });
             (serve::Face::Toolman(Arc::new(Bench::new(Toolman::new(config), memory))), warnings)
         }),
     }

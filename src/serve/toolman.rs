@@ -43,7 +43,9 @@ struct Waiting {
 /// Where switches are remembered.
 #[derive(Clone)]
 pub struct Memory {
-    /// The file that holds them.
+    /// The directory for state.
+    pub state: PathBuf,
+    /// The file there that holds them.
     pub path: PathBuf,
     /// The `tools.toml` that they belong to.
     pub config: PathBuf,
@@ -121,7 +123,7 @@ impl Bench {
         let Some(memory) = self.memory.clone() else { return go_on() };
         let window = window.clone();
         tokio::task::spawn_blocking(move || {
-            let saved = Switched::change(&memory.path, |all| {
+            let saved = Switched::change(&memory.state, &memory.path, |all| {
                 all.file = memory.config.display().to_string();
                 let view = window.view();
                 for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
