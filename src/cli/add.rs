@@ -37,6 +37,15 @@ pub(super) struct Target<'a> {
 
 /// Adds a server.
 pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
+    console.in_turn(target.file, |console| add_now(target, new, console))
+}
+
+/// Takes a server out.
+pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
+    console.in_turn(target.file, |console| remove_now(target, name, console))
+}
+
+fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
     let server = describe(new)?;
     if target.face == Face::Workbench {
         ServerName::new(new.name)
@@ -79,8 +88,7 @@ pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>)
     Ok(answer)
 }
 
-/// Takes a server out.
-pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
+fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
     let config = open(target.face, target.file, target.world, None)?;
     let toolboxes: Vec<_> =
         read_config(target.face, &config.value).into_iter().map(|group| group.name).collect();

@@ -9,9 +9,10 @@ use crate::config::locate::Face;
 use crate::config::{load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
+use crate::store::turn::Turn;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What `--json` prints; empty for verbs that have printed all.
 pub(super) type Answer = Map<String, Value>;
@@ -30,7 +31,22 @@ pub(super) struct Console<'a> {
     pub(super) colour: bool,
     pub(super) yes: bool,
     pub(super) dry_run: bool,
+    /// Where programs keep what they remember of a user; turns at files are taken there.
+    pub(super) state: Option<PathBuf>,
+    pub(super) turn: Standing,
 }
+
+/// Where we stand among the processes that would change a file.
+#[derive(Default)]
+pub(super) struct Standing {
+    /// Nobody else changes it now.
+    turn: Option<Turn>,
+    /// Somebody has changed it since we read it.
+    overtaken: bool,
+}
+
+/// How often a file may change under our hands.
+const MOST_ATTEMPTS: usize = 10;
 
 /// A change of one file.
 pub(super) struct Proposal<'a> {
@@ -74,10 +90,64 @@ impl Console<'_> {
         if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
     }
 
-    /// A line that `-q` does not silence.
+    /// The same for what a person should mind.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
         let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
-        if self.manner.json { Ok(()) } else { writeln!(self.err, "{warning}: {line}") }
+        self.say(&format!("{warning}: {line}"))
+    }
+
+    /// Runs what reads and changes a file, and runs it again where somebody else has changed the file meanwhile. Other
+    /// processes that would change it wait until it is done, but never for a person's answer: where one is asked, they
+    /// wait from the answer on, and what is there by then is shown anew.
+    pub(super) fn in_turn<T>(
+        &mut self,
+        file: &Path,
+        mut work: impl FnMut(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        for _ in 1..MOST_ATTEMPTS {
+            let result = self.attempt(file, &mut work);
+            if !std::mem::take(&mut self.turn.overtaken) {
+                return result;
+            }
+            self.say(&format!("{} has changed meanwhile; reading it again", file.display()))?;
+        }
+        self.attempt(file, &mut work)
+    }
+
+    fn attempt<T>(
+        &mut self,
+        file: &Path,
+        work: &mut impl FnMut(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.yes && !self.dry_run {
+            self.take_turn(file)?;
+        }
+        let result = work(self);
+        self.turn.turn = None;
+        result
+    }
+
+    fn take_turn(&mut self, file: &Path) -> Result<(), Failure> {
+        if self.turn.turn.is_none() {
+            let turn = Turn::take(self.state.as_deref(), file).map_err(|error| {
+                let message = format!("cannot change {}: {error}", file.display());
+                Failure::failed(message, "end the other mcp-workbench or toolman, and try again")
+            })?;
+            self.turn.turn = Some(turn);
+        }
+        Ok(())
+    }
+
+    /// Keeps others from changing a file until the work is done, which fails if they have changed it already.
+    pub(super) fn hold(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+        self.take_turn(&snapshot.path)?;
+        let current = snapshot.is_current().map_err(|error| Failure::unreadable(&snapshot.path, &error))?;
+        if !current {
+            self.turn.overtaken = true;
+            let message = format!("{} keeps changing; nothing was written", snapshot.path.display());
+            return Err(Failure::failed(message, "end what changes it, and try again"));
+        }
+        Ok(())
     }
 
     /// Shows a change, asks and makes it; `first` runs just before the file is written. The answer for `--json`
@@ -142,6 +212,7 @@ impl Console<'_> {
                 }
             }
         }
+        self.hold(snapshot)?;
         first()?;
         let written = match proposal.after {
             Some(after) => snapshot.replace(after.as_bytes(), proposal.audience).map(drop),
@@ -242,7 +313,6 @@ pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     /// What becomes of a change of a file that holds `{}`, where a person answers as given.
     fn settled(
@@ -267,6 +337,8 @@ mod tests {
             colour: false,
             yes: false,
             dry_run: false,
+            state: None,
+            turn: Standing::default(),
         };
         let after = Some("{\"a\": 1}");
         let proposal = Proposal {

@@ -3,6 +3,7 @@
 use super::failure::{Failure, Kind, Manner};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{Environment, Problem, load, load_toolman};
+use crate::edit::file::contents;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(super) fn check(
     err: &mut dyn Write,
 ) -> Result<u8, Failure> {
     let file = file?;
-    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
+    let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     let (summary, problems) = examine(face, &file, &bytes, environment);
     let ok = summary.is_some();
     if manner.json {
@@ -25,7 +26,7 @@ pub(super) fn check(
         add_problems(&mut answer, &problems);
         writeln!(out, "{answer}")?;
     } else {
-        list_problems(&problems, manner.colour, err)?;
+        list_problems(&problems, manner, err)?;
         match summary {
             Some(_) if manner.quiet => {}
             Some(summary) => writeln!(out, "{}: {summary}", file.display())?,
@@ -35,9 +36,10 @@ pub(super) fn check(
     Ok(if ok { 0 } else { Kind::Configuration.status() })
 }
 
-/// Writes problems for a person, with an empty line after each.
-pub(super) fn list_problems(problems: &[Problem], colour: bool, err: &mut dyn Write) -> io::Result<()> {
-    problems.iter().try_for_each(|problem| writeln!(err, "{}\n", problem.render(colour)))
+/// Writes problems for a person, with an empty line after each; `-q` is for errors only.
+pub(super) fn list_problems(problems: &[Problem], manner: Manner, err: &mut dyn Write) -> io::Result<()> {
+    let mut told = problems.iter().filter(|problem| problem.is_error() || !manner.quiet);
+    told.try_for_each(|problem| writeln!(err, "{}\n", problem.render(manner.colour)))
 }
 
 /// Adds `ok`, `problems` and `warnings` to an answer in JSON.

@@ -37,19 +37,30 @@ pub(super) fn connect(
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let (client, world) = (named(request.client)?, request.world);
+    let client = named(request.client)?;
+    let path = user_place(client, request.world)?;
+    console.in_turn(&path, |console| connect_now(request, client, &path, config, console))
+}
+
+fn connect_now(
+    request: &Request<'_>,
+    client: &'static Client,
+    path: &Path,
+    config: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let world = request.world;
     let ours = open(request.face, config, world, None)?;
     let groups = read_config(request.face, &ours.value);
-    let path = user_place(client, world)?;
-    let snapshot = read_file(&path)?;
+    let snapshot = read_file(path)?;
     let name = entry_name(request.face);
-    let backup = backup(client, name, &path, world)?;
+    let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(&path, &refusal))?.value;
-    let there = read(client, &path, Scope::User, &value, &world.directory, home_variable()).servers;
+    let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(path, &refusal))?.value;
+    let there = read(client, path, Scope::User, &value, &world.directory, home_variable()).servers;
     let wanted =
         Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
     let found = held_by_clients(&wanted, world).values;
@@ -66,7 +77,7 @@ pub(super) fn connect(
         found.into_iter().partition(|one| client.takes_literally(&one.text));
     let ourselves = ourselves(request, client, config, &known);
     let after = clients::connect(client, &base.text, &ourselves, &paths)
-        .map_err(|refusal| refused(&path, &refusal))?;
+        .map_err(|refusal| refused(path, &refusal))?;
 
     let mut answer = Map::new();
     answer.insert("client".to_owned(), json!(client.id));
@@ -93,7 +104,7 @@ pub(super) fn connect(
         secrets: Redactor::new(secrets.chain(literals(&there))),
     };
     let record = Record {
-        file: path.clone(),
+        file: path.to_owned(),
         created: base.created,
         directories: if snapshot.bytes.is_none() { snapshot.missing_directories() } else { base.directories },
         taken: paths,
@@ -147,59 +158,78 @@ pub(super) fn disconnect(
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
     let user = places(client, &around).into_iter().filter(|place| place.own);
-    let mut changed = false;
-    for path in user.map(|place| place.path) {
-        let backup = backup(client, name, &path, world)?;
-        let snapshot = read_file(&path)?;
-        let record = backup.read().map(|(record, ..)| record);
-        let connected = match (&record, &snapshot.bytes) {
-            (Some(_), Some(_)) => true,
-            // What was taken out of a file that is gone comes back.
-            (Some(record), None) => !record.created,
-            (None, _) => starts_us(client, name, &snapshot, world)?,
-        };
-        if !connected {
-            continue;
+    let mut outcome = None;
+    for place in user {
+        let path = &place.path;
+        outcome = console
+            .in_turn(path, |console| disconnect_now(client, face, path, world, &mut answer, console))?;
+        if outcome.is_some() {
+            break;
         }
-        let base = disconnected(client, name, &snapshot, &backup)?;
-        let after = (!base.created).then_some(base.text.as_str());
-        let value = edit::parse(client.format, text(&snapshot)?).map(|parsed| parsed.value);
-        let before = edit::parse(client.format, &base.text).map(|parsed| parsed.value);
-        let mut hidden = Vec::new();
-        for value in [value, before].into_iter().flatten() {
-            let imported = read(client, &path, Scope::User, &value, &world.directory, home_variable());
-            hidden.extend(literals(&imported.servers));
-        }
-        let proposal = Proposal {
-            snapshot: &snapshot,
-            format: client.format,
-            after,
-            audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
-            secrets: Redactor::new(hidden),
-        };
-        let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
-        changed |= outcome != Outcome::Same;
-        if outcome == Outcome::Written {
-            for directory in base.directories.iter().rev() {
-                // Somebody else may have put something there.
-                let _ = std::fs::remove_dir(directory);
-            }
-            backup.discard();
-            if let Some(record) = record.filter(|record| record.created && !base.created) {
-                bequeath(&record, client, world);
-            }
-            console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
-        } else if outcome == Outcome::Same && !console.dry_run {
-            backup.discard();
-        }
-        break;
     }
-    if !changed {
+    if outcome.is_none_or(|outcome| outcome == Outcome::Same) {
         answer.entry("changed").or_insert(json!(false));
         answer.entry("written").or_insert(json!(false));
         console.say(&format!("{} is not connected; there is nothing to do", client.title))?;
     }
     Ok(answer)
+}
+
+/// Takes us out of one file; `None` if we do not stand in it.
+fn disconnect_now(
+    client: &Client,
+    face: Face,
+    path: &Path,
+    world: &World,
+    answer: &mut Answer,
+    console: &mut Console<'_>,
+) -> Result<Option<Outcome>, Failure> {
+    let name = entry_name(face);
+    let backup = backup(client, name, path, world)?;
+    let snapshot = read_file(path)?;
+    let record = backup.read().map(|(record, ..)| record);
+    let connected = match (&record, &snapshot.bytes) {
+        (Some(_), Some(_)) => true,
+        // What was taken out of a file that is gone comes back.
+        (Some(record), None) => !record.created,
+        (None, _) => starts_us(client, name, &snapshot, world)?,
+    };
+    if !connected {
+        return Ok(None);
+    }
+    let base = disconnected(client, name, &snapshot, &backup)?;
+    let after = (!base.created).then_some(base.text.as_str());
+    let value = edit::parse(client.format, text(&snapshot)?).map(|parsed| parsed.value);
+    let before = edit::parse(client.format, &base.text).map(|parsed| parsed.value);
+    let mut hidden = Vec::new();
+    for value in [value, before].into_iter().flatten() {
+        let imported = read(client, path, Scope::User, &value, &world.directory, home_variable());
+        hidden.extend(literals(&imported.servers));
+    }
+    let proposal = Proposal {
+        snapshot: &snapshot,
+        format: client.format,
+        after,
+        audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
+        secrets: Redactor::new(hidden),
+    };
+    let outcome = console.settle(&proposal, answer, || Ok(()))?;
+    if outcome == Outcome::Written {
+        for directory in base.directories.iter().rev() {
+            // Somebody else may have put something there.
+            let _ = std::fs::remove_dir(directory);
+        }
+        backup.discard();
+        if let Some(record) = record.filter(|record| record.created && !base.created) {
+            bequeath(&record, client, world);
+        }
+        console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
+    } else if outcome == Outcome::Same && !console.dry_run {
+        // Nobody may be connecting just now: the backup would be theirs.
+        console.hold(&snapshot)?;
+        backup.discard();
+    }
+    Ok(Some(outcome))
 }
 
 /// A client's file as it is, or would be, without us.

@@ -39,7 +39,7 @@ pub(super) enum Kind {
 pub(super) struct Manner {
     /// One JSON value on stdout.
     pub(super) json: bool,
-    /// Errors only.
+    /// Results and errors only.
     pub(super) quiet: bool,
     /// stderr may be coloured.
     pub(super) colour: bool,
@@ -87,7 +87,7 @@ impl Failure {
 
     pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
         let message = format!("cannot read {}: {error}", file.display());
-        Self::configuration(message, "check that it is a file and that you may read it")
+        Self::configuration(message, "name a regular file that you may read, of at most 64 MB")
     }
 
     /// A file with these problems, warnings among them; `hint` is what follows from it.
@@ -115,7 +115,7 @@ impl Failure {
                 writeln!(err, "{}", hint.trim_end())?;
             }
         } else {
-            check::list_problems(problems, manner.colour, err)?;
+            check::list_problems(problems, manner, err)?;
             writeln!(err, "{hint}")?;
         }
         Ok(kind.status())

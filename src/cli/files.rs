@@ -121,8 +121,8 @@ pub(super) struct Change {
     /// Write without asking
     #[arg(long, short)]
     yes: bool,
-    /// Show the change and write nothing
-    #[arg(long, conflicts_with = "yes")]
+    /// Show the change and write nothing, also beside --yes
+    #[arg(long)]
     dry_run: bool,
 }
 
@@ -172,6 +172,8 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         colour: screen.colour,
         yes,
         dry_run,
+        state: world.state_directory(),
+        turn: change::Standing::default(),
     };
     let result = (|| match verb {
         FileVerb::Init { user, toolbox, .. } => {

@@ -41,6 +41,19 @@ pub(super) fn init(
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
         (None, false) => world.directory.join(request.face.file_name()),
     };
+    console.in_turn(&file, |console| init_now(request, named, user, &file, console))
+}
+
+fn init_now(
+    request: &Request<'_>,
+    named: Option<&Path>,
+    user: bool,
+    file: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    let world = request.world;
+    let environment = |name: &str| world.variable(name);
+    let around = world.surroundings(&environment);
     let mut sources = Sources::default();
     for client in &CLIENTS {
         for place in places(client, &around) {
@@ -75,7 +88,7 @@ pub(super) fn init(
         .filter(|client| sources.found.iter().any(|source| source.client == client.title))
         .map(|client| client.id)
         .collect();
-    let config = open(request.face, &file, world, Some(&fresh(request.face)))?;
+    let config = open(request.face, file, world, Some(&fresh(request.face)))?;
     let (answer, outcome) = bring(request, sources, config, console)?;
     if outcome == Outcome::Written {
         let program = request.face.program();
@@ -90,6 +103,15 @@ pub(super) fn init(
 
 /// Brings the servers of one client or file into a file that exists.
 pub(super) fn import(
+    request: &Request<'_>,
+    source: &str,
+    config: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    console.in_turn(config, |console| import_now(request, source, config, console))
+}
+
+fn import_now(
     request: &Request<'_>,
     source: &str,
     config: &Path,
@@ -114,7 +136,7 @@ pub(super) fn import(
                 ));
             }
         }
-        None if path.is_file() => {
+        None if path.exists() => {
             let (text, name) = text_of(&path)?;
             let value =
                 edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;

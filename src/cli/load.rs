@@ -4,6 +4,7 @@ use super::failure::{Failure, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Problem, ToolMode};
+use crate::edit::file::contents;
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
 use crate::serve::{Configured, SwitchFile};
@@ -31,11 +32,11 @@ pub(super) fn load(
     world: &World,
 ) -> Result<Loaded, Failure> {
     let file = file?;
-    let bytes = std::fs::read(&file).map_err(|error| Failure::unreadable(&file, &error))?;
+    let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
     match read(face, &file, &bytes, tool_mode, state, world) {
         Ok((configured, warnings)) => {
             if !manner.json {
-                check::list_problems(&warnings, manner.colour, &mut io::stderr())?;
+                check::list_problems(&warnings, manner, &mut io::stderr())?;
             }
             Ok(Loaded { file, bytes, configured })
         }
@@ -63,8 +64,11 @@ pub(super) fn read(
         }),
         Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
             let state = state.filter(|_| config.remember);
-            let switch_file =
-                state.map(|state| SwitchFile { path: Switched::path(state, file), config: file.to_owned() });
+            let switch_file = state.map(|state| SwitchFile {
+                state: state.to_owned(),
+                path: Switched::path(state, file),
+                config: file.to_owned(),
+            });
             (Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings)
         }),
     }

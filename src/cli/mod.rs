@@ -61,7 +61,7 @@ struct Arguments {
     /// One JSON value on stdout instead of text
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
-    /// Say nothing but what is wrong
+    /// Only print results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
     /// More log messages; twice for all
@@ -134,6 +134,7 @@ enum ToolModeName {
 }
 
 /// What the command line gets from the world around it.
+#[derive(Clone)]
 struct World {
     vars: Vec<(OsString, OsString)>,
     directory: PathBuf,

@@ -4,6 +4,7 @@
 use super::World;
 use crate::clients::Origins;
 use crate::edit::file::{Audience, Snapshot};
+use crate::store::turn::Turn;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ pub(super) fn remembered(config: &Path, world: &World) -> Origins {
 /// Remembers more of it. No secret is written.
 pub(super) fn remember(config: &Path, more: Origins, world: &World) -> io::Result<()> {
     let Some(file) = file(world).filter(|_| !more.is_empty()) else { return Ok(()) };
+    let _turn = Turn::take(world.state_directory().as_deref(), &file)?;
     let snapshot = Snapshot::read(&file)?;
     let mut book = book(&snapshot);
     book.entry(key(config)).or_default().extend(more);

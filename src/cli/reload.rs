@@ -2,14 +2,17 @@
 
 use std::future::pending;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::check;
+use super::failure::Manner;
 use crate::config::Problem;
+use crate::edit::file::contents;
 use crate::serve::http::Rules;
 use crate::serve::{Configured, Gateway};
 
@@ -19,25 +22,26 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// A file that has changed must look the same for so long: it may be half written.
 const AT_REST: Duration = Duration::from_millis(50);
 
-/// Watches the file of a gateway.
-pub(super) struct Watch<'a, Reload> {
+/// Watches the file of a gateway. Clients are served on this thread, so all that may take time, on a slow disk or with a
+/// large file, happens on others.
+pub(super) struct Watch<Reload> {
     /// Which.
-    pub(super) file: &'a Path,
+    pub(super) file: PathBuf,
     /// What is in force, or was refused last.
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Arc<Vec<u8>>,
     /// What a file stands for, with warnings, or everything that is wrong with it.
-    pub(super) reload: Reload,
-    /// Whether problems are shown in colours.
-    pub(super) colour: bool,
+    pub(super) reload: Arc<Reload>,
+    /// How problems are told.
+    pub(super) manner: Manner,
     /// Who serves.
     pub(super) gateway: Arc<Gateway>,
     /// Who may come in over HTTP.
     pub(super) rules: Option<Arc<Rules>>,
 }
 
-impl<Reload> Watch<'_, Reload>
+impl<Reload> Watch<Reload>
 where
-    Reload: Fn(&[u8]) -> Result<(Configured, Vec<Problem>), Vec<Problem>>,
+    Reload: Fn(&[u8]) -> Result<(Configured, Vec<Problem>), Vec<Problem>> + Send + Sync + 'static,
 {
     /// Follows the file for ever. From now on SIGHUP has it read again instead of ending us.
     pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
@@ -52,8 +56,8 @@ where
                 match self.look(asked).await {
                     Ok(Some(bytes)) => {
                         missing = false;
-                        self.bytes = bytes;
-                        self.put_in_force();
+                        self.bytes = Arc::new(bytes);
+                        self.put_in_force().await;
                     }
                     Ok(None) => missing = false,
                     Err(error) => {
@@ -70,13 +74,13 @@ where
 
     /// The file's content, if it is another than before or `asked` for. Waits until it is at rest.
     async fn look(&self, asked: bool) -> io::Result<Option<Vec<u8>>> {
-        let mut bytes = match read(self.file).await {
-            Ok(bytes) if bytes == self.bytes && !asked => return Ok(None),
+        let mut bytes = match read(&self.file).await {
+            Ok(bytes) if bytes == *self.bytes && !asked => return Ok(None),
             first => first,
         };
         loop {
             sleep(AT_REST).await;
-            let again = read(self.file).await;
+            let again = read(&self.file).await;
             match (&bytes, again) {
                 (Ok(before), Ok(now)) if *before == now => break,
                 // Between the removal of the old file and the new one there is none.
@@ -84,18 +88,25 @@ where
                 (_, again) => bytes = again,
             }
         }
-        bytes.map(|bytes| (asked || bytes != self.bytes).then_some(bytes))
+        bytes.map(|bytes| (asked || bytes != *self.bytes).then_some(bytes))
     }
 
     /// Puts the file in force, or says what is wrong with it.
-    fn put_in_force(&self) {
-        let (outcome, problems) = match (self.reload)(&self.bytes) {
-            Ok((configured, warnings)) => (Some(configured), warnings),
-            Err(problems) => (None, problems),
-        };
-        // If stderr is gone there is nobody to tell.
-        let _ = check::list_problems(&problems, self.colour, &mut io::stderr());
-        if let Some(configured) = outcome {
+    async fn put_in_force(&self) {
+        let (bytes, reload, manner) = (self.bytes.clone(), self.reload.clone(), self.manner);
+        let read = spawn_blocking(move || match reload(&bytes) {
+            Ok((configured, warnings)) => {
+                tell(&warnings, manner);
+                Some(configured)
+            }
+            Err(problems) => {
+                tell(&problems, manner);
+                let count = check::errors(&problems);
+                let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
+                None
+            }
+        });
+        if let Ok(Some(configured)) = read.await {
             log::info!("{} is read again", self.file.display());
             if let Some(rules) = &self.rules {
                 rules.replace(&configured.face.common().serving);
@@ -104,19 +115,20 @@ where
             if let Some(rules) = &self.rules {
                 rules.enforce();
             }
-        } else {
-            let count = check::errors(&problems);
-            let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
         }
     }
+}
+
+/// Lists problems; if stderr is gone there is nobody to tell.
+fn tell(problems: &[Problem], manner: Manner) {
+    let _ = check::list_problems(problems, manner, &mut io::stderr());
 }
 
 /// Reads the file without keeping clients waiting, however slow the disk is.
 async fn read(file: &Path) -> io::Result<Vec<u8>> {
     let file = file.to_owned();
-    tokio::task::spawn_blocking(move || std::fs::read(file))
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
+    let read = spawn_blocking(move || contents(&file)).await;
+    read.unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
 }
 
 /// SIGHUP, where there is one.
@@ -139,5 +151,58 @@ impl Hangup {
             return;
         }
         pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::engine::Surroundings;
+    use crate::core::process::Launcher;
+    use crate::faces::workbench::Workbench;
+    use std::sync::mpsc;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn reading_the_file_again_holds_up_nobody() {
+        let file = std::env::temp_dir().join(format!("mcp-workbench-reload-{}", std::process::id()));
+        std::fs::write(&file, "new").expect("the temporary directory is writable");
+        let (config, _) = crate::config::load(&file, br#"{"toolboxes":{}}"#, &|_| None).expect("it is valid");
+        let around = Surroundings {
+            launcher: Launcher::new(),
+            vars: Vec::new(),
+            directory: "/".into(),
+            cache: None,
+            state: None,
+            attended: false,
+        };
+        let gateway =
+            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
+        // Reading takes until this thread has done something else.
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, told) = mpsc::channel();
+        let (done, is_done) = oneshot::channel();
+        let once = parking_lot::Mutex::new(Some((begun, told, done)));
+        let reload = move |_: &[u8]| {
+            if let Some((begun, told, done)) = once.lock().take() {
+                let _ = begun.send(());
+                let _ = done.send(told.recv_timeout(Duration::from_secs(20)));
+            }
+            Err(Vec::new())
+        };
+        let manner = Manner { json: false, quiet: false, colour: false };
+        let bytes = Arc::default();
+        let watch =
+            Watch { file: file.clone(), bytes, reload: Arc::new(reload), manner, gateway, rules: None };
+        let client = async {
+            has_begun.await.expect("the file has changed");
+            go_on.send(()).expect("it is waited for");
+            is_done.await
+        };
+        tokio::select! {
+            () = watch.follow().expect("signals can be had") => {}
+            done = client => assert_eq!(done, Ok(Ok(()))),
+        }
+        std::fs::remove_file(&file).expect("it was written above");
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn run(
         failure
     })?;
     let Loaded { file, bytes, configured } = loaded;
-    if http.http.is_none() && io::stdin().is_terminal() {
+    if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
             io::stderr(),
             "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
@@ -45,9 +45,10 @@ pub(super) fn run(
     let served = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
-            let reload = |bytes: &[u8]| read(face, &file, bytes, tool_mode, state.as_deref(), world);
-            let colour = manner.colour;
-            Watch { file: &file, bytes, reload, colour, gateway: gateway.clone(), rules }.follow()
+            let (path, world) = (file.clone(), world.clone());
+            let reload = move |bytes: &[u8]| read(face, &path, bytes, tool_mode, state.as_deref(), &world);
+            let (bytes, reload) = (Arc::new(bytes), Arc::new(reload));
+            Watch { file, bytes, reload, manner, gateway: gateway.clone(), rules }.follow()
         };
         if let Some(address) = &http.http {
             let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;

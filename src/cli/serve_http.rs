@@ -1,7 +1,6 @@
 //! `serve --http`: what must be right before a port is opened.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::Http;
 use super::failure::Failure;
 use crate::config::{Secret, Serving, Token};
+use crate::edit::file::contents_and_metadata;
 use crate::serve::http::{self, Backend, Rules, Settings};
 use crate::store::access::{Access, mend};
 
@@ -96,10 +96,10 @@ fn read_token(path: &Path) -> Result<Token, Failure> {
     let shown = path.display();
     let unreadable = |error: io::Error| {
         let message = format!("cannot read --auth-token-file {shown}: {error}");
-        Failure::usage(message, "check the path, and that you may read it")
+        Failure::usage(message, "name a regular file that you may read")
     };
-    let mut file = File::open(path).map_err(unreadable)?;
-    match Access::of_others(&file.metadata().map_err(unreadable)?) {
+    let (bytes, metadata) = contents_and_metadata(path).map_err(unreadable)?;
+    match Access::of_others(&metadata) {
         Access::Write => {
             let message = format!("--auth-token-file {shown} can be written by its group or by others");
             return Err(Failure::usage(message, format!("run `{}`", mend(path))));
@@ -110,9 +110,8 @@ fn read_token(path: &Path) -> Result<Token, Failure> {
         }
         Access::None => {}
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(unreadable)?;
-    file_token(&text)
+    let text = str::from_utf8(&bytes).map_err(|_| "it is not UTF-8");
+    text.and_then(file_token)
         .map_err(|why| Failure::usage(format!("--auth-token-file {shown}: {why}"), "write one token into it"))
 }
 

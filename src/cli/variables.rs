@@ -14,7 +14,7 @@ use crate::clients::{
     values as found_in,
 };
 use crate::config::locate::{Face, user_file};
-use crate::edit;
+use crate::edit::{self, file::contents};
 use std::path::Path;
 
 /// Variables without a default that a text names and that are not set, each once.
@@ -64,7 +64,7 @@ pub(super) fn held_by_clients(wanted: &Wanted<'_>, world: &World) -> Held {
             // As it was before we took servers out, and as it is.
             let past = backups(client, &place.path, world).into_iter().filter_map(|backup| backup.read());
             let mut texts: Vec<_> = past.map(|(_, before, _)| (before, false)).collect();
-            texts.extend(std::fs::read(&place.path).map(|now| (now, true)));
+            texts.extend(contents(&place.path).map(|now| (now, true)));
             for (bytes, current) in texts {
                 let Ok(text) = String::from_utf8(bytes) else { continue };
                 let held = servers_in(client, &place.path, &text, place.scope, project);
@@ -119,7 +119,8 @@ pub(super) fn known(name: &str, found: &[Found], world: &World) -> Option<String
 
 /// Sets what a configuration needs and clients' files hold, for this process; answers what that was.
 pub(super) fn borrow(world: &mut World, face: Face, file: &Path) -> Vec<Found> {
-    let Ok(text) = std::fs::read_to_string(file) else { return Vec::new() };
+    let text = contents(file).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(text) = text else { return Vec::new() };
     let missing = unset(&text, world);
     if missing.is_empty() {
         return Vec::new();

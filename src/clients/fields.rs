@@ -33,6 +33,7 @@ impl Reader<'_> {
         if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
             return Err(("type", format!("is `{kind}`, a part of {}", self.client.title)));
         }
+        self.exclude(name, &mut draft);
         self.drop_useless(name, &mut draft);
         self.drop_unsound(name, &mut draft);
         let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
@@ -83,6 +84,22 @@ impl Reader<'_> {
             disabled: draft.disabled,
             origin: Origin { client: self.client.title, file: self.file.to_owned(), path },
         })
+    }
+
+    /// Takes the tools that are left out from those that pass.
+    fn exclude(&mut self, name: &str, draft: &mut Draft) {
+        let excluded = std::mem::take(&mut draft.excluded);
+        match &mut draft.tools {
+            _ if excluded.is_empty() => {}
+            Some(tools) => {
+                tools.retain(|tool| !excluded.contains(tool));
+                draft.tools_key.push_str(&format!(" minus {}", draft.excluded_key));
+            }
+            None => {
+                let message = "names tools to leave out; here `toolFilters` names those that pass";
+                self.note(name, &draft.excluded_key, message);
+            }
+        }
     }
 
     /// Takes out what is not used, since a server is either started or called.
@@ -232,11 +249,8 @@ impl Reader<'_> {
                 ("excludeTools" | "disabledTools" | "disabled_tools", Value::List(tools))
                     if !tools.is_empty() =>
                 {
-                    self.note(
-                        name,
-                        &place,
-                        "names tools to leave out; here `toolFilters` names those that pass",
-                    );
+                    draft.excluded.extend(tools.iter().filter_map(Value::text).map(str::to_owned));
+                    draft.excluded_key = place;
                 }
                 ("name" | "description", _) if self.client.style == Style::Goose => {}
                 ("envFile", _) => {
@@ -414,6 +428,9 @@ struct Draft {
     call_timeout: Option<String>,
     tools: Option<Vec<String>>,
     tools_key: String,
+    /// Tools that do not pass, whatever else is said.
+    excluded: Vec<String>,
+    excluded_key: String,
     disabled: bool,
     /// Keys that only matter to a program.
     local: Vec<String>,

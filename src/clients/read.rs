@@ -153,7 +153,9 @@ impl<'a> Reader<'a> {
                     let others = outer.entries().iter().filter(|(key, _)| key != inner);
                     others.for_each(|(key, _)| self.note("", &format!("{other}.{key}"), &message));
                 }
-                (None, Some(servers)) if !servers.entries().is_empty() => self.note("", other, &message),
+                (None, Some(servers)) => {
+                    servers.entries().iter().for_each(|(name, _)| self.note(name, other, &message));
+                }
                 _ => {}
             }
         }
@@ -162,7 +164,6 @@ impl<'a> Reader<'a> {
     /// Claude Code keeps what is meant for one project beside what is meant for all.
     fn local_servers(&mut self, value: &Value, project: &'a Path) {
         let Some(projects) = value.get("projects") else { return };
-        let mut elsewhere = 0;
         for (directory, settings) in projects.entries() {
             let Some(servers) = settings.get("mcpServers") else { continue };
             if Path::new(directory) == project {
@@ -171,13 +172,10 @@ impl<'a> Reader<'a> {
                 self.servers(value, &root);
                 self.meaning.workspace = workspace;
             } else {
-                elsewhere += servers.entries().len();
+                let message =
+                    format!("belongs to the project {directory}; left out, run this there to take it over");
+                servers.entries().iter().for_each(|(name, _)| self.note(name, "", &message));
             }
-        }
-        if elsewhere > 0 {
-            let message =
-                format!("has {elsewhere} of other projects, left out; run this in their directories");
-            self.note("", "projects", &message);
         }
     }
 

@@ -614,3 +614,60 @@ proptest! {
         }
     }
 }
+
+/// Many problems in one file take about as long as the same problems in many files; both are measured in turn, so that
+/// whatever else the machine does slows down both.
+#[test]
+fn telling_problems_takes_time_in_proportion_to_their_number() {
+    const FILES: usize = 16;
+    const EACH: usize = 30;
+    type Text = fn(&dyn Fn(&str) -> String) -> String;
+    let cases: [(&str, usize, Text); 6] = [
+        ("lines", 2, |each| {
+            let servers = each("\n  \"s%\": {\"comand\": 1,\n    \"env\": {\"KEY\": \"secret-%\"}}");
+            format!("{{\"toolboxes\": {{\"dev\": {{\"mcpServers\": {{{servers}}}}}}}}}")
+        }),
+        ("one line", 2, |each| {
+            let servers = each(r#""s%": {"comand": 1, "env": {"KEY": "secret-%"}}"#);
+            format!(r#"{{"toolboxes": {{"dev": {{"mcpServers": {{{servers}}}}}}}}}"#)
+        }),
+        ("variables", 1, |each| {
+            format!(
+                r#"{{"toolboxes": {{"dev": {{"description": "{}", "mcpServers": {{}}}}}}}}"#,
+                each("${V%}")
+            )
+        }),
+        ("keys", 1, |each| {
+            format!(r#"{{"toolboxes": {{"dev": {{"mcpServers": {{}}}}}}, {}}}"#, each("\"key%\": 1"))
+        }),
+        ("doubles", 1, |each| {
+            let (first, second) = (each(r#""a%": {"mcpServers": {}}"#), each(r#""a%": {"mcpServers": {}}"#));
+            format!(r#"{{"toolboxes": {{{first}, {second}}}}}"#)
+        }),
+        ("names", 1, |each| {
+            let boxes = each(r#""box%": {"mcpServers": {}}"#);
+            let tokens = each(r#"{"name": "n%", "token": "secret-%", "toolboxes": ["box-of-%"]}"#);
+            format!(r#"{{"toolboxes": {{{boxes}}}, "auth": {{"tokens": [{tokens}]}}}}"#)
+        }),
+    ];
+    for (what, expected, text) in cases {
+        let text = |range: std::ops::Range<usize>| {
+            let each = |part: &str| {
+                let parts: Vec<_> = range.clone().map(|n| part.replace('%', &format!("{n:05}"))).collect();
+                parts.join(", ")
+            };
+            text(&each)
+        };
+        let one = vec![text(0..FILES * EACH)];
+        let many: Vec<_> = (0..FILES).map(|file| text(file * EACH..(file + 1) * EACH)).collect();
+        let time = |texts: &[String]| {
+            let begun = std::time::Instant::now();
+            let count: usize = texts.iter().map(|text| found(text.as_bytes()).len()).sum();
+            assert_eq!(count, expected * FILES * EACH, "{what}");
+            begun.elapsed()
+        };
+        let times: Vec<_> = (0..3).map(|_| (time(&one), time(&many))).collect();
+        let (one, many) = (times.iter().map(|both| both.0).min(), times.iter().map(|both| both.1).min());
+        assert!(one < many.map(|many| many * 4), "{what}: {one:?} in one file, {many:?} in many");
+    }
+}

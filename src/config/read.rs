@@ -350,23 +350,36 @@ pub(super) fn suggestion(word: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(word, known) {
         Some(known) => format!("did you mean `{known}`?"),
         None if known.is_empty() => "remove it".to_owned(),
+        None if known.len() > MOST_LISTED => {
+            let first: Vec<_> =
+                known[..MOST_LISTED].iter().map(|word| format!("`{}`", word.as_ref())).collect();
+            let others = known.len() - MOST_LISTED;
+            let plural = if others == 1 { "" } else { "s" };
+            format!("remove it; known here: {} and {others} other{plural}", first.join(", "))
+        }
         None => format!("remove it; known here: {}", listed(known, "and")),
     }
 }
+
+/// Known words that a suggestion lists at most.
+const MOST_LISTED: usize = 30;
 
 /// The known word that a typo most likely meant.
 pub(crate) fn nearest<'k>(word: &str, known: &'k [impl AsRef<str>]) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
     let written = plain(word);
-    known
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(&written, &plain(known.as_ref())), known.as_ref()))
-        .filter(|(distance, known)| {
-            let length = known.chars().count().min(written.chars().count());
-            *distance <= 1 + length / 5 && *distance < length
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
+    let length = written.chars().count();
+    let near = |known: &'k str| {
+        let plain = plain(known);
+        let length = known.chars().count().min(length);
+        let most = (1 + length / 5).min(length.checked_sub(1)?);
+        // Comparing takes time by both lengths.
+        let may_be = plain.chars().count().abs_diff(written.chars().count()) <= most;
+        let distance = may_be.then(|| strsim::damerau_levenshtein(&written, &plain))?;
+        (distance <= most).then_some((distance, known))
+    };
+    let near = known.iter().filter_map(|known| near(known.as_ref()));
+    near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
 fn either(words: &[&str]) -> String {
@@ -407,5 +420,9 @@ mod tests {
             assert_eq!(nearest(word, &known), expected, "{word}");
         }
         assert_eq!(suggestion("x-ray", &["a", "b", "c"]), "remove it; known here: `a`, `b` and `c`");
+        let many: Vec<_> = (0..MOST_LISTED + 2).map(|number| format!("n{number}")).collect();
+        let (first, last) = (suggestion("x-ray", &many[1..]), suggestion("x-ray", &many));
+        assert!(first.ends_with(", `n30` and 1 other"), "{first}");
+        assert!(last.ends_with(", `n29` and 2 others"), "{last}");
     }
 }

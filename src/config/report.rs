@@ -5,7 +5,7 @@ use super::diagnostic::{Problem, Severity};
 use super::expand::{Environment, FaultKind, expand};
 use super::node::{Kind, Node, Span, SyntaxError};
 use super::secrets::Redactor;
-use super::source::{Shown, Source};
+use super::source::{Outline, Shown, Source};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -115,8 +115,14 @@ impl Report {
                 for (name, value) in &expansion.variables {
                     self.secret(value, name);
                 }
+                let whole = match expansion.faults.as_slice() {
+                    [] => None,
+                    _ => self.inside(&node.span, &text.raw, &(0..text.raw.len())),
+                };
                 for fault in &expansion.faults {
-                    let place = self.inside(&node.span, &text.raw, &fault.range);
+                    let place = whole
+                        .as_ref()
+                        .map(|whole| whole.start + fault.range.start..whole.start + fault.range.end);
                     self.unexpanded(
                         &fault.name,
                         fault.kind,
@@ -168,10 +174,12 @@ impl Report {
         let secrets = Redactor::new(self.secrets.take());
         let mut findings = self.findings.take();
         findings.sort_by_key(|finding| finding.span.start);
+        let tree = root.filter(|_| !findings.is_empty()).map(Outline::of);
+        let tree = tree.as_ref();
         let problems = findings
             .into_iter()
             .map(|finding| {
-                let shown = root.map(|root| Shown::Tree { root, value: finding.visible, secrets: &secrets });
+                let shown = tree.map(|tree| Shown::Tree { tree, value: finding.visible, secrets: &secrets });
                 let excerpt = self.source.excerpt(&finding.span, &shown.unwrap_or(Shown::Keys));
                 let (line, column) = self.source.position(finding.span.start);
                 Problem {

@@ -1,6 +1,7 @@
 //! Values that must never print.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,7 +32,16 @@ const SHORTEST: usize = 6;
 
 /// Replaces secret values by `${NAME}`. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<[(String, String)]>);
+pub struct Redactor(Arc<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Values and their names, longer values first.
+    pairs: Vec<(String, String)>,
+    /// By the first bytes of a value, which of the pairs begin so, in their order: a text is gone through once, however
+    /// many values there are.
+    starts: HashMap<[u8; SHORTEST], Vec<usize>>,
+}
 
 impl Redactor {
     /// Takes pairs of value and name; longer values are replaced first, so that one which contains
@@ -41,49 +51,79 @@ impl Redactor {
             pairs.into_iter().filter(|(value, _)| value.chars().count() >= SHORTEST).collect();
         pairs.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.0.cmp(&b.0)));
         pairs.dedup_by(|a, b| a.0 == b.0);
-        Self(pairs.into())
+        let mut starts: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, (value, _)) in pairs.iter().enumerate() {
+            let start = *value.as_bytes().first_chunk().expect("none has fewer characters");
+            starts.entry(start).or_default().push(index);
+        }
+        Self(Arc::new(Known { pairs, starts }))
     }
 
     /// The same with more pairs of value and name.
     pub fn with(&self, more: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self::new(self.0.iter().cloned().chain(more))
+        Self::new(self.0.pairs.iter().cloned().chain(more))
     }
 
     /// The text with every known value replaced by its `${NAME}`, in one pass, so that names put in are left
     /// alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if !self.0.iter().any(|(value, _)| text.contains(value.as_str())) {
-            return Cow::Borrowed(text);
-        }
-        let mut redacted = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(character) = rest.chars().next() {
-            match self.0.iter().find(|(value, _)| rest.starts_with(value.as_str())) {
+        let mut redacted = String::new();
+        let (mut copied, mut at) = (0, 0);
+        while let Some(start) = text.as_bytes()[at..].first_chunk() {
+            match self.known_at(start, &text.as_bytes()[at..]) {
                 Some((value, name)) => {
+                    redacted.push_str(&text[copied..at]);
                     redacted.push_str("${");
                     redacted.push_str(name);
                     redacted.push('}');
-                    rest = &rest[value.len()..];
+                    at += value.len();
+                    copied = at;
                 }
-                None => {
-                    redacted.push(character);
-                    rest = &rest[character.len_utf8()..];
-                }
+                None => at += 1,
             }
         }
-        Cow::Owned(redacted)
+        match copied {
+            0 => Cow::Borrowed(text),
+            _ => Cow::Owned(redacted + &text[copied..]),
+        }
+    }
+
+    /// The longest value that a text begins with. A value never begins inside of a character.
+    fn known_at(&self, start: &[u8; SHORTEST], text: &[u8]) -> Option<&(String, String)> {
+        let pairs = self.0.starts.get(start)?.iter().map(|index| &self.0.pairs[*index]);
+        pairs.into_iter().find(|(value, _)| text.starts_with(value.as_bytes()))
     }
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Redactor({} values)", self.0.len())
+        write!(out, "Redactor({} values)", self.0.pairs.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_longest_value_at_each_place_is_replaced(
+            values in prop::collection::vec("[abü]{6,9}", 0..5),
+            text in "[abü]{0,40}",
+        ) {
+            let redactor = Redactor::new(values.iter().map(|value| (value.clone(), "N".to_owned())));
+            let mut longest: Vec<_> = values.iter().collect();
+            longest.sort_by_key(|value| std::cmp::Reverse(value.len()));
+            let (mut expected, mut rest) = (String::new(), &*text);
+            while let Some(character) = rest.chars().next() {
+                let found = longest.iter().find(|value| rest.starts_with(value.as_str()));
+                expected.push_str(&found.map_or(character.to_string(), |_| "${N}".to_owned()));
+                rest = &rest[found.map_or(character.len_utf8(), |value| value.len())..];
+            }
+            prop_assert_eq!(redactor.redact(&text), expected);
+        }
+    }
 
     #[test]
     fn values_become_names() {

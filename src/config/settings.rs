@@ -2,6 +2,8 @@
 
 use super::read::{At, Table, suggestion};
 use super::{Common, NameRule, Redactor, Secret, Serving, Token};
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
@@ -54,12 +56,15 @@ fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
         return Vec::new();
     };
     let mut tokens: Vec<Token> = Vec::new();
+    let groups =
+        Groups { names: groups, known: groups.iter().copied().collect(), left: Cell::new(MOST_COMPARED) };
+    let (mut names, mut secrets) = (HashSet::new(), HashSet::new());
     for item in list.list().unwrap_or_default() {
-        let Some(token) = token(&item, scope, groups) else { continue };
-        if tokens.iter().any(|other| other.name == token.name) {
+        let Some(token) = token(&item, scope, &groups) else { continue };
+        if !names.insert(token.name.clone()) {
             item.error(format!("two tokens are named `{}`", token.name), "give each token a name of its own");
         }
-        if tokens.iter().any(|other| other.token == token.token) {
+        if !secrets.insert(token.token.expose().to_owned()) {
             item.error(
                 format!("the token `{}` is the same as an earlier one", token.name),
                 "give each name a token of its own",
@@ -70,7 +75,19 @@ fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
     tokens
 }
 
-fn token(item: &At<'_>, scope: &str, groups: &[&str]) -> Option<Token> {
+/// The names that the scope of a token may hold.
+struct Groups<'g> {
+    /// In the order of the file.
+    names: &'g [&'g str],
+    known: HashSet<&'g str>,
+    /// Names that may still be compared with wrong ones.
+    left: Cell<usize>,
+}
+
+/// Names that are compared with wrong ones in all: where both are many, not each gets a suggestion.
+const MOST_COMPARED: usize = 10_000;
+
+fn token(item: &At<'_>, scope: &str, groups: &Groups<'_>) -> Option<Token> {
     let table = item.table()?;
     table.refuse_unknown(&[&TOKEN_KEYS[..], &[scope]].concat(), &[]);
     for key in TOKEN_KEYS {
@@ -100,11 +117,15 @@ fn filled(at: &At<'_>) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn group(at: &At<'_>, groups: &[&str]) -> Option<String> {
+fn group(at: &At<'_>, groups: &Groups<'_>) -> Option<String> {
     let name = at.string()?;
-    if !groups.contains(&name) {
+    if !groups.known.contains(name) {
         let shown = at.text().map(|text| text.raw.as_str()).unwrap_or_default();
-        at.error(format!("`{shown}` is not configured in this file"), suggestion(shown, groups));
+        let left = groups.left.get().checked_sub(groups.names.len());
+        groups.left.set(left.unwrap_or(0));
+        let hint =
+            left.map_or_else(|| "correct or remove it".to_owned(), |_| suggestion(shown, groups.names));
+        at.error(format!("`{shown}` is not configured in this file"), hint);
         return None;
     }
     Some(name.to_owned())

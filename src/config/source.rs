@@ -2,6 +2,7 @@
 
 use super::node::{Kind, Node, Span};
 use super::secrets::Redactor;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 /// A file as read, without its byte order mark.
@@ -9,7 +10,19 @@ use std::path::{Path, PathBuf};
 pub(super) struct Source {
     pub(super) file: PathBuf,
     pub(super) text: String,
+    places: OnceCell<Places>,
 }
+
+/// Where lines and characters stand: a file with many problems is not counted through for each of them.
+#[derive(Debug)]
+struct Places {
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// How many characters begin before each block of [`BLOCK`] bytes.
+    characters: Vec<usize>,
+}
+
+const BLOCK: usize = 1024;
 
 /// The one line that a problem is about, without anything that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,41 +38,99 @@ const REACH: usize = 160;
 /// What is known about the text when an excerpt is made.
 pub(super) enum Shown<'a> {
     /// The tree; with the value that the problem is about, if that value may be seen.
-    Tree { root: &'a Node, value: bool, secrets: &'a Redactor },
+    Tree { tree: &'a Outline, value: bool, secrets: &'a Redactor },
     /// The syntax is broken, so that nobody knows which text is a secret: keys alone are shown.
     Keys,
+}
+
+/// Where the parts of a tree stand; each list is in the order of the file, and nothing overlaps.
+pub(super) struct Outline {
+    /// Keys, and values that hold nothing secret.
+    open: Vec<Span>,
+    /// All other values.
+    hidden: Vec<Span>,
+}
+
+impl Outline {
+    pub(super) fn of(root: &Node) -> Self {
+        let (mut open, mut hidden) = (Vec::new(), Vec::new());
+        root.each_key(&mut |key| open.push(key.clone()));
+        root.each_leaf(&mut |leaf| match leaf.kind {
+            Kind::Boolean(_) | Kind::Null => open.push(leaf.span.clone()),
+            _ => hidden.push(leaf.span.clone()),
+        });
+        // In TOML a table may stand far from the one that it belongs to.
+        for spans in [&mut open, &mut hidden] {
+            spans.sort_unstable_by_key(|span| (span.start, span.end));
+        }
+        Self { open, hidden }
+    }
+}
+
+/// Those of some spans, which are in order, that reach into a window.
+fn within<'s>(spans: &'s [Span], window: &Span) -> impl Iterator<Item = &'s Span> {
+    let first = spans.partition_point(|span| span.end <= window.start);
+    spans[first..].iter().take_while(|span| span.start < window.end)
 }
 
 impl Source {
     pub(super) fn new(file: &Path, text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { file: file.to_owned(), text: text.to_owned() }
+        Self { file: file.to_owned(), text: text.to_owned(), places: OnceCell::new() }
     }
 
     /// Line and column of a byte, both from 1, the column in characters.
     pub(super) fn position(&self, at: usize) -> (usize, usize) {
-        let start = self.line_start(at);
-        let breaks = line_breaks(&self.text[..start]);
-        (breaks + 1, self.text[start..at].chars().count() + 1)
+        let line = self.line_at(at);
+        (line + 1, self.characters_before(at) - self.characters_before(self.places().lines[line]) + 1)
+    }
+
+    /// The number, from 0, of the line that a byte stands in.
+    fn line_at(&self, at: usize) -> usize {
+        self.places().lines.partition_point(|start| *start <= at) - 1
+    }
+
+    /// A line without what ends it.
+    fn line(&self, number: usize) -> Span {
+        let lines = &self.places().lines;
+        let next = lines.get(number + 1).copied().unwrap_or(self.text.len());
+        let line = self.text[lines[number]..next].trim_end_matches(['\n', '\r']);
+        lines[number]..lines[number] + line.len()
+    }
+
+    fn characters_before(&self, at: usize) -> usize {
+        let block = at / BLOCK;
+        self.places().characters[block] + characters(&self.text.as_bytes()[block * BLOCK..at])
+    }
+
+    fn places(&self) -> &Places {
+        self.places.get_or_init(|| {
+            let bytes = self.text.as_bytes();
+            let breaks = memchr::memchr2_iter(b'\n', b'\r', bytes);
+            let whole = breaks.filter(|at| !bytes[*at..].starts_with(b"\r\n")).map(|at| at + 1);
+            let mut before = 0;
+            let mut blocks = vec![0];
+            blocks.extend(bytes.chunks(BLOCK).map(|block| {
+                before += characters(block);
+                before
+            }));
+            Places { lines: std::iter::once(0).chain(whole).collect(), characters: blocks }
+        })
     }
 
     /// The line where a span begins. An excerpt shows keys, punctuation and at most the one value that the
     /// problem is about; every other value, and every comment, is `…`, since any of them may hold a secret.
     pub(super) fn excerpt(&self, span: &Span, shown: &Shown<'_>) -> Excerpt {
-        let line_start = self.line_start(span.start);
-        let line_end = self.text[line_start..].find(['\n', '\r']).map_or(self.text.len(), |n| line_start + n);
+        let Span { start: line_start, end: line_end } = self.line(self.line_at(span.start));
         let start = self.boundary(span.start.saturating_sub(REACH).max(line_start));
         let end = self.boundary(span.end.min(span.start + REACH).saturating_add(REACH).min(line_end));
         let target = span.start..span.end.clamp(span.start, end);
         let (mut open, mut hidden) = (Vec::new(), Vec::new());
         match shown {
             Shown::Keys => open = keys_of_line(&self.text[line_start..line_end], line_start),
-            Shown::Tree { root, value, secrets } => {
-                root.each_key(&mut |key| open.push(key.clone()));
-                root.each_leaf(&mut |leaf| match leaf.kind {
-                    Kind::Boolean(_) | Kind::Null => open.push(leaf.span.clone()),
-                    _ => hidden.push(leaf.span.clone()),
-                });
+            Shown::Tree { tree, value, secrets } => {
+                open.extend(within(&tree.open, &(start..end)).cloned());
+                hidden.extend(within(&tree.hidden, &(start..end)).cloned());
                 let text = &self.text[target.clone()];
                 if *value && secrets.redact(text) == text {
                     hidden = hidden.iter().flat_map(|leaf| around(leaf, &target)).collect();
@@ -70,9 +141,6 @@ impl Source {
                 }
             }
         }
-        let near = |range: &Span| range.start < end && range.end > start;
-        open.retain(near);
-        hidden.retain(near);
         let mut excerpt = mask(&self.text, start..end, &target, &open, &hidden);
         if start > line_start {
             excerpt.line.insert(0, '…');
@@ -89,10 +157,11 @@ impl Source {
     fn boundary(&self, at: usize) -> usize {
         (at..self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
+}
 
-    fn line_start(&self, at: usize) -> usize {
-        self.text[..at].rfind(['\n', '\r']).map_or(0, |n| n + 1)
-    }
+/// How many characters begin in these bytes.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| (**byte as i8) >= -0x40).count()
 }
 
 /// The text with the passwords and queries of its URLs replaced by `…`, and cut where it is very long.
@@ -135,22 +204,51 @@ fn around(leaf: &Span, target: &Span) -> Vec<Span> {
     }
 }
 
-fn line_breaks(text: &str) -> usize {
-    text.bytes().filter(|b| matches!(b, b'\n' | b'\r')).count() - text.matches("\r\n").count()
+/// What the bytes of a line belong to.
+struct Cover(Vec<Part>);
+
+#[derive(Clone, Copy)]
+enum Part {
+    Hidden,
+    /// The first or last byte of what is hidden, where a quote may show.
+    Edge,
+    Open,
+    Between,
+}
+
+impl Cover {
+    fn new(line: &Span, open: &[Span], hidden: &[Span]) -> Self {
+        let mut parts = vec![Part::Between; line.len()];
+        let mut paint = |span: Span, part: Part| {
+            let (start, end) = (span.start.max(line.start), span.end.min(line.end));
+            if start < end {
+                parts[start - line.start..end - line.start].fill(part);
+            }
+        };
+        open.iter().for_each(|span| paint(span.clone(), Part::Open));
+        // The first of them wins.
+        for span in hidden.iter().rev().filter(|span| !span.is_empty()) {
+            paint(span.clone(), Part::Hidden);
+            paint(span.start..span.start + 1, Part::Edge);
+            paint(span.end - 1..span.end, Part::Edge);
+        }
+        Self(parts)
+    }
 }
 
 /// Copies a line; `hidden` wins over `open`, and what is neither is shown if it is mere punctuation.
 fn mask(text: &str, line: Span, target: &Span, open: &[Span], hidden: &[Span]) -> Excerpt {
-    let within = |ranges: &[Span], at: usize| ranges.iter().find(|range| range.contains(&at)).cloned();
+    let cover = Cover::new(&line, open, hidden);
     let mut copy = String::new();
     let mut pointed: Option<Span> = None;
     let mut covered = false;
     for (offset, character) in text[line.clone()].char_indices() {
         let at = line.start + offset;
-        let visible = match (within(hidden, at), within(open, at)) {
-            (Some(leaf), _) => character == '"' && (at == leaf.start || at + 1 == leaf.end),
-            (None, Some(_)) => true,
-            (None, None) => character.is_whitespace() || "{}[]:,=\"".contains(character),
+        let visible = match cover.0[offset] {
+            Part::Hidden => false,
+            Part::Edge => character == '"',
+            Part::Open => true,
+            Part::Between => character.is_whitespace() || "{}[]:,=\"".contains(character),
         };
         let before = copy.len();
         if visible {
@@ -245,7 +343,7 @@ mod tests {
             let root = json::parse(text).expect(text).expect(text);
             let start = text.find(target).expect(target);
             let secrets = Redactor::new([("hunter22".to_owned(), "PASSWORD".to_owned())]);
-            let shown = Shown::Tree { root: &root, value: visible, secrets: &secrets };
+            let shown = Shown::Tree { tree: &Outline::of(&root), value: visible, secrets: &secrets };
             let excerpt = source.excerpt(&(start..start + target.len()), &shown);
             assert_eq!(excerpt.line, expected, "{text}");
             assert_eq!(&excerpt.line[excerpt.span], pointed, "{text}");
@@ -257,7 +355,7 @@ mod tests {
         let text =
             format!(r#"{{"a": ["ü{}"], "bad": 1, "c": ["{}"]}}"#, "x, ".repeat(9999), "y".repeat(9999));
         let root = json::parse(&text).expect("valid").expect("not empty");
-        let shown = Shown::Tree { root: &root, value: true, secrets: &Redactor::default() };
+        let shown = Shown::Tree { tree: &Outline::of(&root), value: true, secrets: &Redactor::default() };
         let start = text.find("\"bad\"").expect("it is there");
         let excerpt = source(&text).excerpt(&(start..start + 5), &shown);
         assert_eq!(excerpt.line, r#"……"], "bad": …, "c": ["……"#);

@@ -1,7 +1,7 @@
 //! Files that are read, shown and then replaced whole.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A file as it was when it was read.
@@ -28,7 +28,7 @@ impl Snapshot {
     /// Reads a file; that there is none is no error.
     pub fn read(path: &Path) -> io::Result<Self> {
         let target = resolve(path)?;
-        let bytes = match fs::read(&target) {
+        let bytes = match contents(&target) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -97,8 +97,13 @@ impl Snapshot {
         let _ = file;
     }
 
+    /// Whether it is still as it was when it was read.
+    pub fn is_current(&self) -> io::Result<bool> {
+        Ok(Self::read(&self.path)?.bytes == self.bytes)
+    }
+
     fn unchanged(&self) -> io::Result<()> {
-        match Self::read(&self.path)?.bytes == self.bytes {
+        match self.is_current()? {
             true => Ok(()),
             false => Err(io::Error::other("the file has changed in the meantime; nothing was written")),
         }
@@ -136,6 +141,65 @@ impl Snapshot {
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
         Ok(())
     }
+}
+
+/// Bytes of a file that a person names, at most.
+const LARGEST: u64 = 64_000_000;
+
+/// Reads a file that a person names. What could keep us waiting or never ends, such as a pipe or a device, is refused
+/// before it is opened, and so is what is too large.
+pub fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    contents_and_metadata(path).map(|(bytes, _)| bytes)
+}
+
+/// As [`contents`], with what the system says of the very file that was read.
+pub fn contents_and_metadata(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+    admit(&fs::metadata(path)?)?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // Another one may have taken its place since; opening a pipe would wait for somebody who writes.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    admit(&metadata)?;
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    // It may grow while it is read.
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    too_large(bytes.len() as u64)?;
+    Ok((bytes, metadata))
+}
+
+fn admit(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return too_large(metadata.len());
+    }
+    let words = format!("it is {}, not a regular file", kind(metadata));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, words))
+}
+
+fn too_large(length: u64) -> io::Result<()> {
+    if length <= LARGEST {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 64 MB"))
+}
+
+/// What something is that is not a regular file.
+fn kind(metadata: &Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = metadata.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        } else if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        } else if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    if metadata.is_dir() { "a directory" } else { "something else" }
 }
 
 fn create(path: &Path, private: bool) -> io::Result<File> {
@@ -247,6 +311,34 @@ mod tests {
         let mut value = [0; 8];
         assert_eq!(getxattr(&path, "user.mine", &mut value), Ok(3));
         assert_eq!((&value[..3], fs::read_to_string(&path).expect("there").as_str()), (&b"yes"[..], "new"));
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sensible_size_are_read() {
+        let room = Room::new("regular");
+        let path = room.0.join("large");
+        let file = File::create(&path).expect("writable");
+        file.set_len(LARGEST).expect("writable");
+        assert_eq!(contents(&path).expect("just small enough").len() as u64, LARGEST);
+        file.set_len(LARGEST + 1).expect("writable");
+        let told = |path: &Path| contents(path).expect_err("refused").to_string();
+        assert_eq!(told(&path), "it is larger than 64 MB");
+        assert_eq!(told(&room.0), "it is a directory, not a regular file");
+        assert_eq!(contents(&room.0.join("none")).expect_err("none").kind(), io::ErrorKind::NotFound);
+        #[cfg(unix)]
+        {
+            assert_eq!(told(Path::new("/dev/zero")), "it is a device, not a regular file");
+            let socket = room.0.join("socket");
+            let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("writable");
+            assert_eq!(told(&socket), "it is a socket, not a regular file");
+            std::os::unix::fs::symlink("/dev/zero", room.0.join("link")).expect("writable");
+            assert_eq!(told(&room.0.join("link")), "it is a device, not a regular file");
+        }
+        // One that says nothing of its length, and one that has none.
+        #[cfg(target_os = "linux")]
+        assert!(!contents(Path::new("/proc/self/status")).expect("readable").is_empty());
+        fs::write(&path, "").expect("writable");
+        assert_eq!(contents(&path).expect("readable"), b"");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::index::Index;
 use super::meaning;
 use super::tokens::{Word, fold, grams, words};
 
-/// What a word of grammar counts where there is nothing else, as in `who am i`; else nothing.
+/// What a word of grammar counts where there is nothing but talk beside it; beside anything else, nothing.
 const STOP: f32 = 0.25;
 /// What a word of talk counts.
 const TALK: f32 = 0.3;
@@ -72,6 +72,11 @@ impl Query {
             // Talk is all there is, so it is what was meant.
             seen.iter_mut().for_each(|(_, _, talk)| *talk = false);
         }
+        // So it is with grammar, as in `who am i` or `to be or not`. It is never mistyped, nor said in other words.
+        let grammar = seen.iter().all(|(word, stop, _)| *stop || word.whole);
+        if grammar {
+            seen.iter_mut().for_each(|(_, stop, _)| *stop = false);
+        }
         let mut query =
             Self { terms: Vec::new(), clauses: breaks.len() + 1, sequence: Vec::new(), plain: plain(text) };
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -99,7 +104,7 @@ impl Query {
         }
         for (term, count) in query.terms.iter_mut().zip(counts) {
             term.weight *= count.powf(REPEATED);
-            term.find_variants(index);
+            term.find_variants(index, grammar);
         }
         query
     }
@@ -119,10 +124,15 @@ impl QueryTerm {
         }
     }
 
-    fn find_variants(&mut self, index: &Index) {
+    /// Finds the terms that may stand for it; `literally` none but itself.
+    fn find_variants(&mut self, index: &Index, literally: bool) {
         let own = index.find(&self.stem);
         self.known = own.is_some();
         self.variants.extend(own.map(|id| (id, 1.0)));
+        if literally {
+            self.literal = self.variants.len();
+            return;
+        }
         let is_long = |text: &str| text.chars().count() >= 4 && !text.chars().any(char::is_numeric);
         if own.is_none() && is_long(&self.word) && self.word.len() <= LONGEST {
             self.variants = repairs(index, &self.stem, &self.word);

@@ -159,7 +159,7 @@ fn servers_without_known_tools_are_found_by_what_they_say() {
 #[test]
 fn says_nothing_when_nothing_fits() {
     let index = index(&office());
-    for query in ["", "   ", "?!", "qwrtz uiopü", "saxophone recital in Antarctica", "the of and", "🦀"] {
+    for query in ["", "   ", "?!", "qwrtz uiopü", "saxophone recital in Antarctica", "🦀"] {
         let found = index.search(query, 5);
         assert!(found.hits.is_empty(), "{query}: {found:?}");
     }
@@ -205,6 +205,23 @@ fn grammar_alone_brings_no_junk() {
     let found = index(&office()).search("merge a pull request", 10);
     assert!(found.hits.iter().all(|hit| !hit.matched.contains(&"a".to_owned())), "{found:?}");
     assert!(found.hits.iter().all(|hit| !hit.matched.is_empty()), "{found:?}");
+}
+
+#[test]
+fn grammar_alone_finds_what_has_it() {
+    let tools = [
+        ("decide", "Find out whether to be or not."),
+        ("toggle", "Switch a light on or off."),
+        ("lookup", "Weather reports, sorted by town."),
+    ];
+    let index = index(&[("x", server(0, "X", "", &tools))]);
+    assert_eq!(names(&index, "to be or not"), ["decide", "toggle"]);
+    assert_eq!(names(&index, "TO BE?"), ["decide"]);
+    assert_eq!(index.search("to be or not", 5).hits[0].matched, ["to", "be", "or", "not"]);
+    // A word of grammar is no mistyped word, nor does it stand for a longer one.
+    assert_eq!(names(&index, "other does where"), [""; 0]);
+    // Beside anything else it counts for nothing.
+    assert_eq!(names(&index, "the weather or not"), ["lookup"]);
 }
 
 #[test]

@@ -40,7 +40,9 @@ struct Waiting {
 /// Where switches are remembered.
 #[derive(Clone)]
 pub struct SwitchFile {
-    /// The file that holds them.
+    /// The directory for state.
+    pub state: PathBuf,
+    /// The file there that holds them.
     pub path: PathBuf,
     /// The `tools.toml` that they belong to.
     pub config: PathBuf,
@@ -142,7 +144,7 @@ pub(super) fn remember_switches(
     let Some(file) = switch_file(gateway, window) else { return go_on() };
     let window = window.clone();
     tokio::task::spawn_blocking(move || {
-        let saved = Switched::change(&file.path, |all| {
+        let saved = Switched::change(&file.state, &file.path, |all| {
             all.file = file.config.display().to_string();
             let view = window.view();
             for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {

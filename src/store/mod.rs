@@ -3,9 +3,10 @@
 pub mod access;
 pub mod credentials;
 pub mod definitions;
+pub mod turn;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+
+use self::turn::Turn;
 
 /// What was switched by hand in one `tools.toml`, by exposed name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,31 +58,12 @@ impl Switched {
     }
 
     /// Changes what the file holds. All who share it take turns, so that nobody forgets what others switched.
-    pub fn change(path: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
-        let _turn = take_turn(path)?;
+    pub fn change(state: &Path, path: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
+        let _turn = Turn::take(Some(state), path)?;
         let mut switched = Self::load(path);
         change(&mut switched);
         replace(path, &serde_json::to_vec_pretty(&switched).map_err(io::Error::other)?)
     }
-}
-
-/// How long another process may keep us from a file that we share.
-const LONGEST_TURN: Duration = Duration::from_secs(2);
-
-/// Waits for our turn to change a file that processes share. It lasts as long as what is returned; where files cannot be
-/// locked, or somebody holds the lock for too long, it is better to go on than not to.
-fn take_turn(path: &Path) -> io::Result<File> {
-    fs::create_dir_all(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
-    let lock = File::options().create(true).append(true).open(path.with_extension("lock"))?;
-    let until = Instant::now() + LONGEST_TURN;
-    while let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        if Instant::now() > until {
-            log::debug!("{} is locked by another process for too long", path.display());
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Ok(lock)
 }
 
 /// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
@@ -149,10 +133,10 @@ mod tests {
             tools: [("a_b".to_owned(), true)].into(),
             resources: [("a_x://y".to_owned(), false)].into(),
         };
-        let save = |switched: &Switched| Switched::change(&path, |all| *all = switched.clone());
+        let save = |switched: &Switched| Switched::change(&state, &path, |all| *all = switched.clone());
         save(&switched).unwrap();
         assert_eq!(Switched::load(&path), switched);
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 2, "the file and its lock");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -169,11 +153,11 @@ mod tests {
         let path = Switched::path(&state, Path::new("/a/project/tools.toml"));
         std::thread::scope(|scope| {
             for who in 0..8 {
-                let path = &path;
+                let (state, path) = (&state, &path);
                 scope.spawn(move || {
                     for n in 0..10 {
                         let name = format!("{who}-{n}");
-                        Switched::change(path, |all| all.tools.extend([(name, true)])).unwrap();
+                        Switched::change(state, path, |all| all.tools.extend([(name, true)])).unwrap();
                     }
                 });
             }

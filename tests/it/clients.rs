@@ -207,6 +207,112 @@ fn import() {
     }
 }
 
+/// Tools that a client leaves out stay out, in whichever order it says so.
+#[test]
+fn import_keeps_excluded_what_a_client_had_excluded() {
+    for (client, text, filters, key) in [
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "x", "includeTools": ["r", "w", "d"], "excludeTools": ["w", "z"]}}}"#,
+            json!(["r", "d"]),
+            "",
+        ),
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "x", "excludeTools": ["r"], "includeTools": ["r"]}}}"#,
+            json!([]),
+            "",
+        ),
+        (
+            "codex",
+            "[mcp_servers.a]\ncommand = \"x\"\ndisabled_tools = [\"w\"]\nenabled_tools = [\"r\", \"w\"]\n",
+            json!(["r"]),
+            "",
+        ),
+        // Without names that pass there is no filter of ours that says the same, which is told.
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "x", "excludeTools": ["w"]}}}"#,
+            Value::Null,
+            "excludeTools",
+        ),
+        (
+            "codex",
+            "[mcp_servers.a]\ncommand = \"x\"\ndisabled_tools = [\"w\"]\n",
+            Value::Null,
+            "disabled_tools",
+        ),
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "x", "includeTools": ["r"], "excludeTools": []}}}"#,
+            json!(["r"]),
+            "",
+        ),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), EMPTY);
+        home.put(client, text.as_bytes());
+        let said = home.json(&["import", client, "--yes"]);
+        let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+        assert_eq!(config["toolboxes"]["dev"]["mcpServers"]["a"]["toolFilters"], filters, "{text}");
+        let keys: Vec<_> =
+            said["notes"].as_array().expect("a list").iter().map(|note| &note["key"]).collect();
+        assert_eq!(keys, if key.is_empty() { vec![] } else { vec![key] }, "{text}");
+    }
+    // toolman has no such filter: what passes there is told, with both lists.
+    let home = Home::new();
+    home.write(&home.path("project/tools.toml"), b"");
+    home.put(
+        "codex",
+        b"[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"r\"]\ndisabled_tools = [\"w\"]\n",
+    );
+    let said = home.json(&["--face", "toolman", "import", "codex", "--yes"]);
+    assert_eq!(said["notes"][0]["key"], "enabled_tools minus disabled_tools", "{said}");
+}
+
+/// Servers that are not taken over are named, with the project that they belong to.
+#[test]
+fn import_names_the_servers_that_it_leaves_out() {
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    let here = home.path("project").to_str().expect("UTF-8").to_owned();
+    let servers = json!({
+        "mcpServers": {"mine": {"command": "x"}},
+        "projects": {
+            here: {"mcpServers": {"local": {"command": "y"}}},
+            "/home/me/shop": {"mcpServers": {"db": {"command": "db"}, "queue": {"command": "q"}}},
+            "/home/me/blog": {"mcpServers": {"cms": {"command": "cms"}}},
+            "/home/me/none": {"mcpServers": {}},
+        },
+    });
+    home.put("claude-code", servers.to_string().as_bytes());
+    let finished = home.run(&["import", "claude-code", "--yes"]);
+    let left_out = |name: &str, project: &str| {
+        format!(
+            "warning: Claude Code: {name} belongs to the project {project}; left out, run this there to take it over\n"
+        )
+    };
+    let expected = [("cms", "/home/me/blog"), ("db", "/home/me/shop"), ("queue", "/home/me/shop")];
+    for (name, project) in expected {
+        assert!(finished.stderr.contains(&left_out(name, project)), "{name}: {}", finished.stderr);
+    }
+    assert_eq!(finished.stderr.matches("left out").count(), expected.len(), "{}", finished.stderr);
+    let config = text(&home.config());
+    assert!(
+        config.contains("\"local\"") && config.contains("\"mine\"") && !config.contains("\"db\""),
+        "{config}"
+    );
+    // Two kinds of servers in one file: those that the client does not read are named one by one.
+    home.write(&home.config(), EMPTY);
+    let both = r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"b": {"command": "y"}, "c": {"command": "z"}}}"#;
+    home.put("vscode", both.as_bytes());
+    let said = home.json(&["import", "vscode", "--yes"]);
+    let notes = said["notes"].as_array().expect("a list").iter();
+    let notes: Vec<_> = notes.map(|note| (&note["server"], &note["key"], &note["message"])).collect();
+    let (key, message) = (&json!("mcpServers"), &json!("is not read beside `servers`; left out"));
+    assert_eq!(notes, [(&json!("b"), key, message), (&json!("c"), key, message)]);
+}
+
 #[test]
 fn connect_twice_and_disconnect() {
     for (client, fixture, _) in CLIENTS {

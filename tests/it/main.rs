@@ -60,6 +60,8 @@ mod shell;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]
+mod special;
+#[cfg(unix)]
 mod streams;
 #[cfg(unix)]
 mod tasks;
@@ -71,6 +73,7 @@ mod toolman_config;
 mod toolman_life;
 mod toolman_proxy;
 mod toolman_real;
+mod turns;
 mod untrusted;
 #[cfg(unix)]
 mod verbs;

@@ -157,7 +157,6 @@ fn usage_errors() {
         ),
         (&["init", "--toolbox", "a__b"], "may not contain `__`"),
         (&["conect", "cursor"], "connect"),
-        (&["add", "x", "--yes", "--dry-run", "--", "y"], "cannot be used with"),
         (&["completions", "csh"], "possible values"),
     ] {
         let (status, stdout, stderr) = said(&home, "mcp-workbench", args);
@@ -277,6 +276,81 @@ fn no_variable_needs_to_be_set() {
     // What is wrong without any variable is still refused.
     let home = with_config(&top("toolMode", json!("wrong")).to_string());
     assert_eq!(home.run(&["add", "b", "--yes", "--", "b"]).code, Some(2));
+}
+
+/// With `-q` only results and errors are printed: stdout is what it is without, and stderr is empty.
+#[test]
+fn quiet_verbs_print_results_and_errors_only() {
+    let warns =
+        r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x", "timeout": 5, "disabled": true}}}}}"#;
+    let setup = |config: &str| {
+        let home = with_config(config);
+        let servers = r#"{"mcpServers": {"c": {"command": "c", "env": {"API_KEY": "fixture-edited"}, "trust": true},
+            "workbench": {"command": "/opt/bench"}}}"#;
+        home.put("cursor", servers.as_bytes());
+        home
+    };
+    let connected: &[&[&str]] = &[&["connect", "cursor", "--yes"]];
+    for (before, args) in [
+        (&[][..], &["init", "--yes"][..]),
+        (&[], &["init", "--dry-run"]),
+        (&[], &["import", "cursor", "--yes"]),
+        (&[], &["add", "b", "--url", "http://h/", "--yes"]),
+        (&[], &["remove", "a", "--yes"]),
+        (&[], &["connect", "cursor", "--yes"]),
+        (connected, &["connect", "cursor", "--yes"]),
+        (connected, &["disconnect", "cursor", "--yes"]),
+        (&[], &["disconnect", "cursor", "--yes"]),
+        (&[], &["list", "tools"]),
+        (&[], &["list", "toolboxes"]),
+        (&[], &["tokens"]),
+        (&[], &["doctor"]),
+        (&[], &["serve"]),
+    ] {
+        let run = |more: &[&str]| {
+            let home = setup(warns);
+            before.iter().for_each(|args| assert_eq!(home.run(args).code, Some(0), "{args:?}"));
+            let said = said(&home, "mcp-workbench", &[args, more].concat());
+            (said, home)
+        };
+        let ((status, stdout, stderr), _) = run(&[]);
+        assert_eq!(status, 0, "{args:?}: {stderr}");
+        assert!(!stderr.is_empty(), "{args:?} has something to be quiet about");
+        let (quiet, _) = run(&["-q"]);
+        assert_eq!(quiet, (0, stdout, String::new()), "{args:?}");
+    }
+    // What `check` finds out is its status.
+    let home = setup(warns);
+    check(&home, &["check", "-q"], 0, "", "");
+    home.write(&home.config(), b"{}");
+    let (status, stdout, stderr) = said(&home, "mcp-workbench", &["check", "-q"]);
+    assert_eq!((status, stdout.as_str()), (2, ""));
+    assert!(stderr.starts_with("error: the file has no `toolboxes`\n"), "{stderr}");
+}
+
+#[test]
+fn a_dry_run_is_one_also_beside_yes() {
+    let home = with_config(CONFIG);
+    home.put("cursor", br#"{"mcpServers": {"c": {"command": "c"}}}"#);
+    let client = read(&home.file_of("cursor"));
+    for args in [
+        &["add", "x", "--url", "http://h/"][..],
+        &["remove", "one"],
+        &["import", "cursor"],
+        &["init"],
+        &["connect", "cursor"],
+    ] {
+        let answer = home.json(&[args, &["--yes", "--dry-run"]].concat());
+        assert_eq!((&answer["changed"], &answer["written"]), (&json!(true), &json!(false)), "{args:?}");
+        let (status, _, stderr) = said(&home, "mcp-workbench", &[args, &["--dry-run", "-y"]].concat());
+        assert_eq!(status, 0, "{args:?}: {stderr}");
+        assert!(stderr.contains("nothing was written: this is a dry run\n"), "{args:?}: {stderr}");
+    }
+    assert_eq!((text(&home.config()).as_str(), read(&home.file_of("cursor"))), (CONFIG, client));
+    home.json(&["connect", "cursor", "--yes"]);
+    let connected = read(&home.file_of("cursor"));
+    assert_eq!(home.json(&["disconnect", "cursor", "--yes", "--dry-run"])["written"], json!(false));
+    assert_eq!(read(&home.file_of("cursor")), connected);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::answer::{
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, mirrored, says_modern};
 use super::plan::{Plan, is_modern};
-use super::sessions::Session;
+use super::sessions::{Full, Session};
 use super::stream::{Batch, Kind, Part, Reader, Stream, Writer};
 use super::{Backend, Scope, Server, Sink, body};
 use crate::wire::era::Version;
@@ -269,7 +269,7 @@ impl<B: Backend> Server<B> {
     async fn modern(&self, scope: Scope, message: &[u8], mirrored: HeaderMap, accepted: Accepted) -> Answer {
         // A lone answer is looked at before it becomes an event: it may have a status of its own.
         let looked_at = Accepted { json: true, ..accepted };
-        let stream = Stream::answer(0, looked_at, false, Box::new(self.calls.begin()));
+        let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
         let mut reader = stream.read_after(0).expect("there is always a place before the first event");
         let cancel = self.backend.modern(scope, message, mirrored, Arc::new(Writer(stream)));
         match reader.kind().await {
@@ -286,12 +286,16 @@ impl<B: Backend> Server<B> {
 
     async fn initialize(&self, scope: Scope, version: Version, message: &[u8], accepted: Accepted) -> Answer {
         let open = |unrelated: Arc<dyn Sink>| self.backend.open(scope.clone(), unrelated);
-        let Ok(session) = Session::new(scope.clone(), version, open) else {
+        let Ok(session) = Session::new(scope.clone(), version, &self.budget, open) else {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers");
         };
-        if !self.sessions.insert(&session) {
-            self.backend.close(&session.backend);
-            return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open");
+        match self.sessions.insert(&session) {
+            Ok(None) => {}
+            Ok(Some(unused)) => self.backend.close(&unused.backend),
+            Err(Full) => {
+                self.backend.close(&session.backend);
+                return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open");
+            }
         }
         // A client that goes away before the answer never learns the id.
         let mut opening = Opening { server: self, session: &session, opened: false };
@@ -311,7 +315,7 @@ impl<B: Backend> Server<B> {
 
     fn open_stream(&self, session: &Session<B::Session>, accepted: Accepted) -> (Arc<Stream>, Reader) {
         let work = Box::new((session.busy(), self.calls.begin()));
-        let stream = Stream::answer(session.next_stream(), accepted, true, work);
+        let stream = Stream::answer(session.next_stream(), accepted, Some(self.budget.clone()), work);
         let reader = stream.read_after(0).expect("there is always a place before the first event");
         (stream, reader)
     }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod body;
+mod budget;
 mod exchange;
 mod guard;
 mod headers;
@@ -30,6 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use self::budget::Budget;
 pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::mirror;
 use self::sessions::Sessions;
@@ -114,11 +116,15 @@ pub struct Settings {
     pub drain: Duration,
     /// Connections at most.
     pub max_connections: usize,
+    /// Legacy sessions at most.
+    pub max_sessions: usize,
     /// What a client may take for the head of a request, how long it may pause inside a body, and how long an unused
     /// connection stays open.
     pub head_timeout: Duration,
     /// How long a broken stream can be resumed.
     pub kept_for: Duration,
+    /// Bytes that all streams together keep for that, at most.
+    pub kept_bytes: usize,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
     /// What may change while we serve.
@@ -133,8 +139,10 @@ impl Settings {
             allow_origin: Vec::new(),
             drain: Duration::from_secs(3),
             max_connections: 16 * 1024,
+            max_sessions: 10_000,
             head_timeout: Duration::from_secs(30),
             kept_for: Duration::from_secs(5 * 60),
+            kept_bytes: 64 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             rules,
         }
@@ -260,6 +268,7 @@ struct Server<B: Backend> {
     closed_to_strangers: bool,
     settings: Settings,
     sessions: Sessions<B::Session>,
+    budget: Arc<Budget>,
     calls: Arc<Calls>,
     draining: AtomicBool,
     closing: watch::Sender<bool>,
@@ -272,8 +281,9 @@ impl<B: Backend> Server<B> {
             backend,
             guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
             closed_to_strangers: !bound.ip().is_loopback(),
+            budget: Arc::new(Budget::new(settings.kept_bytes)),
+            sessions: Sessions::new(settings.max_sessions),
             settings,
-            sessions: Sessions::new(),
             calls: Arc::default(),
             draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),

@@ -8,13 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::budget::Budget;
 use super::stream::{Pushed, Reader, Stream};
 use super::{Scope, Sink};
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 
-/// Sessions at most.
-const MOST_SESSIONS: usize = 10_000;
 /// Streams of one session that are kept for readers that come back, at most.
 const MOST_STREAMS: usize = 256;
 /// Bytes that all finished streams of one session keep, at most.
@@ -22,6 +21,8 @@ const MOST_KEPT: usize = 8 * super::stream::KEPT;
 
 /// Kinds of `list_changed` that wait for a stream, at most.
 const MOST_KINDS: usize = 16;
+/// Bytes of such a message, at most: it only says that something changed.
+const LONGEST_NEWS: usize = 1024;
 
 /// A client that said `initialize`.
 pub(super) struct Session<S> {
@@ -40,6 +41,8 @@ struct Activity {
     /// Requests in progress and streams that are read.
     count: usize,
     since: Instant,
+    /// Whether anything came after `initialize`.
+    used: bool,
 }
 
 /// As long as it lives, its session is not idle.
@@ -58,12 +61,13 @@ impl<S> Session<S> {
     pub(super) fn new(
         scope: Scope,
         version: Version,
+        budget: &Arc<Budget>,
         open: impl FnOnce(Arc<dyn Sink>) -> Arc<S>,
     ) -> Result<Arc<Self>, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
         let id = random.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let inbox = Arc::<Inbox>::default();
+        let inbox = Arc::new(Inbox::new(budget));
         Ok(Arc::new(Self {
             id: id.into(),
             scope,
@@ -71,7 +75,7 @@ impl<S> Session<S> {
             backend: open(inbox.clone()),
             inbox,
             streams: Mutex::default(),
-            activity: Arc::new(Mutex::new(Activity { count: 0, since: Instant::now() })),
+            activity: Arc::new(Mutex::new(Activity { count: 0, since: Instant::now(), used: false })),
         }))
     }
 
@@ -100,7 +104,10 @@ impl<S> Session<S> {
             if streams.len() <= MOST_STREAMS && held <= MOST_KEPT {
                 break;
             }
-            held -= streams.remove(&number).map_or(0, |stream| stream.held());
+            if let Some(stream) = streams.remove(&number) {
+                held -= stream.held();
+                stream.abandon();
+            }
         }
     }
 
@@ -121,8 +128,20 @@ impl<S> Session<S> {
         activity.count == 0 && activity.since.elapsed() >= timeout
     }
 
+    /// When it was opened, if nobody has used it since.
+    fn unused_since(&self) -> Option<Instant> {
+        let activity = self.activity.lock();
+        (activity.count == 0 && !activity.used).then_some(activity.since)
+    }
+
     fn forget_stale(&self, kept_for: Duration) {
-        self.streams.lock().retain(|_, stream| !stream.is_stale(kept_for));
+        self.streams.lock().retain(|_, stream| {
+            let stale = stream.is_stale(kept_for);
+            if stale {
+                stream.abandon();
+            }
+            !stale
+        });
         self.inbox.forget_stale(kept_for);
     }
 
@@ -131,14 +150,15 @@ impl<S> Session<S> {
         self.inbox.end();
         for stream in std::mem::take(&mut *self.streams.lock()).into_values() {
             stream.finish();
+            stream.abandon();
         }
     }
 }
 
 /// Messages that belong to no request, and the stream that carries them.
-#[derive(Default)]
 pub(super) struct Inbox {
     numbers: AtomicU64,
+    budget: Arc<Budget>,
     state: Mutex<InboxState>,
 }
 
@@ -158,6 +178,7 @@ impl Sink for Inbox {
         }
         let pushed = state.stream.as_ref().map_or(Pushed::Nowhere, |stream| stream.push(message, false));
         if pushed != Pushed::Read
+            && message.len() <= LONGEST_NEWS
             && let Some(method) = list_changed(message)
             && state.missed.len() < MOST_KINDS
             && !state.missed.iter().any(|(missed, _)| *missed == method)
@@ -170,9 +191,13 @@ impl Sink for Inbox {
 }
 
 impl Inbox {
+    fn new(budget: &Arc<Budget>) -> Self {
+        Self { numbers: AtomicU64::default(), budget: budget.clone(), state: Mutex::default() }
+    }
+
     /// A new stream in the place of the one before.
     pub(super) fn open(&self) -> Reader {
-        let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed));
+        let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed), self.budget.clone());
         let reader = stream.read_after(0).expect("there is always a place before the first event");
         let mut state = self.state.lock();
         for (_, message) in std::mem::take(&mut state.missed) {
@@ -183,6 +208,7 @@ impl Inbox {
         }
         if let Some(old) = state.stream.replace(stream) {
             old.finish();
+            old.abandon();
         }
         reader
     }
@@ -199,16 +225,17 @@ impl Inbox {
 
     fn forget_stale(&self, kept_for: Duration) {
         let mut state = self.state.lock();
-        if state.stream.as_ref().is_some_and(|stream| stream.is_stale(kept_for)) {
-            state.stream = None;
+        if let Some(stale) = state.stream.take_if(|stream| stream.is_stale(kept_for)) {
+            stale.abandon();
         }
     }
 
     fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
-        if let Some(stream) = &state.stream {
+        if let Some(stream) = state.stream.take() {
             stream.finish();
+            stream.abandon();
         }
     }
 }
@@ -220,32 +247,51 @@ fn list_changed(message: &[u8]) -> Option<String> {
     method.ends_with("/list_changed").then(|| method.into_owned())
 }
 
+/// There are too many sessions, and all of them are in use.
+#[derive(Debug)]
+pub(super) struct Full;
+
 /// All sessions.
-pub(super) struct Sessions<S>(Mutex<HashMap<Box<str>, Arc<Session<S>>>>);
+pub(super) struct Sessions<S> {
+    most: usize,
+    table: Mutex<HashMap<Box<str>, Arc<Session<S>>>>,
+}
 
 impl<S> Sessions<S> {
-    pub(super) fn new() -> Self {
-        Self(Mutex::default())
+    /// A table of at most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, table: Mutex::default() }
     }
 
-    /// Takes a session in; `false` if there are too many.
-    pub(super) fn insert(&self, session: &Arc<Session<S>>) -> bool {
-        let mut sessions = self.0.lock();
-        if sessions.len() >= MOST_SESSIONS {
-            return false;
+    /// Takes a session in. Where there are too many, the oldest that was never used gives way and is answered; an error
+    /// if all are in use.
+    pub(super) fn insert(&self, session: &Arc<Session<S>>) -> Result<Option<Arc<Session<S>>>, Full> {
+        let mut sessions = self.table.lock();
+        let mut given_way = None;
+        if sessions.len() >= self.most {
+            let unused = sessions.values().filter_map(|session| Some((session.unused_since()?, &session.id)));
+            let (_, oldest) = unused.min_by_key(|(since, _)| *since).ok_or(Full)?;
+            let oldest = oldest.clone();
+            given_way = sessions.remove(&oldest);
         }
         sessions.insert(session.id.clone(), session.clone());
-        true
+        drop(sessions);
+        if let Some(session) = &given_way {
+            session.end();
+        }
+        Ok(given_way)
     }
 
-    /// The session with this id, if it belongs to the caller and to this path.
+    /// The session with this id, if it belongs to the caller and to this path. It counts as used from now on.
     pub(super) fn get(&self, id: &str, scope: &Scope) -> Option<Arc<Session<S>>> {
-        self.0.lock().get(id).filter(|session| session.scope.is_same(scope)).cloned()
+        let session = self.table.lock().get(id).filter(|session| session.scope.is_same(scope)).cloned()?;
+        session.activity.lock().used = true;
+        Some(session)
     }
 
     /// Ends a session; `false` if it had ended before.
     pub(super) fn remove(&self, session: &Session<S>) -> bool {
-        let removed = self.0.lock().remove(&session.id).is_some();
+        let removed = self.table.lock().remove(&session.id).is_some();
         session.end();
         removed
     }
@@ -257,7 +303,7 @@ impl<S> Sessions<S> {
         kept_for: Duration,
         allowed: impl Fn(&Scope) -> bool,
     ) -> Vec<Arc<Session<S>>> {
-        let all: Vec<_> = self.0.lock().values().cloned().collect();
+        let all: Vec<_> = self.table.lock().values().cloned().collect();
         all.into_iter()
             .filter(|session| {
                 session.forget_stale(kept_for);
@@ -268,8 +314,105 @@ impl<S> Sessions<S> {
 
     /// Takes out all of them.
     pub(super) fn drain(&self) -> Vec<Arc<Session<S>>> {
-        let all: Vec<_> = self.0.lock().drain().map(|(_, session)| session).collect();
+        let all: Vec<_> = self.table.lock().drain().map(|(_, session)| session).collect();
         all.iter().for_each(|session| session.end());
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::http::headers::Accepted;
+
+    const MIB: usize = 1024 * 1024;
+    const SCOPE: Scope = Scope { toolbox: None, token: None };
+    const LATER: Duration = Duration::from_secs(300);
+
+    fn session(budget: &Arc<Budget>) -> Arc<Session<()>> {
+        Session::new(SCOPE, Version::V2025November, budget, |_| Arc::new(())).unwrap()
+    }
+
+    /// The answer to a request, of which so many bytes came after the client had gone.
+    fn broken_off(session: &Session<()>, budget: &Arc<Budget>, bytes: usize, finished: bool) -> Arc<Stream> {
+        let accepted = Accepted { json: true, events: true };
+        let stream =
+            Stream::answer(session.next_stream(), accepted, Some(budget.clone()), Box::new(session.busy()));
+        let reader = stream.read_after(0).unwrap();
+        assert_eq!(stream.push(b"begun", false), Pushed::Read);
+        session.keep(&stream);
+        drop(reader);
+        stream.push(&vec![b'1'; bytes], finished);
+        stream
+    }
+
+    fn resumes(session: &Session<()>, stream: &Stream, position: u64) -> bool {
+        session.resume(&format!("{}-{position}", stream.number), LATER).is_some()
+    }
+
+    #[test]
+    fn fifty_sessions_keep_no_more_than_one_budget_and_finished_streams_go_first() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let sessions: Vec<_> = (0..50).map(|_| session(&budget)).collect();
+        let begun = broken_off(&sessions[0], &budget, 900_000, false);
+        let mut streams = vec![begun.clone()];
+        for session in &sessions {
+            streams.extend((0..9).map(|_| broken_off(session, &budget, 900_000, true)));
+        }
+        let held: usize = streams.iter().map(|stream| stream.held()).sum();
+        assert_eq!(budget.kept(), held, "what is accounted for is what there is");
+        assert!((63 * MIB..=64 * MIB).contains(&held), "{held}");
+        let whole = |stream: &Arc<Stream>| stream.held() > 900_000;
+        let kept: Vec<_> = streams.iter().map(whole).collect();
+        assert!(kept[0], "it was the first, but is not finished");
+        assert!(kept[1..].is_sorted(), "the oldest have given way: {kept:?}");
+        assert!(resumes(&sessions[0], &begun, 1));
+        assert!(!resumes(&sessions[0], &streams[1], 1), "nobody goes on behind a gap");
+        assert!(resumes(&sessions[0], &streams[1], 2), "who has all of it misses nothing");
+        assert!(resumes(&sessions[49], &streams[450], 1));
+    }
+
+    #[test]
+    fn what_was_kept_is_given_back_however_it_ends() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let table = Sessions::new(9);
+        let begin = || {
+            let session = session(&budget);
+            assert!(table.insert(&session).unwrap().is_none());
+            drop(session.inbox.open());
+            assert!(session.inbox.send(&[b'1'; 1000], false));
+            // The backend goes on with the request; its stream outlives the session.
+            let stream = broken_off(&session, &budget, 1000, false);
+            assert!(budget.kept() > 2000);
+            (session, stream)
+        };
+        // DELETE.
+        let (session, stream) = begin();
+        assert!(table.remove(&session));
+        assert_eq!((budget.kept(), stream.push(b"more", false)), (0, Pushed::Nowhere));
+        // The server ends.
+        let (_session, _stream) = begin();
+        assert_eq!(table.drain().len(), 1);
+        assert_eq!(budget.kept(), 0);
+        // Nobody came back in time; the session itself lives on.
+        let (session, stream) = begin();
+        assert!(table.sweep(LATER, Duration::ZERO, |_| true).is_empty());
+        assert_eq!((budget.kept(), stream.push(b"more", false)), (0, Pushed::Nowhere));
+        assert!(!session.inbox.send(b"more", false));
+        stream.finish();
+        // The session is idle.
+        assert_eq!(table.sweep(Duration::ZERO, LATER, |_| true).len(), 1);
+        // Another stream takes the place of the one for messages without a request.
+        let (session, stream) = begin();
+        let _reader = session.inbox.open();
+        assert_eq!(budget.kept(), stream.held());
+        // Its answers are too many.
+        stream.finish();
+        for _ in 0..MOST_STREAMS {
+            broken_off(&session, &budget, 0, true);
+        }
+        assert_eq!(stream.held(), 0);
+        table.remove(&session);
+        assert_eq!(budget.kept(), 0);
     }
 }

@@ -2,20 +2,22 @@
 //!
 //! A stream has one writer (the backend, through a [`Sink`]) and at most one reader (a connection). Readers come and
 //! go: a new one replaces the old one, and goes on where it says that the old one stopped. What a stream holds is
-//! bounded: a reader that does not keep up is cut off, and what nobody reads is kept up to [`KEPT`] bytes, the newest
-//! last.
+//! bounded: a reader that does not keep up is cut off, and what was read or nobody reads is kept up to [`KEPT`] bytes,
+//! the newest last, and for as long as the [`Budget`] of all streams has room for it. Nobody goes on behind a gap: an
+//! event whose successor is forgotten counts as unknown.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Sink;
+use super::budget::{Budget, Claim, Entry};
 use super::headers::Accepted;
 
 /// Bytes of events that a stream keeps for a reader that comes back.
@@ -30,8 +32,9 @@ pub(super) struct Stream {
     /// Unique in its session; stands in its event ids.
     pub(super) number: u64,
     accepted: Accepted,
-    /// Whether events have ids and are kept after they were read.
-    resumable: bool,
+    /// Where what it keeps counts; without it events have no ids and are not kept.
+    budget: Option<Arc<Budget>>,
+    own: Weak<Stream>,
     state: Mutex<State>,
 }
 
@@ -47,6 +50,9 @@ struct State {
     next: u64,
     held: usize,
     unread: usize,
+    /// Whether a reader can come back, for whom events are kept.
+    keeps: bool,
+    entry: Entry,
     finished: bool,
     /// Counts readers; only the latest one reads.
     readers: u64,
@@ -82,18 +88,28 @@ pub(super) struct CutOff;
 
 impl Stream {
     /// A stream for the answer to a request; `work` is dropped when the answer is complete.
-    pub(super) fn answer(number: u64, accepted: Accepted, resumable: bool, work: Box<dyn Send>) -> Arc<Self> {
-        Self::new(number, accepted, resumable, Some(work))
+    pub(super) fn answer(
+        number: u64,
+        accepted: Accepted,
+        budget: Option<Arc<Budget>>,
+        work: Box<dyn Send>,
+    ) -> Arc<Self> {
+        Self::new(number, accepted, budget, Some(work))
     }
 
     /// A stream of events that nothing finishes but [`Stream::finish`].
-    pub(super) fn events(number: u64) -> Arc<Self> {
-        let stream = Self::new(number, Accepted { json: false, events: true }, true, None);
+    pub(super) fn events(number: u64, budget: Arc<Budget>) -> Arc<Self> {
+        let stream = Self::new(number, Accepted { json: false, events: true }, Some(budget), None);
         stream.state.lock().started = true;
         stream
     }
 
-    fn new(number: u64, accepted: Accepted, resumable: bool, work: Option<Box<dyn Send>>) -> Arc<Self> {
+    fn new(
+        number: u64,
+        accepted: Accepted,
+        budget: Option<Arc<Budget>>,
+        work: Option<Box<dyn Send>>,
+    ) -> Arc<Self> {
         let state = State {
             answer: None,
             started: false,
@@ -102,6 +118,8 @@ impl Stream {
             next: 1,
             held: 0,
             unread: 0,
+            keeps: budget.is_some(),
+            entry: Entry::default(),
             finished: false,
             readers: 0,
             attached: false,
@@ -110,23 +128,26 @@ impl Stream {
             since: Instant::now(),
             work,
         };
-        Arc::new(Self { number, accepted, resumable, state: Mutex::new(state) })
+        let state = Mutex::new(state);
+        Arc::new_cyclic(|own| Self { number, accepted, budget, own: own.clone(), state })
     }
 
     /// A reader of everything after the event at `position`; the reader before it ends. `None`: there is no such
-    /// event.
+    /// event, or what came after it is forgotten.
     pub(super) fn read_after(self: &Arc<Self>, position: u64) -> Option<Reader> {
         let mut state = self.state.lock();
-        if position >= state.first + state.events.len() as u64 {
+        let known = state.first - 1..state.first + state.events.len() as u64;
+        if !known.contains(&position) {
             return None;
         }
-        state.next = state.first.max(position + 1);
+        state.next = position + 1;
         let read = (state.next - state.first) as usize;
         state.unread = state.events.iter().skip(read).map(Bytes::len).sum();
         state.readers += 1;
         state.attached = true;
         state.hang_up = None;
         state.wake();
+        self.account(&mut state);
         Some(Reader { stream: self.clone(), turn: state.readers })
     }
 
@@ -142,13 +163,13 @@ impl Stream {
             work = state.finish();
         }
         state.wake();
-        drop(state);
+        self.settle(state);
         drop(work);
         pushed
     }
 
     fn take_in(&self, state: &mut State, message: &[u8], last: bool) -> Pushed {
-        let can_be_read = state.attached || self.resumable && state.started;
+        let can_be_read = state.attached || state.keeps && state.started;
         if !can_be_read {
             return Pushed::Nowhere;
         }
@@ -168,7 +189,7 @@ impl Stream {
                 hang_up.notify_one();
             }
             state.detach();
-            if !self.resumable {
+            if !state.keeps {
                 return Pushed::Nowhere;
             }
         }
@@ -182,7 +203,10 @@ impl Stream {
     }
 
     fn event(&self, position: u64, message: &[u8]) -> Bytes {
-        let id = if self.resumable { format!("id: {}-{position}\n", self.number) } else { String::new() };
+        let id = match self.budget {
+            Some(_) => format!("id: {}-{position}\n", self.number),
+            None => String::new(),
+        };
         let mut event = Vec::with_capacity(id.len() + message.len() + 8);
         event.extend_from_slice(id.as_bytes());
         event.extend_from_slice(b"data: ");
@@ -199,16 +223,52 @@ impl Stream {
                 return;
             }
             state.wake();
-            state.finish()
+            let work = state.finish();
+            self.account(&mut state);
+            work
         };
         drop(work);
+    }
+
+    /// Nobody can come back to it: nothing is kept, and what finds no reader goes nowhere.
+    pub(super) fn abandon(&self) {
+        self.state.lock().keeps = false;
+        self.let_go();
+    }
+
+    /// Forgets what is kept for readers that come back; who reads now still gets all of it.
+    pub(super) fn let_go(&self) {
+        let mut state = self.state.lock();
+        while (!state.attached || state.next > state.first) && state.forget_first() {}
+        self.account(&mut state);
+    }
+
+    /// Notes how much is kept for readers that come back; what a reader has yet to get is not.
+    fn account(&self, state: &mut State) {
+        let Some(budget) = &self.budget else { return };
+        let (kept, claim) = match (state.attached, state.finished) {
+            (true, false) => (state.held - state.unread, Claim::Read),
+            (true, true) => (state.held - state.unread, Claim::Finished),
+            (false, false) => (state.held, Claim::Waiting),
+            (false, true) => (state.held, Claim::Finished),
+        };
+        budget.note(&mut state.entry, kept, claim, &self.own);
+    }
+
+    /// Ends a change of what is kept: where all streams together keep too much, some give way.
+    fn settle(&self, mut state: MutexGuard<'_, State>) {
+        self.account(&mut state);
+        drop(state);
+        if let Some(budget) = &self.budget {
+            budget.enforce();
+        }
     }
 
     pub(super) fn is_finished(&self) -> bool {
         self.state.lock().finished
     }
 
-    /// Bytes that are kept.
+    /// Bytes that it holds.
     pub(super) fn held(&self) -> usize {
         self.state.lock().held
     }
@@ -217,6 +277,15 @@ impl Stream {
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
         !state.attached && state.since.elapsed() >= kept_for
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if let Some(budget) = &self.budget {
+            budget.note(&mut state.entry, 0, Claim::Finished, &self.own);
+        }
     }
 }
 
@@ -254,14 +323,20 @@ impl State {
     /// Forgets what was read and is too much to keep; where nobody reads, the oldest that is too much.
     fn trim(&mut self) {
         while self.held > KEPT && (self.next > self.first || !self.attached && self.events.len() > 1) {
-            let Some(event) = self.events.pop_front() else { break };
-            self.first += 1;
-            self.held -= event.len();
-            if self.next < self.first {
-                self.next = self.first;
-                self.unread -= event.len();
-            }
+            self.forget_first();
         }
+    }
+
+    /// Forgets the oldest event; `false` if there is none.
+    fn forget_first(&mut self) -> bool {
+        let Some(event) = self.events.pop_front() else { return false };
+        self.first += 1;
+        self.held -= event.len();
+        if self.next < self.first {
+            self.next = self.first;
+            self.unread -= event.len();
+        }
+        true
     }
 }
 
@@ -313,19 +388,19 @@ impl Reader {
             }
             state.next += 1;
             state.unread -= event.len();
-            if !self.stream.resumable {
-                state.events.pop_front();
-                state.first += 1;
-                state.held -= event.len();
+            if !state.keeps {
+                state.forget_first();
             }
             if alone {
                 state.trim();
+                self.stream.settle(state);
                 return Poll::Ready(Some(Ok(event)));
             }
             chunk.extend_from_slice(&event);
         }
         if !chunk.is_empty() {
             state.trim();
+            self.stream.settle(state);
             Poll::Ready(Some(Ok(chunk.into())))
         } else if state.finished {
             Poll::Ready(None)
@@ -345,6 +420,8 @@ impl Drop for Reader {
             if !state.started {
                 state.answer = None;
             }
+            while !state.keeps && state.forget_first() {}
+            self.stream.settle(state);
         }
     }
 }
@@ -440,6 +517,8 @@ fn single_line(message: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const EVENTS: Accepted = Accepted { json: true, events: true };
@@ -458,7 +537,8 @@ mod tests {
     }
 
     fn stream(resumable: bool) -> (Arc<Stream>, Reader) {
-        let stream = Stream::answer(7, EVENTS, resumable, Box::new(()));
+        let budget = resumable.then(|| Arc::new(Budget::new(usize::MAX)));
+        let stream = Stream::answer(7, EVENTS, budget, Box::new(()));
         let reader = stream.read_after(0).unwrap();
         (stream, reader)
     }
@@ -503,8 +583,69 @@ mod tests {
     }
 
     #[test]
+    fn nobody_goes_on_behind_a_gap() {
+        let (stream, mut reader) = stream(true);
+        let message = vec![b'1'; 400_000];
+        for _ in 0..3 {
+            stream.push(&message, false);
+            read(&mut reader);
+        }
+        drop(reader);
+        for (position, expected) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+            assert_eq!(stream.read_after(position).is_some(), expected, "{position}");
+        }
+        stream.let_go();
+        assert!(stream.read_after(2).is_none() && stream.read_after(3).is_some());
+    }
+
+    #[test]
+    fn who_reads_gets_all_of_it_however_little_may_be_kept() {
+        let budget = Arc::new(Budget::new(10));
+        let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
+        let mut reader = stream.read_after(0).unwrap();
+        stream.push(b"1", false);
+        stream.push(b"2", true);
+        assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2\n\nend");
+        assert_eq!((budget.kept(), stream.held()), (0, 0));
+    }
+
+    proptest! {
+        /// Whatever happens to streams, the account says what they keep, which is never too much.
+        #[test]
+        fn the_account_is_exact(steps in prop::collection::vec((0_usize..4, 0_usize..8, 1_usize..60), 1..80)) {
+            let budget = Arc::new(Budget::new(200));
+            let new = |number| Stream::answer(number, EVENTS, Some(budget.clone()), Box::new(()));
+            let mut streams: Vec<_> = (0..4).map(|number| (new(number), None)).collect();
+            for (which, what, bytes) in steps {
+                let (stream, reader) = &mut streams[which];
+                match what {
+                    0 | 1 => drop(stream.push(&vec![b'1'; bytes], what == 1 && bytes > 50)),
+                    2 => *reader = stream.read_after(bytes as u64 % 4).or(reader.take()),
+                    3 => *reader = None,
+                    4 | 5 => drop(reader.as_mut().map(read)),
+                    6 if bytes > 50 => stream.abandon(),
+                    7 if bytes > 50 => (*stream, *reader) = (new(which as u64), None),
+                    _ => stream.finish(),
+                }
+                let kept = streams.iter().map(|(stream, _)| {
+                    let state = stream.state.lock();
+                    let bytes = |events: &mut dyn Iterator<Item = &Bytes>| events.map(Bytes::len).sum::<usize>();
+                    let read = (state.next - state.first) as usize;
+                    assert_eq!(state.held, bytes(&mut state.events.iter()));
+                    if state.attached { bytes(&mut state.events.iter().take(read)) } else { state.held }
+                });
+                prop_assert_eq!(kept.sum::<usize>(), budget.kept());
+                prop_assert!(budget.kept() <= 200);
+            }
+            drop(streams);
+            prop_assert_eq!(budget.kept(), 0);
+        }
+    }
+
+    #[test]
     fn who_takes_no_events_reads_nothing_but_the_answer() {
-        let stream = Stream::answer(7, Accepted { json: true, events: false }, true, Box::new(()));
+        let budget = Some(Arc::new(Budget::new(usize::MAX)));
+        let stream = Stream::answer(7, Accepted { json: true, events: false }, budget, Box::new(()));
         let _reader = stream.read_after(0).unwrap();
         assert_eq!(
             stream.push(b"a question", false),

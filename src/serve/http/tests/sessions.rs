@@ -98,6 +98,35 @@ async fn idle_sessions_end_and_those_with_a_stream_or_a_request_stay() {
 }
 
 #[tokio::test]
+async fn in_a_full_table_the_oldest_that_was_never_used_gives_way() {
+    let server = Running::start(serving(Vec::new()), |settings| settings.max_sessions = 5).await;
+    let ping = call(1, "ping");
+    let mut sessions = Vec::new();
+    for _ in 0..5 {
+        sessions.push(server.session("2025-11-25").await);
+    }
+    // A request, a notification and a stream are uses.
+    assert_eq!(server.ask(&post("/mcp", &sessions[0], &ping)).await.status, 200);
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(server.ask(&post("/mcp", &sessions[1], note)).await.status, 202);
+    let mut stream = server.connect().await;
+    stream.send(&get("/mcp", &sessions[3])).await;
+    assert!(stream.head().await.is_event_stream());
+    for unused in [2, 4] {
+        sessions.push(server.session("2025-11-25").await);
+        server.fake.noted(&format!("close {unused}")).await;
+        assert_eq!(server.ask(&post("/mcp", &sessions[unused], &ping)).await.status, 404);
+        let newest = sessions.last().unwrap();
+        assert_eq!(server.ask(&post("/mcp", newest, &ping)).await.status, 200);
+    }
+    let reply = server.ask(&post("/mcp", "", &initialize("2025-11-25"))).await;
+    assert_eq!(reply.status, 503, "all are in use");
+    for used in [0, 1, 3, 5, 6] {
+        assert_eq!(server.ask(&post("/mcp", &sessions[used], &ping)).await.status, 200, "{used}");
+    }
+}
+
+#[tokio::test]
 async fn batches_belong_to_one_version() {
     let server = Running::open().await;
     let march = server.session("2025-03-26").await;

@@ -108,8 +108,9 @@ async fn one_stream_carries_what_belongs_to_no_request() {
     let unrelated = server.fake.unrelated(0);
     let changed = |kind: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{kind}/list_changed"}}"#);
     // Nobody listens yet: `list_changed` waits, once per kind, and nothing else does.
+    let long = changed("long").replace('{', &format!("{{\"x\":\"{}\",", "x".repeat(2000)));
     for message in
-        [changed("tools"), changed("tools"), changed("prompts"), r#"{"method":"other"}"#.to_owned()]
+        [changed("tools"), changed("tools"), long, changed("prompts"), r#"{"method":"other"}"#.to_owned()]
     {
         unrelated.send(message.as_bytes(), false);
     }
@@ -180,6 +181,34 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
             assert!(start.ends_with("-1\ndata: 7\n\n"), "{start}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
+    let server = Running::start(serving(Vec::new()), |settings| settings.kept_bytes = 1000).await;
+    let session = server.session("2025-11-25").await;
+    let mut ids = Vec::new();
+    for (id, bytes) in [(1, 600), (2, 600)] {
+        let mut caller = server.connect().await;
+        caller.send(&post("/mcp", &session, &call(id, "hold"))).await;
+        server.fake.noted(&format!("session 0 holds {id}")).await;
+        let stream = server.fake.take(&id.to_string());
+        stream.send(b"1", false);
+        assert!(caller.head().await.is_event_stream());
+        ids.push(caller.events(1).await[0].split_once(' ').unwrap().0.to_owned());
+        stream.send(format!("\"{}\"", "x".repeat(bytes)).as_bytes(), true);
+        caller.events(1).await;
+    }
+    // The second one is still there.
+    let reply = server.ask(&get("/mcp", &format!("{session}Last-Event-ID: {}\r\n", ids[1]))).await;
+    assert!(reply.body.contains("xxx\"\n\n"), "{}", reply.body);
+    let mut listener = server.connect().await;
+    listener.send(&get("/mcp", &format!("{session}Last-Event-ID: {}\r\n", ids[0]))).await;
+    assert!(listener.head().await.is_event_stream());
+    let start = listener.chunk().await.unwrap();
+    assert!(start.starts_with("id: ") && start.ends_with("-0\n\n"), "a new stream: {start}");
+    server.fake.unrelated(0).send(b"7", false);
+    assert!(listener.events(1).await[0].ends_with(" 7"));
 }
 
 #[tokio::test]

@@ -1,0 +1,97 @@
+//! What all streams together keep for readers that come back, and which of them give way when it is too much.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+use parking_lot::Mutex;
+
+use super::stream::Stream;
+
+/// The account of all streams of a process.
+pub(super) struct Budget {
+    most: usize,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    kept: usize,
+    next: u64,
+    /// The streams that keep something; the first gives way first.
+    order: BTreeMap<Place, Weak<Stream>>,
+}
+
+type Place = (Claim, u64);
+
+/// How much a stream needs what it keeps, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    /// Nothing more comes.
+    Finished,
+    /// Somebody reads it and has had what is kept.
+    Read,
+    /// Nobody has had all of it.
+    Waiting,
+}
+
+/// One stream's part of the account.
+#[derive(Default)]
+pub(super) struct Entry {
+    kept: usize,
+    place: Option<Place>,
+}
+
+impl Budget {
+    /// An account of at most so many bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, ledger: Mutex::default() }
+    }
+
+    /// Notes what a stream keeps now. Streams of the same claim stand in the order in which they came to it.
+    pub(super) fn note(&self, entry: &mut Entry, kept: usize, claim: Claim, stream: &Weak<Stream>) {
+        let place = entry.place.filter(|place| kept > 0 && place.0 == claim);
+        if kept == entry.kept && place == entry.place {
+            return;
+        }
+        let mut ledger = self.ledger.lock();
+        ledger.kept = ledger.kept - entry.kept + kept;
+        entry.kept = kept;
+        if place.is_none() {
+            if let Some(old) = entry.place.take() {
+                ledger.order.remove(&old);
+            }
+            if kept > 0 {
+                let place = (claim, ledger.next);
+                ledger.next += 1;
+                ledger.order.insert(place, stream.clone());
+                entry.place = Some(place);
+            }
+        }
+    }
+
+    /// Has streams let go of what they keep until it is no longer too much. The caller holds no stream's lock.
+    pub(super) fn enforce(&self) {
+        while let Some(stream) = self.first_to_give_way() {
+            // One that is just being dropped gives its part back by itself.
+            if let Some(stream) = stream.upgrade() {
+                stream.let_go();
+            }
+        }
+    }
+
+    fn first_to_give_way(&self) -> Option<Weak<Stream>> {
+        let mut ledger = self.ledger.lock();
+        if ledger.kept <= self.most {
+            return None;
+        }
+        ledger.order.pop_first().map(|(_, stream)| stream)
+    }
+
+    /// Bytes that are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        let ledger = self.ledger.lock();
+        assert!(ledger.kept > 0 || ledger.order.is_empty(), "who keeps nothing has no place");
+        ledger.kept
+    }
+}
