@@ -57,7 +57,7 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Optio
             written(format!("{{\"result\":{padded},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").as_bytes());
         }
         Fault::WrongIds => {
-            let ids = [&format!("\"{id}\""), &format!("{id}000000"), "-1", "null", "[]", "1e400", "0.5"];
+            let ids = [&format!("\"x{id}\""), &format!("{id}000000"), "-1", "null", "[]", "1e400", "0.5"];
             written(format!("{}{line}", forged(&ids)).as_bytes());
         }
         Fault::ForeignIds => {

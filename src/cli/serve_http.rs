@@ -1,7 +1,9 @@
 //! `serve --http`: what must be right before a port is opened.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use super::Http;
 use super::failure::Failure;
 use crate::config::{Secret, Serving, Token};
 use crate::serve::http::{self, Backend, Rules, Settings};
+use crate::store::access::{Access, mend};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -38,19 +41,7 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
     }
     let drain = Duration::try_from_secs_f64(options.drain)
         .map_err(|_| usage(format!("--drain takes no {}", options.drain), "give a number of seconds"))?;
-    let token = match &options.auth_token_file {
-        None => None,
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                let message = format!("cannot read --auth-token-file {}: {error}", file.display());
-                usage(message, "check the path, and that you may read it")
-            })?;
-            let token = file_token(&text).map_err(|why| {
-                usage(format!("--auth-token-file {}: {why}", file.display()), "write one token into it")
-            })?;
-            Some(token)
-        }
-    };
+    let token = options.auth_token_file.as_deref().map(read_token).transpose()?;
     if !address.ip().is_loopback() && token.is_none() && serving.tokens.is_empty() {
         let message = format!("{} can be reached from other machines, so tokens are needed", address.ip());
         let hint = "name a file with --auth-token-file, or add `auth` to the configuration; 127.0.0.1 is for this \
@@ -97,6 +88,32 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// Reads the token file. One that others can change lets in whom they please. One that others can read may be what a
+/// container platform makes of a secret, so that is only said.
+fn read_token(path: &Path) -> Result<Token, Failure> {
+    let shown = path.display();
+    let unreadable = |error: io::Error| {
+        let message = format!("cannot read --auth-token-file {shown}: {error}");
+        Failure::usage(message, "check the path, and that you may read it")
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    match Access::of_others(&file.metadata().map_err(unreadable)?) {
+        Access::Write => {
+            let message = format!("--auth-token-file {shown} can be written by its group or by others");
+            return Err(Failure::usage(message, format!("run `{}`", mend(path))));
+        }
+        Access::Read => {
+            let mend = mend(path);
+            log::warn!("--auth-token-file {shown} can be read by its group or by others; run `{mend}`");
+        }
+        Access::None => {}
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable)?;
+    file_token(&text)
+        .map_err(|why| Failure::usage(format!("--auth-token-file {shown}: {why}"), "write one token into it"))
 }
 
 /// The token that a file holds: one, without the white space around it.

@@ -1,21 +1,26 @@
-//! Logins to HTTP upstreams: one file for each server and client, readable by the user alone.
+//! Logins to HTTP upstreams: one file for each server and client, readable by the user alone. One that others can change
+//! counts for nothing: what it names gets our secrets.
 //!
 //! The name of a file is a digest, so that a directory listing tells nothing. Files are replaced whole; processes
 //! that would renew the same token take turns by a lock beside it, since many servers take a refresh token once only.
 
 use std::any::Any;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use ring::digest::{Context, SHA256};
 
+use super::access::{Access, mend};
 use super::replace;
 use crate::wire::oauth::{Grant, Memory};
 
 /// The login to one server.
 pub struct Credentials {
     path: PathBuf,
+    /// Others have access to the file, which is said once.
+    told: Once,
 }
 
 impl Credentials {
@@ -28,14 +33,31 @@ impl Credentials {
         }
         let digest = context.finish();
         let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Self { path: state.join("mcp-workbench").join("credentials").join(format!("{name}.json")) }
+        let path = state.join("mcp-workbench").join("credentials").join(format!("{name}.json"));
+        Self { path, told: Once::new() }
+    }
+
+    /// What the file holds, unless others can change it.
+    fn read(&self) -> Option<Vec<u8>> {
+        let mut file = File::open(&self.path).ok()?;
+        let access = Access::of_others(&file.metadata().ok()?);
+        let consequence = match access {
+            Access::None => "",
+            Access::Read => "can be read by others than you",
+            Access::Write => "can be changed by others than you, so the login in it is not used",
+        };
+        if access != Access::None {
+            let path = self.path.display();
+            self.told.call_once(|| log::warn!("{path} {consequence}; run `{}`", mend(&self.path)));
+        }
+        let mut bytes = Vec::new();
+        (access != Access::Write && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
     }
 }
 
 impl Memory for Credentials {
     fn load(&self) -> Option<Grant> {
-        let read = fs::read(&self.path).ok()?;
-        let grant = serde_json::from_slice(&read);
+        let grant = serde_json::from_slice(&self.read()?);
         // What is wrong is not said: it may quote a token.
         grant.inspect_err(|_| log::warn!("{} cannot be used and is ignored", self.path.display())).ok()
     }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest wait before a stream is opened again that a server can ask for: somebody waits for what comes on it.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
 /// Longer event ids are not remembered: they come back to the server in a header.
 const MOST_ID: usize = 4 * 1024;
 
@@ -136,7 +139,8 @@ impl Parser {
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let text = std::str::from_utf8(value).expect("digits are text");
-                self.retry = text.parse().ok().map(Duration::from_millis).or(self.retry);
+                let wait = text.parse().map_or(LONGEST_RETRY, Duration::from_millis);
+                self.retry = Some(wait.min(LONGEST_RETRY));
             }
             _ => {}
         }
@@ -234,6 +238,9 @@ mod tests {
         check("event: endpoint\ndata: /m\n\ndata: x\n\n", &["endpoint|/m", "|x"], "None None");
         check(": hello\n\n:\n\ndata\n\n", &["|"], "None None");
         check("id: 7\nretry: 250\ndata:\n\n", &["|"], "Some(\"7\") Some(250ms)");
+        // No server parks a call for longer.
+        check("retry: 60001\ndata:\n\n", &["|"], "None Some(60s)");
+        check("retry: 99999999999999999999999\ndata:\n\n", &["|"], "None Some(60s)");
         check("id: 7\n\nid\ndata: a\n\n", &["|a"], "None None");
         check("id: 1\ndata: a\n\nid: 2\ndata: lost", &["|a"], "Some(\"1\") None");
         check("id: a\0b\nretry: 1x\nunknown: 1\ndata: a\n\n", &["|a"], "None None");

@@ -29,12 +29,25 @@ struct Shared {
     /// The refresh token that is good.
     refresh: Option<String>,
     /// How long tokens are said to last.
-    lifetime: Option<u64>,
+    lifetime: Option<Value>,
     /// What the last login asked for.
     asked: BTreeMap<String, String>,
     given: usize,
+    /// What the MCP server names instead of the truth.
+    forged: Option<Forged>,
     /// `METHOD PATH`, with the credentials that came along.
     heard: Vec<(String, Option<String>)>,
+}
+
+/// A lie of the MCP server: a URL that it wants us to ask.
+#[derive(Clone)]
+pub(crate) enum Forged {
+    /// Its challenge says that its metadata is there.
+    Metadata(String),
+    /// Its metadata says that this is its authorization server.
+    AuthorizationServer(String),
+    /// Its metadata has moved there.
+    Redirect(String),
 }
 
 /// One request.
@@ -49,9 +62,14 @@ struct Request {
 impl Guarded {
     /// Starts both on a free port.
     pub(crate) fn start() -> Self {
+        Self::start_as("127.0.0.1", None)
+    }
+
+    /// Starts both on a free port of this machine, under this name. They may lie.
+    pub(crate) fn start_as(host: &str, forged: Option<Forged>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let origin = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let shared = Arc::new(Mutex::new(Shared { origin: origin.clone(), ..Shared::default() }));
+        let origin = format!("http://{host}:{}", listener.local_addr().expect("it is bound").port());
+        let shared = Arc::new(Mutex::new(Shared { origin: origin.clone(), forged, ..Shared::default() }));
         let url = format!("{origin}/mcp");
         let guarded = Self { url, shared: shared.clone() };
         std::thread::spawn(move || {
@@ -64,8 +82,8 @@ impl Guarded {
     }
 
     /// Says from now on that tokens last this long.
-    pub(crate) fn tokens_last(&self, seconds: u64) {
-        self.shared().lifetime = Some(seconds);
+    pub(crate) fn tokens_last(&self, seconds: impl Into<Value>) {
+        self.shared().lifetime = Some(seconds.into());
     }
 
     /// Takes no token any more that was given so far.
@@ -147,7 +165,14 @@ impl Shared {
         match what.as_str() {
             "GET /.well-known/oauth-protected-resource/mcp" => {
                 let resource = format!("{}/mcp", self.origin);
-                json_answer(json!({"resource": resource, "authorization_servers": [self.origin]}))
+                let server = match &self.forged {
+                    Some(Forged::Redirect(to)) => {
+                        return ("302 Found", format!("Location: {to}\r\n"), String::new());
+                    }
+                    Some(Forged::AuthorizationServer(server)) => server,
+                    _ => &self.origin,
+                };
+                json_answer(json!({"resource": resource, "authorization_servers": [server]}))
             }
             "GET /.well-known/oauth-authorization-server" => {
                 let at = |path: &str| format!("{}{path}", self.origin);
@@ -204,13 +229,16 @@ impl Shared {
         self.refresh = Some(refresh.clone());
         json_answer(json!({
             "access_token": access, "refresh_token": refresh, "token_type": "bearer",
-            "expires_in": self.lifetime.unwrap_or(3600),
+            "expires_in": self.lifetime.clone().unwrap_or_else(|| 3600.into()),
         }))
     }
 
     /// A small MCP server of the legacy era.
     fn mcp(&self, request: &Request) -> Answer {
-        let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.origin);
+        let metadata = match &self.forged {
+            Some(Forged::Metadata(place)) => place.clone(),
+            _ => format!("{}/.well-known/oauth-protected-resource/mcp", self.origin),
+        };
         let refuse = |status, more: &str| {
             let header = format!("WWW-Authenticate: Bearer resource_metadata=\"{metadata}\"{more}\r\n");
             (status, header, String::new())

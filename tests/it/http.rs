@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{Era, Exchanged, Host, Remote, Web};
-use crate::harness::{DEADLINE, Gateway, Lab, Message, dev, fake, server};
+use crate::harness::{DEADLINE, Gateway, Lab, Message, dev, fake, gateway_path, server};
 
 fn use_tool(tool: &str, arguments: Value) -> Value {
     json!({"tool": {"toolbox": "dev", "server": "a", "tool": tool}, "arguments": arguments})
@@ -160,6 +160,38 @@ fn what_takes_longer_than_the_drain_fails_and_the_exit_is_orderly() {
 }
 
 #[test]
+fn numbers_beyond_measure_do_no_harm() {
+    let mut a = fake("--with echo");
+    for key in ["connectTimeout", "callTimeout", "maxCallTime"] {
+        a[key] = json!(1e300);
+    }
+    let mut config = dev("proxy", json!({"a": a}));
+    for key in ["maxMessageBytes", "maxBodyBytes", "maxNameLength"] {
+        config[key] = json!(u64::MAX);
+    }
+    for key in ["questionTimeout", "sessionIdleTimeout"] {
+        config[key] = json!(1e300);
+    }
+    let gateway = Gateway::spawn_with(Lab::new(), config, |command| {
+        command.args(["serve", "--http", "127.0.0.1:0", "--drain", "1e19"]);
+    });
+    let mut host = Host::new(gateway);
+    for era in [Era::Legacy, Era::Modern] {
+        let mut client = host.client(era);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        client.call("use_tool", use_tool("echo", json!({}))).text();
+    }
+    // The session's own stream has one of the first numbers.
+    let mut client = host.client(Era::Legacy);
+    for stream in [0, 1, 2, u64::MAX] {
+        client.over_http().listen_after(&format!("{stream}-{}", u64::MAX));
+        assert_eq!(client.request("ping", "{}").result(), json!({}), "{stream}");
+    }
+    host.signal("TERM");
+    assert_eq!(host.wait().code(), Some(0));
+}
+
+#[test]
 fn toolman_is_ready_when_its_servers_are() {
     let config = format!("startup_wait = 30\n{}", server("p", "--with echo --wait-for @dir/go", ""));
     let host = Host::toolman(config);
@@ -185,6 +217,48 @@ fn a_port_in_use_and_a_public_address_without_tokens_are_refused() {
         assert_eq!(finished.code, Some(code), "{address}: {finished:?}");
         assert!(finished.stderr.contains(says), "{address}: {finished:?}");
         assert_eq!(finished.stdout, "");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_token_file_belongs_to_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let prepare = |name: &str, mode: u32| {
+        let lab = Lab::new();
+        lab.write("workbench-config.json", &dev("proxy", json!({})).to_string());
+        let file = lab.write(name, "token-of-file\n");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        lab
+    };
+    let arguments = |name| ["serve", "--http", "127.0.0.1:0", "--auth-token-file", name];
+    for mode in [0o620, 0o602, 0o622, 0o664, 0o666] {
+        let lab = prepare("token", mode);
+        let refused = lab.run(lab.command().args(arguments("token")));
+        assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{mode:o}: {refused:?}");
+        let expected = "error: --auth-token-file token can be written by its group or by others\nrun `chmod 600 token`\n";
+        assert_eq!(refused.stderr, expected, "{mode:o}");
+    }
+    for (name, mode, warning) in [
+        ("token", 0o600, None),
+        ("token", 0o400, None),
+        ("token", 0o640, Some("run `chmod 600 token`")),
+        ("token", 0o604, Some("run `chmod 600 token`")),
+        ("token", 0o440, Some("run `chmod 600 token`")),
+        ("my 'token'", 0o644, Some(r"run `chmod 600 'my '\''token'\'''`")),
+    ] {
+        let gateway = Gateway::run_in(prepare(name, mode), &gateway_path(), |command| {
+            command.args(arguments(name));
+        });
+        let mut host = Host::new(gateway);
+        assert_eq!(get(&host, "/mcp", "").status, 401, "{mode:o}");
+        let authorization = "Authorization: Bearer token-of-file\r\n";
+        assert_eq!(get(&host, "/mcp", authorization).status, 400, "{mode:o}");
+        let said = warning.map_or_else(|| host.stderr(), |warning| host.stderr_with(warning));
+        assert_eq!(said.matches("chmod").count(), usize::from(warning.is_some()), "{mode:o}: {said}");
+        host.signal("TERM");
+        assert_eq!(host.wait().code(), Some(0));
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::guarded::{Guarded, SECRET, browse, login, visit};
+use crate::guarded::{Forged, Guarded, SECRET, browse, login, visit};
 use crate::harness::{DEADLINE, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev};
 
 fn config(guarded: &Guarded) -> Value {
@@ -75,7 +75,8 @@ fn a_person_logs_in_and_nobody_else_sees_anything() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&files[0]), mode(files[0].parent().unwrap())), (0o600, 0o700));
     }
     let said = [first.raw, again.raw, opened.raw, called.raw, gateway.stderr()].concat();
     assert!(said.contains("wants a login") && !said.contains(SECRET), "{said}");
@@ -99,6 +100,38 @@ fn a_login_outlives_the_gateway() {
     log_in(&mut third);
     assert_eq!((guarded.count("GET /authorize"), guarded.count("POST /register")), (2, 1));
     assert!(!third.stderr().contains(SECRET), "{}", third.stderr());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_login_that_others_can_see_or_change_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let guarded = Guarded::start();
+    let mut first = gateway(Lab::new(), &guarded);
+    log_in(&mut first);
+    let mut lab = first.finish();
+    let file = credentials(&lab).remove(0);
+    let mode = || file.metadata().unwrap().permissions().mode() & 0o777;
+    let mend = format!("run `chmod 600 {}`", file.display());
+    for readable in [0o640, 0o604] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(readable)).unwrap();
+        let mut second = gateway(lab, &guarded);
+        assert_eq!(open(&mut second).json()["servers_connected"], 1);
+        assert_eq!(second.use_tool("a", "echo", "{}").text(), "done");
+        assert_eq!(second.stderr_with(&mend).matches("chmod").count(), 1);
+        lab = second.finish();
+    }
+    // Somebody else may have written what stands in there, the endpoint that gets our secrets included.
+    for writable in [0o620, 0o602] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(writable)).unwrap();
+        let mut third = gateway(lab, &guarded);
+        log_in(&mut third);
+        assert_eq!(third.stderr_with(&mend).matches("chmod").count(), 1);
+        assert_eq!(mode(), 0o600, "the new login is kept as it should be");
+        lab = third.finish();
+    }
+    assert_eq!(guarded.count("GET /authorize"), 3);
 }
 
 #[test]
@@ -132,6 +165,18 @@ fn tokens_that_are_about_to_end_are_renewed_before() {
     guarded.forget_tokens();
     assert_eq!(gateway.use_tool("a", "echo", "{}").text(), "done");
     assert_eq!(guarded.count("GET /.well-known/oauth-protected-resource/mcp"), asked, "it was not refused");
+}
+
+#[test]
+fn tokens_may_last_for_ever() {
+    for lifetime in [json!(u64::MAX), json!(1e300), json!("1e999")] {
+        let guarded = Guarded::start();
+        guarded.tokens_last(lifetime);
+        let mut gateway = gateway(Lab::new(), &guarded);
+        log_in(&mut gateway);
+        assert_eq!(gateway.use_tool("a", "echo", "{}").text(), "done");
+        assert_eq!(guarded.count("POST /token"), 1);
+    }
 }
 
 #[test]
@@ -278,5 +323,33 @@ fn a_person_at_a_terminal_is_shown_the_login() {
         let done = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(done.status.success() && said.contains(expected), "{arguments:?}: {} {said}", done.status);
+    }
+}
+
+/// `0.0.0.0` leads to this machine and is no loopback address, so a server there is one on another machine to us.
+#[cfg(unix)]
+#[test]
+fn a_server_elsewhere_cannot_send_us_to_this_machine() {
+    use std::net::TcpListener;
+
+    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let port = trap.local_addr().unwrap().port();
+    let at = |origin: &str| format!("{origin}:{port}/x");
+    for (forged, named) in [
+        (Forged::Metadata(at("http://127.0.0.1")), "127.0.0.1 is a loopback address"),
+        (Forged::Metadata(at("http://localhost")), "localhost is a loopback name"),
+        (Forged::Metadata(at("https://[::ffff:7f00:1]")), "[::ffff:7f00:1] is a loopback address"),
+        (Forged::Metadata(at("https://2130706433")), "2130706433 is not a host name"),
+        (Forged::AuthorizationServer(at("https://LOCALHOST.")), "LOCALHOST. is a loopback name"),
+        (Forged::AuthorizationServer(at("https://127.0.0.1")), "127.0.0.1 is a loopback address"),
+        (Forged::AuthorizationServer(at("http://127.evil.example")), "127.evil.example is neither"),
+        (Forged::Redirect(at("http://127.0.0.1")), "redirects to http://127.0.0.1"),
+    ] {
+        let guarded = Guarded::start_as("0.0.0.0", Some(forged));
+        let mut gateway = gateway(Lab::new(), &guarded);
+        let failure = open(&mut gateway).failure();
+        assert!(failure.contains("it wants a login, but") && failure.contains(named), "{failure}");
+        assert!(trap.accept().is_err(), "{named}: it was connected to");
     }
 }

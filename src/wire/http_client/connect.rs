@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -14,11 +15,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tower_service::Service;
 
+use super::reach::{Gate, Reach, Refused};
 use super::uri::{origin, resolve, same_origin};
 
 /// Name look-up, TCP and TLS together.
@@ -82,13 +84,15 @@ impl Failure {
 
 /// The HTTP side of one upstream: its connections and the headers that the configuration gives it.
 pub(in crate::wire) struct Http {
-    client: Client<Timed<HttpsConnector<HttpConnector>>, Full<Bytes>>,
+    client: Client<Connector<HttpsConnector<HttpConnector<Gate>>>, Full<Bytes>>,
     headers: HeaderMap,
+    reach: Reach,
 }
 
 impl Http {
-    /// Sets up what `url` needs; the system's certificates are read at the first `https` one.
-    pub(in crate::wire) async fn new(url: &Uri, headers: HeaderMap) -> Result<Self, String> {
+    /// Sets up what `url` needs; the system's certificates are read at the first `https` one. All connections go through
+    /// the gate.
+    pub(in crate::wire) async fn new(url: &Uri, headers: HeaderMap, gate: Gate) -> Result<Self, String> {
         let tls =
             match url.scheme_str() {
                 Some("https") => {
@@ -98,12 +102,13 @@ impl Http {
                     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()))
                 })?),
             };
-        Ok(Self::with_tls(tls, headers))
+        Ok(Self::with_tls(tls, headers, gate))
     }
 
     /// As [`Http::new`], with TLS set up elsewhere.
-    pub(in crate::wire) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap) -> Self {
-        let mut tcp = HttpConnector::new();
+    pub(in crate::wire) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap, gate: Gate) -> Self {
+        let reach = gate.reach;
+        let mut tcp = HttpConnector::new_with_resolver(gate);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(PROBE));
@@ -115,8 +120,8 @@ impl Http {
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(KEPT)
-            .build(Timed(tls));
-        Self { client, headers }
+            .build(Connector { inner: tls, reach });
+        Self { client, headers, reach }
     }
 
     /// Sends one request, following redirects within the origin.
@@ -150,8 +155,12 @@ impl Http {
                 return Err(failure("the server redirects to nowhere".into()));
             };
             if !same_origin(&uri, &target) {
+                let hint = match self.reach {
+                    Reach::Configured => "; if that is right, put the new URL into the configuration",
+                    _ => "",
+                };
                 return Err(failure(format!(
-                    "the server redirects to {}, which is another origin and is not followed; if that is right, put the new URL into the configuration",
+                    "the server redirects to {}, which is another origin and is not followed{hint}",
                     origin(&target)
                 )));
             }
@@ -159,6 +168,11 @@ impl Http {
         }
         Err(Failure::new("the server redirects in a circle"))
     }
+}
+
+/// The address that an answer came from.
+pub(in crate::wire) fn peer<T>(response: &Response<T>) -> Option<IpAddr> {
+    response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip())
 }
 
 /// Trust in what this system trusts: companies have their own authorities. Read once a process.
@@ -184,13 +198,17 @@ fn config(roots: impl FnOnce(Roots) -> Result<Trusting, String>) -> Result<Clien
     Ok(roots(builder.map_err(|error| error.to_string())?)?.with_no_client_auth())
 }
 
-/// A connector with a deadline over all of its steps.
+/// A connector with a deadline over all of its steps, which begins none towards what is out of reach. Names are the
+/// business of the [`Gate`] within it; it is not asked about literal addresses.
 #[derive(Clone)]
-struct Timed<S>(S);
+struct Connector<S> {
+    inner: S,
+    reach: Reach,
+}
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-impl<S> Service<Uri> for Timed<S>
+impl<S> Service<Uri> for Connector<S>
 where
     S: Service<Uri, Error = BoxError>,
     S::Future: Send + 'static,
@@ -201,11 +219,14 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context)
+        self.inner.poll_ready(context)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.0.call(uri);
+        if let Err(refused) = self.reach.check(&uri) {
+            return Box::pin(std::future::ready(Err(refused.into())));
+        }
+        let connecting = self.inner.call(uri);
         Box::pin(async move {
             tokio::time::timeout(CONNECT, connecting)
                 .await
@@ -216,6 +237,10 @@ where
 
 /// The innermost reason that says something.
 pub(in crate::wire) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
+    let mut chain = std::iter::successors(Some(error), |error| Error::source(*error));
+    if let Some(refused) = chain.find_map(|error| error.downcast_ref::<Refused>()) {
+        return refused.to_string();
+    }
     let mut next = Some(error);
     let mut last = String::new();
     while let Some(error) = next {

@@ -1,7 +1,8 @@
 //! An upstream behind a URL as a transport of JSON-RPC messages: Streamable HTTP of both eras, and the old HTTP+SSE.
 //!
-//! Messages go in through a channel and come out through [`Receive`]. Every request of ours is answered exactly
-//! once: by the server, or by an error of our own where it could not be delivered or the answer is none. What was
+//! Messages go in through a channel and come out through [`Receive`]. Every request of ours is answered: by the
+//! server, or by an error of our own where it could not be delivered or the answer is none; whoever takes the messages
+//! sees to it that only the first answer to a request counts. What was
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
 //! caller's; this layer remembers them, to open a lost legacy session again, and tells the caller when it did.
 
@@ -10,6 +11,7 @@ pub(super) mod connect;
 mod exchange;
 mod old;
 mod outgoing;
+pub(super) mod reach;
 mod session;
 mod sort;
 #[cfg(test)]
@@ -32,6 +34,7 @@ use self::connect::Http;
 use self::exchange::Shared;
 use self::old::OldStream;
 use self::outgoing::{Kind, Outgoing};
+use self::reach::Gate;
 use super::message::code;
 use super::oauth::Authorizer;
 use super::tool_headers::{ToolHeaders, base64};
@@ -177,7 +180,8 @@ impl HttpClient {
     /// The error says why, for a user; requests that it leaves unanswered will have no answer. Dropping the future
     /// ends everything at once.
     pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
-        let http = Http::new(&self.url, self.headers.clone()).await.map_err(Failure::new)?;
+        let http = Http::new(&self.url, self.headers.clone(), Gate::configured()).await;
+        let http = http.map_err(Failure::new)?;
         self.run_with(http, outgoing, incoming).await
     }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod faults;
+mod reach;
 mod server;
 mod sessions;
 

@@ -1,5 +1,5 @@
-//! Requests to authorization servers. They carry nothing that belongs to an MCP server, and are not redirected to
-//! another origin.
+//! Requests to authorization servers. They carry nothing that belongs to an MCP server, are not redirected to another
+//! origin, and go through a gate.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::grant::{Client, Grant, Method, Token};
 use super::now;
 use crate::wire::http_client::body::collect;
 use crate::wire::http_client::connect::Http;
+use crate::wire::http_client::reach::Gate;
 use crate::wire::http_client::uri::origin;
 use crate::wire::tool_headers::base64;
 
@@ -47,8 +48,8 @@ impl NoToken {
 }
 
 /// A document; `None` where the server has none there.
-pub(super) async fn get<T: DeserializeOwned>(uri: &Uri) -> Result<Option<T>, String> {
-    let (status, body) = send(HttpMethod::GET, uri, HeaderMap::new(), Bytes::new()).await?;
+pub(super) async fn get<T: DeserializeOwned>(gate: &Gate, uri: &Uri) -> Result<Option<T>, String> {
+    let (status, body) = send(gate, HttpMethod::GET, uri, HeaderMap::new(), Bytes::new()).await?;
     match status {
         StatusCode::OK => {
             let document = serde_json::from_slice(&body);
@@ -61,6 +62,7 @@ pub(super) async fn get<T: DeserializeOwned>(uri: &Uri) -> Result<Option<T>, Str
 
 /// Makes us known to an authorization server (RFC 7591).
 pub(super) async fn register(
+    gate: &Gate,
     server: &ServerMetadata,
     endpoint: &str,
     redirect: &str,
@@ -88,7 +90,8 @@ pub(super) async fn register(
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let (status, body) = send(HttpMethod::POST, &parse(endpoint)?, headers, about.to_string().into()).await?;
+    let endpoint = parse(endpoint)?;
+    let (status, body) = send(gate, HttpMethod::POST, &endpoint, headers, about.to_string().into()).await?;
     if !status.is_success() {
         return Err(failed(&complaint(status, &body, &[])));
     }
@@ -108,6 +111,7 @@ pub(super) async fn register(
 
 /// Turns the code of a login into tokens.
 pub(super) async fn exchange(
+    gate: &Gate,
     grant: &Grant,
     code: &str,
     verifier: &str,
@@ -120,19 +124,24 @@ pub(super) async fn exchange(
         ("code_verifier", verifier),
         ("resource", &grant.resource),
     ];
-    token(grant, &parameters, &[code, verifier]).await
+    token(gate, grant, &parameters, &[code, verifier]).await
 }
 
 /// Renews tokens.
-pub(super) async fn refresh(grant: &Grant, refresh: &str) -> Result<Token, NoToken> {
+pub(super) async fn refresh(gate: &Gate, grant: &Grant, refresh: &str) -> Result<Token, NoToken> {
     let parameters =
         [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &grant.resource)];
-    let mut token = token(grant, &parameters, &[refresh]).await?;
+    let mut token = token(gate, grant, &parameters, &[refresh]).await?;
     token.refresh.get_or_insert_with(|| refresh.to_owned());
     Ok(token)
 }
 
-async fn token(grant: &Grant, parameters: &[(&str, &str)], secrets: &[&str]) -> Result<Token, NoToken> {
+async fn token(
+    gate: &Gate,
+    grant: &Grant,
+    parameters: &[(&str, &str)],
+    secrets: &[&str],
+) -> Result<Token, NoToken> {
     let client = &grant.client;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
@@ -153,8 +162,8 @@ async fn token(grant: &Grant, parameters: &[(&str, &str)], secrets: &[&str]) -> 
     }
     let body: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     let endpoint = parse(&grant.token_endpoint).map_err(NoToken::Failed)?;
-    let (status, body) =
-        send(HttpMethod::POST, &endpoint, headers, body.join("&").into()).await.map_err(NoToken::Failed)?;
+    let sent = send(gate, HttpMethod::POST, &endpoint, headers, body.join("&").into());
+    let (status, body) = sent.await.map_err(NoToken::Failed)?;
     let from = &grant.issuer;
     if !status.is_success() {
         let secrets: Vec<_> = secrets.iter().copied().chain(secret).collect();
@@ -180,7 +189,7 @@ fn read_token(body: &[u8]) -> Result<Token, &'static str> {
     }
     let seconds = &answer["expires_in"];
     let seconds = seconds.as_f64().or_else(|| seconds.as_str()?.parse().ok()).map(|seconds| seconds as u64);
-    let renew_at = seconds.map(|seconds| now() + seconds - EARLY.min(seconds / 10));
+    let renew_at = seconds.map(|seconds| now().saturating_add(seconds - EARLY.min(seconds / 10)));
     Ok(Token { access, refresh: text("refresh_token"), renew_at, scope: text("scope") })
 }
 
@@ -200,6 +209,7 @@ fn parse(endpoint: &str) -> Result<Uri, String> {
 }
 
 async fn send(
+    gate: &Gate,
     method: HttpMethod,
     uri: &Uri,
     mut headers: HeaderMap,
@@ -207,7 +217,7 @@ async fn send(
 ) -> Result<(StatusCode, Bytes), String> {
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     let exchange = async {
-        let http = Http::new(uri, HeaderMap::new()).await?;
+        let http = Http::new(uri, HeaderMap::new(), gate.clone()).await?;
         let response = http.send(method, uri, &headers, body).await.map_err(|failure| failure.message)?;
         let status = response.status();
         let body =
@@ -246,6 +256,19 @@ mod tests {
             r#"{"access_token":"a\nb","token_type":"Bearer"}"#,
         ] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+        // However long a token is said to last, that is no date beyond the end of time.
+        for (lifetime, expected) in [
+            ("18446744073709551615", u64::MAX),
+            ("1e300", u64::MAX),
+            ("\"inf\"", u64::MAX),
+            ("-1e300", now()),
+            ("\"NaN\"", now()),
+            ("0.9", now()),
+        ] {
+            let text = format!(r#"{{"access_token":"a","token_type":"Bearer","expires_in":{lifetime}}}"#);
+            let renew_at = read_token(text.as_bytes()).ok().unwrap().renew_at.unwrap();
+            assert!(renew_at.abs_diff(expected) <= 60, "{lifetime}: {renew_at}");
         }
         let soon = read_token(br#"{"access_token":"a","token_type":"Bearer","expires_in":5}"#).ok().unwrap();
         assert!(soon.renew_at.unwrap() >= now() + 4);

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::ask;
 use super::challenge::Challenge;
+use crate::wire::http_client::reach::{Gate, Reach};
 use crate::wire::http_client::uri::{origin, same_origin};
 use crate::wire::text::plain;
 
@@ -39,19 +40,22 @@ pub(super) struct ServerMetadata {
     pub(super) scopes_supported: Option<Vec<String>>,
     pub(super) grant_types_supported: Option<Vec<String>>,
     pub(super) token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    code_challenge_methods_supported: Option<Vec<String>>,
+    pub(super) code_challenge_methods_supported: Option<Vec<String>>,
     pub(super) authorization_response_iss_parameter_supported: bool,
     pub(super) client_id_metadata_document_supported: bool,
 }
 
 /// Finds the authorization server of an MCP server that refused a request. Of several, the one that is `known` already
-/// is taken. `None`: nothing says that there is one.
+/// is taken. The server itself is asked through its `own` gate, everything that it names through the other. `None`:
+/// nothing says that there is one.
 pub(super) async fn discover(
     server: &Uri,
     challenge: &Challenge,
     known: Option<&str>,
+    own: &Gate,
+    named: &Gate,
 ) -> Result<Option<Found>, String> {
-    let (resource, mut issuers, scopes) = match resource_metadata(server, challenge).await? {
+    let (resource, mut issuers, scopes) = match resource_metadata(server, challenge, own, named).await? {
         Some(metadata) => {
             if !covers(&metadata.resource, server) {
                 return Err(format!(
@@ -68,7 +72,7 @@ pub(super) async fn discover(
     issuers.sort_by_key(|issuer| known != Some(issuer));
     let mut problem = None;
     for issuer in &issuers {
-        match server_metadata(issuer).await {
+        match server_metadata(issuer, named).await {
             Ok(Some(server)) => return Ok(Some(Found { server, resource, scopes })),
             Ok(None) => {}
             Err(reason) => problem = problem.or(Some(reason)),
@@ -81,16 +85,23 @@ pub(super) async fn discover(
 }
 
 /// The resource's own metadata, where the challenge says that it is, else at the well-known places.
-async fn resource_metadata(server: &Uri, challenge: &Challenge) -> Result<Option<ResourceMetadata>, String> {
-    if let Some(named) = &challenge.resource_metadata {
-        let uri: Option<Uri> = named.parse().ok().filter(|uri| is_safe(uri) || same_origin(uri, server));
-        let uri =
-            uri.ok_or_else(|| format!("its metadata is said to be at {}, where none is read", shown(named)))?;
-        let metadata = ask::get(&uri).await?;
+async fn resource_metadata(
+    server: &Uri,
+    challenge: &Challenge,
+    own: &Gate,
+    named: &Gate,
+) -> Result<Option<ResourceMetadata>, String> {
+    if let Some(place) = &challenge.resource_metadata {
+        let is_own = place.parse().is_ok_and(|place| same_origin(&place, server));
+        let gate = if is_own { own } else { named };
+        let refused =
+            |why| format!("its metadata is said to be at {}, where it is not read: {why}", shown(place));
+        let uri = safe(place, gate.reach).map_err(refused)?;
+        let metadata = ask::get(gate, &uri).await?;
         return metadata.map(Some).ok_or_else(|| format!("its metadata is not at {uri}, as it says"));
     }
     for uri in resource_places(server) {
-        if let Some(metadata) = ask::get(&uri).await? {
+        if let Some(metadata) = ask::get(own, &uri).await? {
             return Ok(Some(metadata));
         }
     }
@@ -98,14 +109,13 @@ async fn resource_metadata(server: &Uri, challenge: &Challenge) -> Result<Option
 }
 
 /// The metadata of an authorization server; `None` where it has none.
-async fn server_metadata(issuer: &str) -> Result<Option<ServerMetadata>, String> {
-    let uri: Option<Uri> = issuer.parse().ok().filter(is_safe);
-    let uri =
-        uri.ok_or_else(|| format!("its authorization server {} is not reached by https", shown(issuer)))?;
+async fn server_metadata(issuer: &str, gate: &Gate) -> Result<Option<ServerMetadata>, String> {
+    let uri = safe(issuer, gate.reach)
+        .map_err(|why| format!("its authorization server {} is not asked: {why}", shown(issuer)))?;
     let mut problem = None;
     for place in server_places(&uri) {
-        let Some(metadata) = ask::get::<ServerMetadata>(&place).await? else { continue };
-        match metadata.check(issuer) {
+        let Some(metadata) = ask::get::<ServerMetadata>(gate, &place).await? else { continue };
+        match metadata.check(issuer, gate.reach) {
             Ok(metadata) => return Ok(Some(metadata)),
             Err(reason) => problem = Some(reason),
         }
@@ -118,7 +128,7 @@ async fn server_metadata(issuer: &str) -> Result<Option<ServerMetadata>, String>
 
 impl ServerMetadata {
     /// Itself, if it is of this issuer and can be used.
-    fn check(self, issuer: &str) -> Result<Self, String> {
+    fn check(self, issuer: &str, reach: Reach) -> Result<Self, String> {
         if self.issuer != issuer {
             return Err(format!(
                 "the metadata of its authorization server {} says that it is {}, so it is not used",
@@ -132,12 +142,9 @@ impl ServerMetadata {
             self.registration_endpoint.as_ref(),
         ];
         for endpoint in endpoints.into_iter().flatten() {
-            if !endpoint.parse().is_ok_and(|uri| is_safe(&uri)) {
-                return Err(format!(
-                    "its authorization server {issuer} has an endpoint that is not reached by https, {}",
-                    shown(endpoint)
-                ));
-            }
+            safe(endpoint, reach).map_err(|why| {
+                format!("its authorization server {issuer} has the endpoint `{}`: {why}", shown(endpoint))
+            })?;
         }
         let methods = self.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if !methods.iter().any(|method| method == "S256") {
@@ -180,17 +187,11 @@ fn place(base: &Uri, path: &str) -> Option<Uri> {
     format!("{}{path}", origin(base)).parse().ok()
 }
 
-/// Whether secrets may travel there: by TLS, or without leaving this machine.
-pub(super) fn is_safe(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let loopback = host.eq_ignore_ascii_case("localhost") || host == "[::1]" || host.starts_with("127.");
-    let clean = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-    clean
-        && match uri.scheme_str() {
-            Some("https") => !host.is_empty(),
-            Some("http") => loopback,
-            _ => false,
-        }
+/// A URL that the server names, if it may be asked.
+fn safe(url: &str, reach: Reach) -> Result<Uri, String> {
+    let uri: Uri = url.parse().map_err(|_| "that is not a URL".to_owned())?;
+    reach.check(&uri).map_err(|refused| refused.to_string())?;
+    Ok(uri)
 }
 
 /// Whether a token for the resource is one for this MCP server: the same host, and the path or one above it.
@@ -278,25 +279,52 @@ mod tests {
         let good = ServerMetadata {
             issuer: "https://as".into(),
             authorization_endpoint: "https://as/authorize".into(),
-            token_endpoint: "http://localhost:1/token".into(),
+            token_endpoint: "https://tokens.as:1/token".into(),
             code_challenge_methods_supported: Some(vec!["plain".into(), "S256".into()]),
             ..ServerMetadata::default()
         };
-        assert!(good.clone().check("https://as").is_ok());
+        for reach in [Reach::NamedHere, Reach::NamedElsewhere] {
+            assert!(good.clone().check("https://as", reach).is_ok());
+        }
+        let check = |change: &dyn Fn(&mut ServerMetadata), reach| {
+            let mut metadata = good.clone();
+            change(&mut metadata);
+            metadata.check("https://as", reach).err().unwrap_or_default()
+        };
         for (wrong, change) in [
             ("says that it is https://as/", (|m| m.issuer.push('/')) as fn(&mut ServerMetadata)),
-            ("not reached by https", |m| m.token_endpoint = "http://as/token".into()),
-            ("not reached by https", |m| m.authorization_endpoint = "javascript:alert(1)".into()),
-            ("not reached by https", |m| m.authorization_endpoint = "https://u:p@as/".into()),
-            ("not reached by https", |m| m.registration_endpoint = Some("file:///x".into())),
-            ("not reached by https", |m| m.token_endpoint.clear()),
             ("PKCE", |m| m.code_challenge_methods_supported = None),
             ("PKCE", |m| m.code_challenge_methods_supported = Some(vec!["plain".into()])),
         ] {
-            let mut metadata = good.clone();
-            change(&mut metadata);
-            let reason = metadata.check("https://as").err().unwrap();
+            let reason = check(&change, Reach::NamedHere);
             assert!(reason.contains(wrong), "{reason}");
+        }
+        let endpoints = [
+            (|m, url| m.authorization_endpoint = url) as fn(&mut ServerMetadata, String),
+            |m, url| m.token_endpoint = url,
+            |m, url| m.registration_endpoint = Some(url),
+        ];
+        for (url, here, elsewhere) in [
+            ("http://as/x", "as is neither", "as is neither"),
+            ("http://127.evil.example/x", "127.evil.example is neither", "127.evil.example is neither"),
+            ("javascript:alert(1)", "not begin with https://", "not begin with https://"),
+            ("javascript://as/%0aalert(1)", "does not begin with https://", "does not begin with https://"),
+            ("file:///x", "not a URL", "not a URL"),
+            ("https://u:p@as/", "credentials", "credentials"),
+            ("", "not a URL", "not a URL"),
+            ("http://localhost:1/x", "", "localhost is a loopback name"),
+            ("https://127.0.0.1/x", "", "127.0.0.1 is a loopback address"),
+            ("https://192.168.0.1/x", "", "192.168.0.1 is a private address"),
+            ("https://0x7f.1/x", "", "0x7f.1 is not a host name"),
+        ] {
+            for set in endpoints {
+                for (expected, reach) in [(here, Reach::NamedHere), (elsewhere, Reach::NamedElsewhere)] {
+                    let reason = check(&|metadata| set(metadata, url.into()), reach);
+                    let named = reason.contains(&format!("the endpoint `{url}`")) || expected.is_empty();
+                    assert!(named && reason.contains(expected), "{url} {reach:?}: {reason}");
+                    assert_eq!(reason.is_empty(), expected.is_empty(), "{url} {reach:?}: {reason}");
+                }
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ mod flow;
 mod grant;
 mod scope;
 
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +32,7 @@ use self::discovery::Found;
 use self::flow::{CALLBACK, Flow};
 pub use self::grant::{Client, Grant, Memory, Method, Token};
 use self::scope::Scope;
+use super::http_client::reach::{self, Gate, Lookup, Reach};
 
 /// What a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
@@ -81,6 +83,7 @@ pub struct Authorizer {
     attended: bool,
     /// Called whenever somebody has logged in.
     on_login: Box<dyn Fn() + Send + Sync>,
+    lookup: Lookup,
     state: Mutex<State>,
     /// One at a time looks for a token.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -124,6 +127,7 @@ impl Authorizer {
             memory,
             attended,
             on_login: Box::new(on_login),
+            lookup: reach::system(),
             state: Mutex::default(),
             turn: Arc::default(),
         };
@@ -155,13 +159,14 @@ impl Authorizer {
         self.header()
     }
 
-    /// Called when the server refused a request that carried this header, with this answer. `Ok`: it may be sent again,
-    /// with the header that there is now.
+    /// Called when the server refused a request that carried this header, with this answer from this address. `Ok`: it
+    /// may be sent again, with the header that there is now.
     pub async fn refused(
         self: &Arc<Self>,
         used: Option<&HeaderValue>,
         status: StatusCode,
         headers: &HeaderMap,
+        peer: Option<IpAddr>,
     ) -> Result<(), Refusal> {
         let challenge = Challenge::read(headers);
         let lacks_scope = status == StatusCode::FORBIDDEN && challenge.lacks_scope();
@@ -175,7 +180,9 @@ impl Authorizer {
         }
         let before = self.grant();
         let known = before.as_ref().map(|grant| &*grant.issuer);
-        let found = match discovery::discover(&self.server, &challenge, known).await {
+        let own =
+            peer.map_or_else(|| self.gate(), |peer| Gate { reach: Reach::Answered(peer), ..self.gate() });
+        let found = match discovery::discover(&self.server, &challenge, known, &own, &self.gate()).await {
             Ok(Some(found)) => found,
             Ok(None) => return Err(Refusal::Final),
             Err(reason) => return Err(Refusal::NoToken(format!("it wants a login, but {reason}"))),
@@ -345,7 +352,7 @@ impl Authorizer {
                 redirect(port)
             ));
         };
-        let client = ask::register(server, endpoint, &redirect(port), port).await?;
+        let client = ask::register(&self.gate(), server, endpoint, &redirect(port), port).await?;
         Ok((listener, client))
     }
 
@@ -378,7 +385,7 @@ impl Authorizer {
         if self.recall() {
             return Ok(());
         }
-        let token = ask::refresh(grant, refresh).await?;
+        let token = ask::refresh(&self.gate(), grant, refresh).await?;
         self.keep(Grant { token: Some(token), ..grant.clone() });
         Ok(())
     }
@@ -424,6 +431,11 @@ impl Authorizer {
         self.state.lock().set(grant);
     }
 
+    /// What all goes through that the server names.
+    fn gate(&self) -> Gate {
+        Gate { reach: Reach::named_by(&self.server), lookup: self.lookup.clone() }
+    }
+
     fn grant(&self) -> Option<Grant> {
         self.state.lock().grant.clone()
     }
@@ -443,7 +455,9 @@ async fn finish(
     let Some(authorizer) = authorizer.upgrade() else { return Err("the gateway has ended".to_owned()) };
     let token = match code {
         Ok(code) => {
-            ask::exchange(&flow.grant, &code, &flow.verifier, &flow.redirect).await.map_err(NoToken::reason)
+            let gate = authorizer.gate();
+            let token = ask::exchange(&gate, &flow.grant, &code, &flow.verifier, &flow.redirect).await;
+            token.map_err(NoToken::reason)
         }
         Err(reason) => Err(reason),
     };
@@ -516,4 +530,61 @@ fn redirect(port: u16) -> String {
 /// Seconds of Unix time.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use discovery::ServerMetadata;
+
+    /// Remembers one login.
+    struct Known(Grant);
+
+    impl Memory for Known {
+        fn load(&self) -> Option<Grant> {
+            Some(self.0.clone())
+        }
+
+        fn save(&self, _: &Grant) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn lock(&self) -> Option<Box<dyn std::any::Any + Send>> {
+            Some(Box::new(()))
+        }
+    }
+
+    /// Whatever a request to an authorization server is for, and however long ago its URL was learnt.
+    #[tokio::test]
+    async fn every_request_goes_through_the_gate() {
+        let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        trap.set_nonblocking(true).unwrap();
+        let endpoint = format!("http://{}/x", trap.local_addr().unwrap());
+        let client =
+            Client { id: "c".into(), secret: None, method: Method::None, registered: None, doubtful: false };
+        let token = Token { access: "a".into(), refresh: Some("r".into()), renew_at: Some(0), scope: None };
+        let grant = Grant {
+            issuer: "https://as.example".into(),
+            token_endpoint: endpoint.clone(),
+            resource: "https://mcp.example/mcp".into(),
+            client,
+            scope: String::new(),
+            token: Some(token),
+        };
+        let memory = Some(Box::new(Known(grant.clone())) as Box<dyn Memory>);
+        let authorizer =
+            Authorizer::new("https://mcp.example/mcp", Settings::default(), memory, true, || ()).unwrap();
+
+        let NoToken::Failed(renewal) = authorizer.renew_here(&grant).await.unwrap_err() else { panic!() };
+        let server = ServerMetadata { registration_endpoint: Some(endpoint), ..ServerMetadata::default() };
+        let found = Found { server, resource: String::new(), scopes: Vec::new() };
+        let registration = authorizer.client(&found, None).await.err().unwrap();
+        let flow = Flow::new(grant, redirect(1), false).unwrap();
+        let done = Arc::new(watch::channel(None).0);
+        let exchange = finish(Arc::downgrade(&authorizer), done, flow, Ok("code".into())).await.unwrap_err();
+        for failure in [renewal, registration, exchange] {
+            assert!(failure.contains("127.0.0.1 is a loopback address"), "{failure}");
+        }
+        assert!(trap.accept().is_err(), "it was connected to");
+    }
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use super::server::{Reply, Server, Step};
 use super::{Client, error, result};
 use crate::wire::http_client::connect::Http;
+use crate::wire::http_client::reach::Gate;
 use crate::wire::http_client::{Endpoint, HttpClient, Incoming};
 
 fn endpoint(url: &str) -> Endpoint {
@@ -81,7 +82,7 @@ async fn certificates_are_checked() {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let http = Http::with_tls(Arc::new(tls), client.headers.clone());
+        let http = Http::with_tls(Arc::new(tls), client.headers.clone(), Gate::configured());
         let (out, outgoing) = tokio::sync::mpsc::channel(9);
         out.send(super::modern(1, "server/discover", "").into_bytes()).await.unwrap();
         let (send, mut received) = tokio::sync::mpsc::channel(9);
