@@ -172,6 +172,13 @@ impl Peer {
         self.finish(key, |_| format!(r#""error":{error}"#));
     }
 
+    /// Answers with this text, whatever it is, which is told the id.
+    pub(crate) fn answer(&self, key: &RawValue, text: impl FnOnce(&str) -> String) {
+        let open = self.close(key);
+        let message = text(open.as_ref().map_or(key.get(), |open| &open.id));
+        send(self, open.and_then(|open| open.stream).as_ref(), message, true);
+    }
+
     fn finish(&self, key: &RawValue, outcome: impl FnOnce(Option<&Open>) -> String) {
         let open = self.close(key);
         let outcome = outcome(open.as_ref());
