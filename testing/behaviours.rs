@@ -17,7 +17,7 @@ use crate::server::{Server, quoted};
 use crate::{stubborn, tasks};
 
 /// Every behaviour, in the order of `--with all`.
-pub(crate) const NAMES: [&str; 26] = [
+pub(crate) const NAMES: [&str; 27] = [
     "echo",
     "result",
     "error",
@@ -27,6 +27,7 @@ pub(crate) const NAMES: [&str; 26] = [
     "progress",
     "never",
     "crash",
+    "answer",
     "notify",
     "ask",
     "change",
@@ -85,6 +86,7 @@ struct Arguments {
     list: Option<String>,
     times: Option<usize>,
     text: String,
+    then: bool,
     bytes: Option<Bytes>,
     count: usize,
     uri: String,
@@ -255,6 +257,12 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             catalog.change(add.collect(), &arguments.remove);
             for _ in 0..arguments.times.unwrap_or(1) {
                 peer.notify(&format!("notifications/{changed}/list_changed"), None);
+            }
+        }
+        "answer" => {
+            peer.answer(id, &arguments.text, !arguments.then);
+            if !arguments.then {
+                return;
             }
         }
         "raw" => {

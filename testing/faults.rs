@@ -5,7 +5,6 @@ use std::process::exit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::fault::{Chance, Fault};
@@ -50,9 +49,6 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
         peer.forget(id);
         peer.write(bytes);
     };
-    let members =
-        |outcome: String| peer.answer(id, |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id}{outcome}}}"));
-    let refusal = mark::refusal(mark);
     let crash = |fault: Fault| -> ! {
         exit(fault.exit_status().expect("a crash"));
     };
@@ -84,7 +80,7 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
             written(padded(start, &end, mark::too_long(mark)).as_bytes());
         }
         Fault::WrongIds => {
-            let ids = [&format!("{id}000000"), "-1", "null", "[]", "1e400", "0.5"];
+            let ids = [&format!("\"x{id}\""), &format!("{id}000000"), "-1", "null", "[]", "1e400", "0.5"];
             written(format!("{}{line}", forged(&ids)).as_bytes());
         }
         Fault::ForeignIds => {
@@ -93,7 +89,7 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
             written(format!("{}{line}", forged(&ids)).as_bytes());
         }
         Fault::Twice => written(format!("{line}{}", forged(&[id.get()])).as_bytes()),
-        Fault::Refused => peer.error(id, &refusal),
+        Fault::Refused => peer.error(id, &mark::refusal(mark)),
         Fault::Stderr => {
             for _ in 0..3000 {
                 eprintln!("{}", mark::FLOOD);
@@ -131,38 +127,31 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
                 server.peer.result(&id, &result);
             });
         }
-        Fault::NullError => members(format!(",\"result\":{result},\"error\":null")),
-        Fault::NullResult => members(format!(",\"result\":null,\"error\":{refusal}")),
-        Fault::IdAsText => {
-            peer.answer(id, |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"result\":{result}}}"))
-        }
-        Fault::IdAsDecimal => {
-            peer.answer(id, |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id}.0,\"result\":{result}}}"))
-        }
-        Fault::NoVersion => peer.answer(id, |id| format!("{{\"id\":{id},\"result\":{result}}}")),
-        Fault::EscapedVersion => {
-            peer.answer(id, |id| format!("{{\"jsonrpc\":\"\\u0032.0\",\"id\":{id},\"result\":{result}}}"));
-        }
-        Fault::InList => {
-            peer.answer(id, |id| format!("[{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}]"))
-        }
-        Fault::ErrorWithoutId => {
-            peer.answer(id, |_| format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{refusal}}}"))
-        }
-        Fault::ErrorWithoutCode => {
-            let error = json!({"message": mark, "data": {"mark": mark}});
-            members(format!(",\"error\":{error}"));
-        }
-        Fault::BothOutcomes => members(format!(",\"result\":{result},\"error\":{refusal}")),
-        Fault::NoOutcome => members(String::new()),
-        Fault::ResultAsText => members(format!(",\"result\":\"{mark}\"")),
-        Fault::ErrorAsText => members(format!(",\"error\":\"{mark}\"")),
-        Fault::TwoResults => members(format!(",\"result\":{result},\"result\":{result}")),
-        Fault::Truncated => {
-            peer.answer(id, |id| {
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{}", &result[..result.len() / 2])
-            });
-        }
+        malformed => peer.answer(id, &text(malformed, mark), true),
+    }
+}
+
+/// The malformed answer to a call, `@id` standing for its id.
+fn text(malformed: Fault, mark: &str) -> String {
+    let (result, error) = (mark::result(mark, None), mark::refusal(mark));
+    let start = r#"{"jsonrpc":"2.0","id":@id"#;
+    match malformed {
+        Fault::NullError => format!(r#"{start},"result":{result},"error":null}}"#),
+        Fault::NullResult => format!(r#"{start},"result":null,"error":{error}}}"#),
+        Fault::IdAsText => format!(r#"{{"jsonrpc":"2.0","id":"@id","result":{result}}}"#),
+        Fault::IdAsDecimal => format!(r#"{start}.0,"result":{result}}}"#),
+        Fault::NoVersion => format!(r#"{{"id":@id,"result":{result}}}"#),
+        Fault::EscapedVersion => format!(r#"{{"jsonrpc":"\u0032.0","id":@id,"result":{result}}}"#),
+        Fault::InList => format!(r#"[{start},"result":{result}}}]"#),
+        Fault::ErrorWithoutId => format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#),
+        Fault::ErrorWithoutCode => format!(r#"{start},"error":{}}}"#, error.replace(r#""code":-32000,"#, "")),
+        Fault::BothOutcomes => format!(r#"{start},"result":{result},"error":{error}}}"#),
+        Fault::NoOutcome => format!("{start}}}"),
+        Fault::ResultAsText => format!(r#"{start},"result":"{mark}"}}"#),
+        Fault::ErrorAsText => format!(r#"{start},"error":"{mark}"}}"#),
+        Fault::TwoResults => format!(r#"{start},"result":{result},"result":{result}}}"#),
+        Fault::Truncated => format!(r#"{start},"result":{}"#, &result[..result.len() / 2]),
+        _ => unreachable!("it has an answer that is well-formed"),
     }
 }
 

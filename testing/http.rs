@@ -126,7 +126,7 @@ fn post(server: &Arc<Server>, stream: &TcpStream, request: Request) -> std::io::
         let id = key.unwrap_or_default();
         return answer_in_pieces(server, stream, broken, &format!("event-{id}"), receiver, &more);
     }
-    let whole = answer(stream, &receiver, &more)?;
+    let whole = answer(stream, &receiver, &more, server.options.stay_open)?;
     if let (false, Some(key)) = (whole, key) {
         if modern {
             server.peer.cancelled(&key, true);
@@ -199,14 +199,33 @@ fn get(server: &Arc<Server>, stream: &TcpStream, request: &Request) -> std::io::
 }
 
 /// Sends what comes for one request. `false`: the client went away before the last message.
-fn answer(stream: &TcpStream, receiver: &Receiver<Outgoing>, more: &str) -> std::io::Result<bool> {
-    let Some(first) = next(stream, receiver) else { return Ok(false) };
-    if first.last {
+fn answer(
+    stream: &TcpStream,
+    receiver: &Receiver<Outgoing>,
+    more: &str,
+    stay_open: bool,
+) -> std::io::Result<bool> {
+    let Some(mut first) = next(stream, receiver) else { return Ok(false) };
+    if first.last && !stay_open {
         status_with(stream, "200 OK", more, &first.message)?;
         return Ok(true);
     }
     begin(stream, more)?;
-    events(stream, receiver, Some(first))
+    if !stay_open {
+        return events(stream, receiver, Some(first));
+    }
+    loop {
+        event(stream, "", &first.message)?;
+        if first.last {
+            // Nothing further comes, and nothing ends it but the client.
+            let (_silent, nothing) = channel();
+            return Ok(next(stream, &nothing).is_some());
+        }
+        match next(stream, receiver) {
+            Some(outgoing) => first = outgoing,
+            None => return Ok(false),
+        }
+    }
 }
 
 fn events(

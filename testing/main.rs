@@ -24,12 +24,14 @@
 //! | `--era ERA` | `legacy` (default), `modern` or `both` |
 //! | `--http PORT` | Streamable HTTP on this port, or a free one for 0, told on a line of stdout; stdin is ignored |
 //! | `--sse` | over HTTP, the old transport of 2024-11-05 |
+//! | `--stay-open` | over HTTP, answer every request on a stream that does not end with the answer |
 //! | `--break HOW` | over HTTP, cut every stream of a call after its first message: `plain`, or with `ids` by which it goes on |
 //! | `--protocol VERSION` | answer `initialize` with this version instead of the one asked for |
 //! | `--capabilities JSON` | these capabilities instead of those that follow from what it offers |
 //! | `--instructions TEXT` | the `instructions` of its handshake |
 //! | `--result METHOD=JSON` | answer this method with this result |
 //! | `--error METHOD=JSON` | answer this method with this error |
+//! | `--result-as TEXT`, `--error-as TEXT` | write every answer so, with `@id`, `@result` and `@error` filled in |
 //! | `--hang METHOD` | never answer this method; `METHOD#N`: not the n-th time |
 //! | `--ask-after-initialized METHOD` | ask the client this, once, after `notifications/initialized` |
 //!
@@ -59,6 +61,7 @@
 //! | `echo` | any | answers with the bytes of its `params` as text |
 //! | `result` | `json` | answers with that text as the result, byte for byte |
 //! | `error` | `json` | answers with that text as the error, byte for byte |
+//! | `answer` | `text`, `then`? | writes this text in place of its answer, `@id` filled in; with `then`, the right answer behind it |
 //! | `slow` | `key`?, `ms`?, `late`? | answers after `ms`, or when `release` names its key; not when cancelled, unless `late` |
 //! | `release` | `key`? | lets the `slow` calls with this key answer |
 //! | `started` | `key`? | answers as soon as a `slow` call with this key has begun |

@@ -21,10 +21,13 @@ pub(crate) struct Options {
     pub(crate) capabilities: Option<Box<RawValue>>,
     pub(crate) instructions: Option<String>,
     pub(crate) scripted: HashMap<String, Scripted>,
+    pub(crate) result_as: Option<String>,
+    pub(crate) error_as: Option<String>,
     pub(crate) ask_after_initialized: Option<String>,
     pub(crate) era: Era,
     pub(crate) http: Option<u16>,
     pub(crate) sse: bool,
+    pub(crate) stay_open: bool,
     pub(crate) broken: Option<Break>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
@@ -73,6 +76,7 @@ impl Options {
                 "--ignore-eof" => options.ignore_eof = true,
                 "--exit-after-handshake" => options.exit_after_handshake = true,
                 "--sse" => options.sse = true,
+                "--stay-open" => options.stay_open = true,
                 _ => {
                     let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
                     options.set(&flag, value).map_err(|problem| format!("{flag}: {problem}"))?;
@@ -108,6 +112,8 @@ impl Options {
             "--instructions" => self.instructions = Some(value),
             "--result" => self.script(&value, Scripted::Result)?,
             "--error" => self.script(&value, Scripted::Error)?,
+            "--result-as" => self.result_as = Some(value),
+            "--error-as" => self.error_as = Some(value),
             "--hang" => {
                 let (method, nth) = match value.split_once('#') {
                     Some((method, nth)) => (method, Some(number(nth)?)),

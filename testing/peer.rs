@@ -16,6 +16,9 @@ use crate::tasks::Task;
 /// The client as this server sees it.
 #[derive(Default)]
 pub(crate) struct Peer {
+    /// How every result is written, and every error, where that is not as usual.
+    result_as: Option<String>,
+    error_as: Option<String>,
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -115,6 +118,11 @@ pub(crate) fn work_for(key: &RawValue) {
 }
 
 impl Peer {
+    /// A client whose answers are written so.
+    pub(crate) fn new(result_as: Option<String>, error_as: Option<String>) -> Self {
+        Self { result_as, error_as, ..Self::default() }
+    }
+
     /// Writes bytes to stdout in one piece.
     pub(crate) fn write(&self, bytes: &[u8]) {
         let mut stdout = std::io::stdout().lock();
@@ -162,28 +170,32 @@ impl Peer {
     }
 
     pub(crate) fn result(&self, key: &RawValue, result: &str) {
-        self.finish(key, |open| match open {
-            Some(open) if open.modern => format!(r#""result":{}"#, modern::completed(&open.method, result)),
-            _ => format!(r#""result":{result}"#),
+        let shape = self.result_as.as_deref().unwrap_or(r#"{"jsonrpc":"2.0","id":@id,"result":@result}"#);
+        self.finish(key, shape, |shape, open| match open {
+            Some(open) if open.modern => shape.replace("@result", &modern::completed(&open.method, result)),
+            _ => shape.replace("@result", result),
         });
     }
 
     pub(crate) fn error(&self, key: &RawValue, error: &str) {
-        self.finish(key, |_| format!(r#""error":{error}"#));
+        let shape = self.error_as.as_deref().unwrap_or(r#"{"jsonrpc":"2.0","id":@id,"error":@error}"#);
+        self.finish(key, shape, |shape, _| shape.replace("@error", error));
     }
 
-    /// Answers with this text, whatever it is, which is told the id.
-    pub(crate) fn answer(&self, key: &RawValue, text: impl FnOnce(&str) -> String) {
-        let open = self.close(key);
-        let message = text(open.as_ref().map_or(key.get(), |open| &open.id));
-        send(self, open.and_then(|open| open.stream).as_ref(), message, true);
+    /// Writes this text in place of an answer; the right one may follow.
+    pub(crate) fn answer(&self, key: &RawValue, text: &str, last: bool) {
+        let id = self.update(|heard| heard.open.get(key.get()).map(|open| open.id.clone()));
+        let message = text.replace("@id", id.as_deref().unwrap_or(key.get()));
+        send(self, self.stream(key.get()).as_ref(), message, last);
+        if last {
+            self.close(key);
+        }
     }
 
-    fn finish(&self, key: &RawValue, outcome: impl FnOnce(Option<&Open>) -> String) {
+    fn finish(&self, key: &RawValue, shape: &str, fill: impl FnOnce(String, Option<&Open>) -> String) {
         let open = self.close(key);
-        let outcome = outcome(open.as_ref());
         let id = open.as_ref().map_or(key.get(), |open| &open.id);
-        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#);
+        let message = fill(shape.replace("@id", id), open.as_ref());
         send(self, open.and_then(|open| open.stream).as_ref(), message, true);
     }
 

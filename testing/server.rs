@@ -46,7 +46,7 @@ pub(crate) fn serve(mut options: Options) {
         resources: take(&mut options.resources),
         templates: take(&mut options.templates),
         prompts: take(&mut options.prompts),
-        peer: Peer::default(),
+        peer: Peer::new(options.result_as.take(), options.error_as.take()),
         options,
     });
     if let Some(port) = server.options.http {

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use libfuzzer_sys::fuzz_target;
+use mcp_workbench::wire::cut_off::{id_of_response, raw_id};
 use mcp_workbench::wire::json::Scanner;
 use mcp_workbench::wire::lines::{Line, Lines};
 use mcp_workbench::wire::message::Message;
@@ -27,12 +28,13 @@ fuzz_target!(|input: (u8, &[u8])| {
 
 fn look_at(text: &[u8]) {
     let mut scanner = Scanner::default();
-    let _ = scanner.id_in_prefix(text);
-    let _ = scanner.id_of_response(text, text);
+    let _ = raw_id(&mut scanner, text);
+    let _ = id_of_response(&mut scanner, text, text);
     let depth = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
     match scanner.scan(text) {
         Ok(doc) => {
             let _ = Message::read(doc.root());
+            let _ = Message::from_server(doc.root());
             let mut copy = Vec::new();
             doc.root().write_with(&mut copy, &[("id", Some("1"))]);
             Scanner::default().scan(&copy).expect("what we write is JSON");

@@ -238,6 +238,8 @@ fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello
     match answer {
         Ok(result) => Ok(ServerHello::discovered(&result)),
         Err(CallError::Refused(_)) => Ok(None),
+        // Who cannot even refuse it well does not know it.
+        Err(CallError::Lost(lost)) if lost.is_malformed() => Ok(None),
         Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
     }
 }

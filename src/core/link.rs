@@ -18,10 +18,11 @@ use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
+use crate::wire::cut_off::{id_of_broken_response, id_of_response};
 use crate::wire::era::{LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
-use crate::wire::message::{Message, code};
+use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Paused, Peer};
 use crate::wire::text::plain;
@@ -61,6 +62,8 @@ pub struct Link {
     /// How long its lists may be kept, by kind; a legacy upstream's may not.
     hints: Mutex<[Cache; 4]>,
     noise: AtomicU64,
+    /// Whether an answer has left out or misspelled its version, which is logged once.
+    odd_version: AtomicBool,
     pub(super) redactor: Redactor,
     /// What requests of our own say that the client can do.
     pub(super) capabilities: String,
@@ -116,6 +119,7 @@ impl Link {
             changed: Notify::new(),
             hints: Mutex::default(),
             noise: AtomicU64::new(0),
+            odd_version: AtomicBool::new(false),
             redactor,
             capabilities,
         })
@@ -369,10 +373,13 @@ impl Link {
             }
             return;
         }
-        match Message::read(doc.root()) {
-            Ok(Message::Response { id: Some(id), outcome }) => {
-                if !self.peer.resolve(id, outcome) {
-                    log::debug!("[{}] an answer that nobody waits for: id {id}", self.upstream);
+        match Message::from_server(doc.root()) {
+            Ok(Message::Response { to, outcome, says_version }) => {
+                if !says_version && !self.odd_version.swap(true, Ordering::Relaxed) {
+                    log::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
+                }
+                if !self.take_answer(to, outcome, on) {
+                    log::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
                     self.noise.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -382,8 +389,30 @@ impl Link {
             Ok(Message::Request { id, method, params }) => {
                 engine.upstream_request(self, on, id, &method, params)
             }
-            Ok(Message::Response { id: None, .. }) | Err(_) => self.take_noise(text),
+            Err(NoMessage::Twice(ids)) => {
+                for id in ids {
+                    self.peer.resolve(id, Outcome::Malformed(NoMessage::TWICE));
+                }
+            }
+            Err(NoMessage::Noise) => self.take_noise(text),
         }
+    }
+
+    /// Ends the request that the answer names. An error that names none ends the one whose answer it can only be: that on
+    /// whose stream it came, else the only one that is open. `false`: nobody waits for it.
+    fn take_answer(&self, to: AnswerTo, outcome: Outcome<'_>, on: Option<u64>) -> bool {
+        let id = match (to, &outcome) {
+            (AnswerTo::Ours(id), _) => Some(id),
+            (AnswerTo::Nobody, Outcome::Error(_)) => on.or_else(|| self.only_open()),
+            (AnswerTo::Foreign, Outcome::Error(_)) => on,
+            _ => None,
+        };
+        id.is_some_and(|id| self.peer.resolve(id, outcome))
+    }
+
+    /// The request that waits for an answer, if there is exactly one; a subscription waits for none.
+    fn only_open(&self) -> Option<u64> {
+        self.peer.only_open_besides(&self.listening.lock())
     }
 
     /// A message over the limit fails the call that it answers, and only that.
@@ -391,8 +420,8 @@ impl Link {
         let (length, limit) = (line.length, engine.settings().max_message_bytes);
         let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
         // Where a response does not show whose it is, it can only be that of the one call in flight.
-        let response = scanner.id_of_response(line.start, line.end);
-        let id = response.and_then(|id| id.or_else(|| self.peer.only_open()));
+        let response = id_of_response(scanner, line.start, line.end);
+        let id = response.and_then(|id| id.or_else(|| self.only_open()));
         if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
             self.take_noise(&line.start[..line.start.len().min(80)]);
         }
@@ -400,11 +429,10 @@ impl Link {
 
     /// An answer that is no JSON fails its call, which would wait for ever. All else that is none is noise.
     fn take_broken(&self, scanner: &mut Scanner, text: &[u8]) {
-        let end = &text[text.len().saturating_sub(256)..];
-        if let Some(Some(id)) = scanner.id_of_response(text, end) {
-            self.peer.fail(id, &Lost::new("the answer is broken: it is no valid JSON"));
+        let id = id_of_broken_response(scanner, text);
+        if !id.is_some_and(|id| self.peer.resolve(id, Outcome::Malformed("it is not JSON"))) {
+            self.take_noise(text);
         }
-        self.take_noise(text);
     }
 
     /// What is no message is counted; the first is shown.

@@ -11,7 +11,7 @@ use super::route::Route;
 use super::session::{Session, Waiting, own};
 use crate::wire::era::Version;
 use crate::wire::json::Node;
-use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
+use crate::wire::message::{Id, code, error_object, write_raw_error, write_result, write_sound_error};
 
 /// The answers to a batch, which leave together.
 pub struct Batch(Mutex<(usize, Vec<Vec<u8>>)>);
@@ -117,7 +117,7 @@ impl Reply {
             write_raw_error(out, Some(id), |out| match error.get("code").map(Node::raw) {
                 // The code of the legacy era for a resource that is not there is gone.
                 Some("-32002") if modern => error.write_with(out, &[("code", Some("-32602"))]),
-                _ => error.write(out),
+                _ => write_sound_error(out, error),
             });
         });
     }

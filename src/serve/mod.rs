@@ -36,7 +36,7 @@ use crate::faces::plain::Plain;
 use crate::faces::workbench::{Mode, Workbench, failed_call};
 use crate::wire::era::{ClientHello, LOG_LEVELS, OUR_NAME, our_info};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, Malformed, Message, code, error_object};
+use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -238,8 +238,8 @@ impl Gateway {
                 }
             }
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
-            Ok(Message::Response { id, outcome }) => {
-                if !id.is_some_and(|id| session.peer.resolve(id, outcome)) {
+            Ok(Message::Response { to, outcome, .. }) => {
+                if !matches!(to, AnswerTo::Ours(id) if session.peer.resolve(id, outcome)) {
                     log::debug!("an answer of the client that nobody waits for");
                 }
             }

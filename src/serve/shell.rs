@@ -13,7 +13,7 @@ use crate::core::view::View;
 use crate::core::window::Window;
 use crate::wire::era::{ClientHello, Version};
 use crate::wire::json::{Scanner, quote};
-use crate::wire::message::{Id, Message};
+use crate::wire::message::{AnswerTo, Id, Message};
 use crate::wire::peer::Answer;
 
 /// Messages of an upstream that wait for the person; those that come while it is full are lost.
@@ -171,7 +171,7 @@ impl Shell {
     fn respond(&self, response: &str) {
         let mut scanner = Scanner::default();
         if let Ok(doc) = scanner.scan_str(response)
-            && let Ok(Message::Response { id: Some(id), outcome }) = Message::read(doc.root())
+            && let Ok(Message::Response { to: AnswerTo::Ours(id), outcome, .. }) = Message::read(doc.root())
         {
             self.session.peer.resolve(id, outcome);
         }

@@ -13,6 +13,7 @@ use super::{Gateway, SHUTTING_DOWN};
 use crate::core::reply::Batch;
 use crate::core::route::Route;
 use crate::core::session::Session;
+use crate::wire::cut_off::raw_id;
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, Lines, TooLong};
@@ -100,7 +101,7 @@ impl Client {
         let text = match line {
             Line::Whole(text) => text,
             Line::TooLong(TooLong { start, length, .. }) => {
-                let id = scanner.raw_id_in_prefix(start).and_then(Id::from_raw);
+                let id = raw_id(scanner, start).and_then(Id::from_raw);
                 let limit = self.gateway.engine.settings().max_message_bytes;
                 let message =
                     format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");

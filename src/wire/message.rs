@@ -114,11 +114,70 @@ pub enum Message<'a> {
     },
     /// Answers a request of ours.
     Response {
-        /// Of the request as JSON, if it is readable.
-        id: Option<&'a str>,
-        /// `Err` holds the error object.
-        outcome: Result<Node<'a>, Node<'a>>,
+        /// Which one.
+        to: AnswerTo,
+        /// What it says.
+        outcome: Outcome<'a>,
+        /// Whether it says `"jsonrpc": "2.0"`, and says it plainly.
+        says_version: bool,
     },
+}
+
+/// Which request of ours a response names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerTo {
+    /// The one with this number, which is the id that we gave it.
+    Ours(u64),
+    /// None: its `id` is `null` or missing.
+    Nobody,
+    /// One that cannot be ours.
+    Foreign,
+}
+
+impl AnswerTo {
+    fn read(id: Option<Node<'_>>) -> Self {
+        match id.map(Node::raw) {
+            None | Some("null") => Self::Nobody,
+            Some(raw) => own_id(raw).map_or(Self::Foreign, Self::Ours),
+        }
+    }
+}
+
+/// The number of a request of ours, as any server may spell it: `7`, `"7"`, `7.0`.
+pub fn own_id(raw: &str) -> Option<u64> {
+    if let Ok(number) = raw.parse() {
+        return Some(number);
+    }
+    if !raw.starts_with('"') {
+        return plain_number(raw).parse().ok();
+    }
+    let text = serde_json::from_str::<String>(raw).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// What a response says.
+pub enum Outcome<'a> {
+    /// The result, an object.
+    Result(Node<'a>),
+    /// The error, an object.
+    Error(Node<'a>),
+    /// Neither can be made out; what is wrong with it.
+    Malformed(&'static str),
+}
+
+impl<'a> Outcome<'a> {
+    /// Reads the two members as they are meant: one that is `null` beside a sound one of the other kind counts for nothing.
+    fn read(result: Option<Node<'a>>, error: Option<Node<'a>>) -> Self {
+        let absent = |member: Option<Node<'_>>| member.is_none_or(|member| member.raw() == "null");
+        match (result, error) {
+            (Some(result), error) if result.is_object() && absent(error) => Self::Result(result),
+            (result, Some(error)) if error.is_object() && absent(result) => Self::Error(error),
+            (Some(_), error) if absent(error) => Self::Malformed("its result is not an object"),
+            (result, Some(_)) if absent(result) => Self::Malformed("its error is not an object"),
+            (None, None) => Self::Malformed("it has neither a result nor an error"),
+            _ => Self::Malformed("it has both a result and an error"),
+        }
+    }
 }
 
 /// A text that is JSON but no message, and what to answer.
@@ -151,8 +210,11 @@ impl From<Duplicate> for Malformed {
     }
 }
 
+/// The members of an envelope.
+const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
 impl<'a> Message<'a> {
-    /// Reads the envelope.
+    /// Reads what a client sent. Its requests must be sound; its answers are read as they are meant.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
         let bad = |id: Option<Node<'_>>, message| Malformed {
             id: id.and_then(Id::from_node),
@@ -162,37 +224,88 @@ impl<'a> Message<'a> {
         if !root.is_object() {
             return Err(bad(None, "Invalid request: a message is a JSON object"));
         }
-        let [version, id, method, params, result, error] =
-            root.all_unique(["jsonrpc", "id", "method", "params", "result", "error"])?;
-        if version.is_none_or(|version| version.raw() != "\"2.0\"") {
+        let [version, id, method, params, result, error] = root.all_unique(MEMBERS)?;
+        let says_version = says_version(version);
+        if method.is_none() && id.is_some() && (result.is_some() || error.is_some()) {
+            let outcome = Outcome::read(result, error);
+            return Ok(Self::Response { to: AnswerTo::read(id), outcome, says_version });
+        }
+        if !says_version && version.and_then(Node::as_str).as_deref() != Some("2.0") {
             return Err(bad(id, "Invalid request: \"jsonrpc\" must be \"2.0\""));
         }
-        match (method, id, result, error) {
-            (Some(method), id, None, None) => {
-                let Some(method) = method.as_str() else {
-                    return Err(bad(id, "Invalid request: \"method\" must be a string"));
-                };
-                match id.map(Id::from_node) {
-                    None => Ok(Self::Notification { method, params }),
-                    Some(None) => Err(bad(None, "Invalid request: \"id\" must be a string or a number")),
-                    Some(Some(id)) => match params {
-                        Some(params) if !params.is_object() => Err(Malformed {
-                            id: Some(id),
-                            code: code::INVALID_PARAMS,
-                            message: "Invalid params: \"params\" must be an object",
-                        }),
-                        params => Ok(Self::Request { id, method, params }),
-                    },
-                }
-            }
-            (None, Some(id), Some(result), None) => {
-                Ok(Self::Response { id: Some(id.raw()).filter(|raw| is_id(raw)), outcome: Ok(result) })
-            }
-            (None, Some(id), None, Some(error)) => {
-                Ok(Self::Response { id: Some(id.raw()).filter(|raw| is_id(raw)), outcome: Err(error) })
-            }
-            _ => Err(bad(id, "Invalid request: neither a request, a notification nor a response")),
+        let (Some(method), None, None) = (method, result, error) else {
+            return Err(bad(id, "Invalid request: neither a request, a notification nor a response"));
+        };
+        let Some(method) = method.as_str() else {
+            return Err(bad(id, "Invalid request: \"method\" must be a string"));
+        };
+        match id.map(Id::from_node) {
+            None => Ok(Self::Notification { method, params }),
+            Some(None) => Err(bad(None, "Invalid request: \"id\" must be a string or a number")),
+            Some(Some(id)) => match params {
+                Some(params) if !params.is_object() => Err(Malformed {
+                    id: Some(id),
+                    code: code::INVALID_PARAMS,
+                    message: "Invalid params: \"params\" must be an object",
+                }),
+                params => Ok(Self::Request { id, method, params }),
+            },
         }
+    }
+
+    /// Reads what a server sent, as it is meant.
+    pub fn from_server(root: Node<'a>) -> Result<Self, NoMessage> {
+        let Ok([version, id, method, params, result, error]) = root.all_unique(MEMBERS) else {
+            return Err(NoMessage::with_duplicates(root));
+        };
+        let answers = result.is_some() || error.is_some();
+        let outcome = match method.filter(|method| method.is_string()) {
+            Some(_) if answers => Outcome::Malformed("it has a method besides its result or error"),
+            // A line of a log may have a method as well.
+            Some(_) if version.is_none() => return Err(NoMessage::Noise),
+            Some(method) => {
+                let method = method.as_str().ok_or(NoMessage::Noise)?;
+                return match id.map(Id::from_node) {
+                    None => Ok(Self::Notification { method, params }),
+                    Some(Some(id)) if params.is_none_or(Node::is_object) => {
+                        Ok(Self::Request { id, method, params })
+                    }
+                    Some(_) => Err(NoMessage::Noise),
+                };
+            }
+            None if answers || version.is_some() => Outcome::read(result, error),
+            None => return Err(NoMessage::Noise),
+        };
+        Ok(Self::Response { to: AnswerTo::read(id), outcome, says_version: says_version(version) })
+    }
+}
+
+#[inline]
+fn says_version(version: Option<Node<'_>>) -> bool {
+    version.is_some_and(|version| version.raw() == "\"2.0\"")
+}
+
+/// What a server sent that is no message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoMessage {
+    /// Nothing to us.
+    Noise,
+    /// An answer in which a member that we route by stands twice: it cannot be read, but it ends these requests.
+    Twice(Vec<u64>),
+}
+
+impl NoMessage {
+    /// What is wrong with an answer that is [`NoMessage::Twice`].
+    pub const TWICE: &'static str = "a member of its envelope stands twice";
+
+    #[cold]
+    fn with_duplicates(root: Node<'_>) -> Self {
+        let all = |key: &'static str| root.members().filter(move |(name, _)| name.eq_ignore_ascii_case(key));
+        let is_answer = ["jsonrpc", "result", "error"].iter().any(|key| all(key).next().is_some());
+        if !is_answer || all("method").any(|(_, method)| method.is_string()) {
+            return Self::Noise;
+        }
+        Self::Twice(all("id").filter_map(|(_, id)| own_id(id.raw())).collect())
     }
 }
 
@@ -246,6 +359,22 @@ pub fn error_object(code: i64, message: &str, data: Option<&str>) -> String {
     format!("{{\"code\":{code},\"message\":{}{data}}}", quote(message))
 }
 
+/// Writes an error object of a server so that a client can read it: one without a usable code or message is given one.
+pub fn write_sound_error(out: &mut Vec<u8>, error: Node<'_>) {
+    let internal = code::INTERNAL.to_string();
+    let has_code = error.get("code").is_some_and(|code| plain_number(code.raw()).parse::<i64>().is_ok());
+    let has_message = error.get("message").is_some_and(|message| message.is_string());
+    match (has_code, has_message) {
+        (true, true) => error.write(out),
+        (true, false) => error.write_with(out, &[("message", Some(NO_MESSAGE))]),
+        (false, true) => error.write_with(out, &[("code", Some(&internal))]),
+        (false, false) => error.write_with(out, &[("code", Some(&internal)), ("message", Some(NO_MESSAGE))]),
+    }
+}
+
+/// The message of an error that came without one, as JSON.
+const NO_MESSAGE: &str = "\"the server gave no reason\"";
+
 /// Appends a number in decimal.
 pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
@@ -277,20 +406,40 @@ mod tests {
     use crate::wire::json::Scanner;
     use proptest::prelude::*;
 
-    fn check(text: &str, expected: &str) {
-        let mut scanner = Scanner::default();
-        let shown = match Message::read(scanner.scan_str(text).unwrap().root()) {
-            Ok(Message::Request { id, method, params }) => {
+    fn shown(message: Message<'_>) -> String {
+        match message {
+            Message::Request { id, method, params } => {
                 format!("request {id:?} {method} {}", params.map_or("-", Node::raw))
             }
-            Ok(Message::Notification { method, params }) => {
+            Message::Notification { method, params } => {
                 format!("notification {method} {}", params.map_or("-", Node::raw))
             }
-            Ok(Message::Response { id, outcome: Ok(result) }) => format!("result {id:?} {}", result.raw()),
-            Ok(Message::Response { id, outcome: Err(error) }) => format!("error {id:?} {}", error.raw()),
+            Message::Response { to, outcome, .. } => match outcome {
+                Outcome::Result(result) => format!("{to:?} result {}", result.raw()),
+                Outcome::Error(error) => format!("{to:?} error {}", error.raw()),
+                Outcome::Malformed(what) => format!("{to:?} malformed: {what}"),
+            },
+        }
+    }
+
+    /// What a client's message is.
+    fn check(text: &str, expected: &str) {
+        let mut scanner = Scanner::default();
+        let read = match Message::read(scanner.scan_str(text).unwrap().root()) {
+            Ok(message) => shown(message),
             Err(bad) => format!("bad {:?} {} {}", bad.id, bad.code, bad.message),
         };
-        assert_eq!(shown, expected, "{text}");
+        assert_eq!(read, expected, "{text}");
+    }
+
+    /// What a server's message is.
+    fn check_server(text: &str, expected: &str) {
+        let mut scanner = Scanner::default();
+        let read = match Message::from_server(scanner.scan_str(text).unwrap().root()) {
+            Ok(message) => shown(message),
+            Err(other) => format!("{other:?}"),
+        };
+        assert_eq!(read, expected, "{text}");
     }
 
     #[test]
@@ -302,8 +451,11 @@ mod tests {
         );
         check(r#"{"jsonrpc":"2.0","method":"n","params":[]}"#, "notification n []");
         check(r#"{"jsonrpc":"2.0","id":1e400,"method":"m"}"#, "request 1e400 m -");
-        check(r#"{"jsonrpc":"2.0","id":5,"result":null}"#, r#"result Some("5") null"#);
-        check(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, r#"error None {"code":1}"#);
+        check(r#"{"jsonrpc":"2\u002e0","id":1,"method":"m"}"#, "request 1 m -");
+        check(r#"{"jsonrpc":"2.0","id":5,"result":{"a":1}}"#, r#"Ours(5) result {"a":1}"#);
+        check(r#"{"id":"5","result":{},"error":null}"#, "Ours(5) result {}");
+        check(r#"{"jsonrpc":"2.0","id":5,"result":null}"#, "Ours(5) malformed: its result is not an object");
+        check(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, r#"Nobody error {"code":1}"#);
     }
 
     #[test]
@@ -330,6 +482,86 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1}"#,
             "bad Some(1) -32600 Invalid request: neither a request, a notification nor a response",
         );
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","result":{}}"#,
+            "bad Some(1) -32600 Invalid request: neither a request, a notification nor a response",
+        );
+    }
+
+    #[test]
+    fn answers_of_servers_are_read_as_they_are_meant() {
+        for id in ["7", r#""7""#, "7.0", "70e-1", r#""\u0037""#] {
+            check_server(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), "Ours(7) result {}");
+        }
+        for version in
+            ["", r#""jsonrpc":"2\u002e0","#, r#""jsonrpc":2.0,"#, r#""jsonrpc":null,"#, r#""JSONRPC":1,"#]
+        {
+            check_server(&format!(r#"{{{version}"id":7,"result":{{}}}}"#), "Ours(7) result {}");
+        }
+        for (members, expected) in [
+            (r#""result":{},"error":null"#, "Ours(7) result {}"),
+            (r#""result":null,"error":{}"#, "Ours(7) error {}"),
+            (r#""method":null,"params":null,"result":{},"error":null"#, "Ours(7) result {}"),
+            (r#""result":{"method":"m","error":{}}"#, r#"Ours(7) result {"method":"m","error":{}}"#),
+        ] {
+            check_server(&format!(r#"{{"jsonrpc":"2.0","id":7,{members}}}"#), expected);
+        }
+    }
+
+    #[test]
+    fn answers_of_servers_that_cannot_be_read_say_why() {
+        for (members, what) in [
+            (r#""x":1"#, "it has neither a result nor an error"),
+            (r#""method":7"#, "it has neither a result nor an error"),
+            (r#""result":{},"error":{}"#, "it has both a result and an error"),
+            (r#""result":{},"error":"x""#, "it has both a result and an error"),
+            (r#""result":[],"error":{}"#, "it has both a result and an error"),
+            (r#""result":null"#, "its result is not an object"),
+            (r#""result":"x","error":null"#, "its result is not an object"),
+            (r#""result":null,"error":null"#, "its result is not an object"),
+            (r#""error":null"#, "its error is not an object"),
+            (r#""error":[{}],"result":null"#, "its error is not an object"),
+            (r#""method":"m","result":{}"#, "it has a method besides its result or error"),
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":7,{members}}}"#);
+            check_server(&text, &format!("Ours(7) malformed: {what}"));
+        }
+        check_server(r#"{"jsonrpc":"2.0","id":7,"id":"8","result":{}}"#, "Twice([7, 8])");
+        check_server(r#"{"id":7,"result":{},"Result":{}}"#, "Twice([7])");
+        check_server(r#"{"id":7,"result":{},"result":{},"method":"m"}"#, "Noise");
+        check_server(r#"{"id":7,"ID":7,"level":"info"}"#, "Noise");
+    }
+
+    #[test]
+    fn what_a_server_logs_is_no_message() {
+        for text in
+            ["7", "null", "{}", r#"{"id":7}"#, r#"{"id":7,"level":"info"}"#, r#"{"id":7,"method":"GET"}"#]
+        {
+            check_server(text, "Noise");
+        }
+        check_server(r#"{"jsonrpc":"2.0","id":[],"method":"m"}"#, "Noise");
+        check_server(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#, "Noise");
+        check_server(r#"{"jsonrpc":"1.0","id":7,"method":"m"}"#, "request 7 m -");
+        check_server(r#"{"jsonrpc":"2.0","method":"n"}"#, "notification n -");
+        check_server(r#"{"jsonrpc":"2.0","id":"server-error","error":{}}"#, "Foreign error {}");
+        check_server(r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#, "Foreign result {}");
+        check_server(r#"{"error":{}}"#, "Nobody error {}");
+    }
+
+    #[test]
+    fn errors_that_are_passed_on_can_be_read() {
+        for (error, expected) in [
+            (r#"{"code":-1,"message":"m","x":1}"#, r#"{"code":-1,"message":"m","x":1}"#),
+            (r#"{"code":-1.0,"message":"m"}"#, r#"{"code":-1.0,"message":"m"}"#),
+            (r#"{"code":"E","message":"m","x":1}"#, r#"{"code":-32603,"message":"m","x":1}"#),
+            (r#"{"code":1.5,"message":""}"#, r#"{"code":-32603,"message":""}"#),
+            (r#"{"code":1,"message":null}"#, r#"{"code":1,"message":"the server gave no reason"}"#),
+            ("{}", r#"{"code":-32603,"message":"the server gave no reason"}"#),
+        ] {
+            let mut out = Vec::new();
+            write_sound_error(&mut out, Scanner::default().scan_str(error).unwrap().root());
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]
@@ -360,14 +592,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_goes_in_comes_out(method in any::<String>(), payload in payload(), number: u64, text in any::<String>()) {
-            let object = format!("{{\"x\":{payload}}}");
             let raw = |out: &mut Vec<u8>| out.extend_from_slice(payload.as_bytes());
             let mut messages: [Vec<u8>; 4] = Default::default();
-            let id = Id(quote(&text).into());
+            let id = Id::from_number(number);
+            let key = quote(&text);
+            let object = format!("{{{key}:{payload}}}");
             write_request(&mut messages[0], number, &method, |out| out.extend_from_slice(object.as_bytes()));
             write_notification(&mut messages[1], &method, raw);
-            write_result(&mut messages[2], &id, raw);
-            write_raw_error(&mut messages[3], Some(&id), raw);
+            write_result(&mut messages[2], &id, |out| out.extend_from_slice(object.as_bytes()));
+            write_raw_error(&mut messages[3], Some(&id), |out| out.extend_from_slice(object.as_bytes()));
             let mut scanners: [Scanner; 4] = Default::default();
             for (message, scanner) in messages.iter().zip(&mut scanners) {
                 match Message::read(scanner.scan(message).expect("it is JSON").root()).expect("it is a message") {
@@ -378,9 +611,11 @@ mod tests {
                     Message::Notification { method: read, params } => {
                         prop_assert_eq!((&*read, params.map(Node::raw)), (&*method, Some(&*payload)));
                     }
-                    Message::Response { id: read, outcome: Ok(node) | Err(node) } => {
-                        prop_assert_eq!((read, node.raw()), (Some(id.raw()), &*payload));
+                    Message::Response { to, outcome: Outcome::Result(node) | Outcome::Error(node), says_version } => {
+                        prop_assert_eq!((to, node.raw()), (AnswerTo::Ours(number), &*object));
+                        prop_assert!(says_version);
                     }
+                    Message::Response { outcome: Outcome::Malformed(what), .. } => prop_assert!(false, "{}", what),
                 }
             }
         }

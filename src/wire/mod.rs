@@ -1,5 +1,6 @@
 //! Messages and how they travel. Knows nothing of toolboxes: payloads stay bytes.
 
+pub mod cut_off;
 pub mod era;
 pub mod http_client;
 pub mod json;

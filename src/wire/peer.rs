@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::json::Node;
-use super::message::{code, write_notification, write_request, write_string};
+use super::message::{Outcome, code, write_notification, write_request, write_string};
 use super::outbox::Out;
 
 /// How a request of ours ended.
@@ -36,6 +36,16 @@ impl Lost {
     /// A loss with a reason.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self { code: code::UPSTREAM_LOST, message: message.into() }
+    }
+
+    /// An answer came, but it cannot be read; `what` is wrong with it.
+    pub fn malformed(what: &str) -> Self {
+        Self { code: code::INTERNAL, message: format!("the server's answer is malformed: {what}").into() }
+    }
+
+    /// Whether an answer came that cannot be read.
+    pub fn is_malformed(&self) -> bool {
+        self.code == code::INTERNAL
     }
 }
 
@@ -238,13 +248,14 @@ impl<T: Send + 'static> Peer<T> {
         outcome
     }
 
-    /// Hands the answer to whoever waits for it. `id` is raw; `false`: nobody waits for that one.
-    pub fn resolve(&self, id: &str, outcome: Result<Node<'_>, Node<'_>>) -> bool {
-        let Some(call) = id.parse().ok().and_then(|id: u64| self.take(id)) else { return false };
-        (call.on_answer)(match outcome {
-            Ok(result) => Answer::Result(result),
-            Err(error) => Answer::Error(error),
-        });
+    /// Hands the answer to whoever waits for it. `false`: nobody waits for that one.
+    pub fn resolve(&self, id: u64, outcome: Outcome<'_>) -> bool {
+        let Some(call) = self.take(id) else { return false };
+        match outcome {
+            Outcome::Result(result) => (call.on_answer)(Answer::Result(result)),
+            Outcome::Error(error) => (call.on_answer)(Answer::Error(error)),
+            Outcome::Malformed(what) => (call.on_answer)(Answer::Lost(&Lost::malformed(what))),
+        }
         true
     }
 
@@ -352,10 +363,10 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
-    /// The open request, if there is exactly one.
-    pub fn only_open(&self) -> Option<u64> {
+    /// The open request, if there is exactly one besides these.
+    pub fn only_open_besides(&self, others: &[u64]) -> Option<u64> {
         let calls = self.calls.lock();
-        let mut ids = calls.open.keys();
+        let mut ids = calls.open.keys().filter(|id| !others.contains(id));
         ids.next().copied().filter(|_| ids.next().is_none())
     }
 

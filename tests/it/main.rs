@@ -31,6 +31,8 @@ mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
 mod lifecycle;
+#[cfg(unix)]
+mod malformed;
 mod matrix;
 mod names;
 mod npm;

@@ -8,7 +8,7 @@ use crate::config::Toolbox;
 use crate::core::catalog::{Kind, nearest};
 use crate::core::view::{Entry, View};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::code;
+use crate::wire::message::write_sound_error;
 use crate::wire::text::listed;
 
 impl Workbench {
@@ -272,20 +272,13 @@ pub fn error_result(texts: &[&str]) -> String {
 
 /// A result for a call that its upstream answered with an error. Of one that is not as it should be we keep what there is.
 pub fn refused_call(address: &str, error: Node<'_>) -> String {
-    let is_number = |code: &Node<'_>| code.raw().starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    let (code, message) = (error.get("code").filter(is_number), error.get("message"));
-    if let (Some(_), Some(Some(message))) = (code, message.map(Node::as_str)) {
-        return failed_call(address, &message, error.raw());
-    }
-    let message = match message.unwrap_or(error).as_str() {
-        Some(text) => text,
-        None if error.is_object() => "no message".into(),
-        None => error.raw().into(),
-    };
-    let code = code.map_or_else(|| code::INTERNAL.to_string(), |code| code.raw().to_owned());
     let mut whole = Vec::new();
-    error.write_with(&mut whole, &[("code", Some(&code)), ("message", Some(&quote(&message)))]);
-    failed_call(address, &message, &String::from_utf8(whole).expect("written from UTF-8 texts"))
+    write_sound_error(&mut whole, error);
+    let whole = String::from_utf8(whole).expect("written from UTF-8 texts");
+    let mut scanner = Scanner::default();
+    let message = scanner.scan_str(&whole).expect("written as JSON").root().get("message");
+    let message = message.and_then(Node::as_str).unwrap_or_default();
+    failed_call(address, &message, &whole)
 }
 
 /// A result for a call that failed; `error` is the raw error object.

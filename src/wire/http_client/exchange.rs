@@ -17,8 +17,9 @@ use super::body::{collect, is_event_stream, too_long};
 use super::connect::{Failure, Http};
 use super::outgoing::{Kind, Outgoing};
 use super::session::{Session, Sessions};
-use super::sort::{Sorted, error_code, sort};
+use super::sort::{Sorted, Stream, error_code, sort};
 use super::{Incoming, Outcome, Patience, Receive};
+use crate::wire::cut_off::id_of_response;
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, code, error_object, write_raw_error};
 use crate::wire::oauth::{Authorizer, Refusal};
@@ -283,9 +284,10 @@ impl<R: Receive> Shared<R> {
             }
         };
         let mut found = None;
-        sort(&mut Scanner::default(), Some(id), &text, &mut |sorted| match sorted {
-            Sorted::Answer(message) if message.len() == text.len() => found = Some(text.clone()),
-            Sorted::Answer(message) => found = Some(Bytes::from(message.into_owned())),
+        sort(&mut Scanner::default(), Stream::Of(id), &text, &mut |sorted| match sorted {
+            // The status says more than an answer that cannot be read.
+            Sorted::Malformed(_) if !status.is_success() => {}
+            Sorted::Answer(message) | Sorted::Malformed(message) => found = Some(text.slice_ref(message)),
             Sorted::Other(message) => self.hand(Some(id), message),
             Sorted::Noise => {}
         });
@@ -307,7 +309,7 @@ impl<R: Receive> Shared<R> {
         let mut parser = Parser::new(self.limit());
         let mut body = body;
         loop {
-            if let Some(message) = self.read_stream(&mut parser, &mut body, Some(id)).await? {
+            if let Some(message) = self.read_stream(&mut parser, &mut body, Stream::Of(id)).await? {
                 return Ok(Answer { message, rest: Some(body) });
             }
             let resumable = session.is_some() && parser.last_id().is_some();
@@ -345,8 +347,12 @@ impl<R: Receive> Shared<R> {
         &self,
         parser: &mut Parser,
         body: &mut HttpBody,
-        on: Option<u64>,
+        came: Stream,
     ) -> Result<Option<Bytes>, Failure> {
+        let on = match came {
+            Stream::Of(id) => Some(id),
+            Stream::Unrelated | Stream::Only => None,
+        };
         let mut scanner = Scanner::default();
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(chunk) = frame.into_data() else { continue };
@@ -360,17 +366,19 @@ impl<R: Receive> Shared<R> {
                 }
                 if let Some(length) = event.too_long {
                     let failure = too_long(length, self.limit());
-                    match on {
-                        Some(_) => outcome = Err(failure),
-                        None => match scanner.id_in_prefix(event.data) {
-                            Some(id) => self.hand_error(id, code::UPSTREAM_LOST, &failure),
-                            None => log::warn!("a message of the server was dropped: {}", failure.message),
-                        },
+                    match (id_of_response(&mut scanner, event.data, &[]), on) {
+                        // What does not show whose answer it is can only be that of the stream's own request.
+                        (Some(None), Some(_)) => outcome = Err(failure),
+                        (Some(Some(id)), on) if on == Some(id) => outcome = Err(failure),
+                        (Some(Some(id)), _) => self.hand_error(id, code::UPSTREAM_LOST, &failure),
+                        _ => log::warn!("a message of the server was dropped: {}", failure.message),
                     }
                     return;
                 }
-                sort(&mut scanner, on, event.data, &mut |sorted| match sorted {
-                    Sorted::Answer(message) => outcome = Ok(Some(Bytes::from(message.into_owned()))),
+                sort(&mut scanner, came, event.data, &mut |sorted| match sorted {
+                    Sorted::Answer(message) | Sorted::Malformed(message) => {
+                        outcome = Ok(Some(Bytes::copy_from_slice(message)));
+                    }
                     Sorted::Other(message) => self.hand(on, message),
                     Sorted::Noise => log::debug!("an event that is no message, or answers nothing"),
                 });

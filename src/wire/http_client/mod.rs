@@ -1,7 +1,8 @@
 //! An upstream behind a URL as a transport of JSON-RPC messages: Streamable HTTP of both eras, and the old HTTP+SSE.
 //!
-//! Messages go in through a channel and come out through [`Receive`]. Every request of ours is answered exactly
-//! once: by the server, or by an error of our own where it could not be delivered or the answer is none. What was
+//! Messages go in through a channel and come out through [`Receive`]. Every request of ours is answered: by the
+//! server, or by an error of our own where it could not be delivered or the answer is none; whoever takes the messages
+//! sees to it that only the first answer to a request counts. What was
 //! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
 //! caller's; this layer remembers them, to open a lost legacy session again.
 

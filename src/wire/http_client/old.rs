@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::connect::Failure;
 use super::exchange::Shared;
+use super::sort::Stream;
 use super::uri::{resolve, same_origin};
 use super::{Outcome, Receive};
 use crate::wire::sse::Parser;
@@ -66,7 +67,7 @@ impl<R: Receive> Shared<R> {
         for message in early {
             self.hand(None, &message);
         }
-        let _ = self.read_stream(&mut parser, &mut body, None).await;
+        let _ = self.read_stream(&mut parser, &mut body, Stream::Only).await;
         Outcome::Fatal(Failure::new("the server ended the event stream"))
     }
 }

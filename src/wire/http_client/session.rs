@@ -13,8 +13,10 @@ use tokio::time::{sleep, timeout};
 use super::connect::Failure;
 use super::exchange::Shared;
 use super::outgoing::{Kind, Outgoing, PROTOCOL_VERSION};
-use super::{Outcome, Receive};
+use super::sort::Stream;
+use super::{Outcome as TaskOutcome, Receive};
 use crate::wire::json::{Node, Scanner};
+use crate::wire::message::{Message, Outcome};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -102,7 +104,10 @@ impl Sessions {
     pub(super) fn begin(&self, initialize: Bytes, headers: &HeaderMap, answer: &[u8]) -> bool {
         let mut scanner = Scanner::default();
         let Ok(doc) = scanner.scan(answer) else { return false };
-        let Some(result) = doc.root().get("result") else { return false };
+        let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::from_server(doc.root())
+        else {
+            return false;
+        };
         let version = result.get("protocolVersion").and_then(Node::as_str);
         let version = version.and_then(|version| HeaderValue::from_str(&version).ok());
         let mut id = headers.get(SESSION_ID).cloned();
@@ -197,16 +202,16 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Keeps the stream open on which the server sends what belongs to no request, session after session.
-    pub(super) async fn listen(&self) -> Outcome {
+    pub(super) async fn listen(&self) -> TaskOutcome {
         let mut ready = self.sessions.ready.subscribe();
         loop {
             let session = match ready.wait_for(Option::is_some).await {
                 Ok(session) => session.clone().expect("waited for"),
-                Err(_) => return Outcome::Done,
+                Err(_) => return TaskOutcome::Done,
             };
             ready.mark_unchanged();
             tokio::select! {
-                failure = self.listen_on(&session) => return Outcome::Down(failure),
+                failure = self.listen_on(&session) => return TaskOutcome::Down(failure),
                 _ = ready.changed() => {}
             }
         }
@@ -222,7 +227,7 @@ impl<R: Receive> Shared<R> {
                 Ok(mut body) => {
                     (worked, failures) = (true, 0);
                     let opened = Instant::now();
-                    let _ = self.read_stream(&mut parser, &mut body, None).await;
+                    let _ = self.read_stream(&mut parser, &mut body, Stream::Unrelated).await;
                     if opened.elapsed() > pause {
                         pause = first;
                     }

@@ -1,65 +1,75 @@
 //! Which message of a stream answers which request of ours.
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 
-use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, Message, write_raw_error};
+use crate::wire::cut_off::id_of_broken_response;
+use crate::wire::json::Scanner;
+use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome};
 
 /// What a text that came from the server turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sorted<'a> {
     /// Answers the request on whose stream it came.
-    Answer(Cow<'a, [u8]>),
-    /// Another message.
+    Answer(&'a [u8]),
+    /// As [`Sorted::Answer`], but what it says cannot be made out.
+    Malformed(&'a [u8]),
+    /// Another message, or an answer to another request.
     Other(&'a [u8]),
-    /// No message, or an answer to another request, which has no business here.
+    /// No message.
     Noise,
 }
 
-/// Sorts one text; the parts of a batch one by one. `on` is our request on whose stream it came.
+/// Where a text came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// On the answer to this request of ours.
+    Of(u64),
+    /// On the stream for what belongs to no request.
+    Unrelated,
+    /// On the one stream of the old transport.
+    Only,
+}
+
+/// Sorts one text; the parts of a batch one by one.
 pub(super) fn sort(
     scanner: &mut Scanner,
-    on: Option<u64>,
+    came: Stream,
     text: &[u8],
     take: &mut (dyn FnMut(Sorted<'_>) + Send),
 ) {
-    let Ok(doc) = scanner.scan(text) else { return take(Sorted::Noise) };
+    let Ok(doc) = scanner.scan(text) else {
+        return take(match id_of_broken_response(scanner, text) {
+            Some(id) if came == Stream::Of(id) => Sorted::Malformed(text),
+            Some(_) => Sorted::Other(text),
+            None => Sorted::Noise,
+        });
+    };
     let root = doc.root();
-    if root.raw().starts_with('[') {
+    if root.is_array() {
         let parts: Vec<&RawValue> = serde_json::from_str(root.raw()).unwrap_or_default();
         let mut scanner = Scanner::default();
         for part in parts.into_iter().filter(|part| !part.get().starts_with('[')) {
-            sort(&mut scanner, on, part.get().as_bytes(), take);
+            sort(&mut scanner, came, part.get().as_bytes(), take);
         }
         return;
     }
-    take(match (Message::read(root), on) {
-        (Ok(Message::Response { id: Some(id), .. }), Some(on)) if id.parse() == Ok(on) => {
-            Sorted::Answer(Cow::Borrowed(text))
-        }
-        (Ok(Message::Request { .. } | Message::Notification { .. }), _)
-        | (Ok(Message::Response { id: Some(_), .. }), None) => Sorted::Other(text),
-        // Servers that could not read the id leave it out, or name their own.
-        (Ok(Message::Response { .. }) | Err(_), Some(on)) => match error_without_id(root) {
-            Some(error) => {
-                let mut out = Vec::with_capacity(text.len() + 24);
-                write_raw_error(&mut out, Some(&Id::from_number(on)), |out| error.write(out));
-                Sorted::Answer(Cow::Owned(out))
-            }
-            None => Sorted::Noise,
+    take(match Message::from_server(root) {
+        Ok(Message::Request { .. } | Message::Notification { .. }) => Sorted::Other(text),
+        Ok(Message::Response { to: AnswerTo::Ours(id), outcome, .. }) => match outcome {
+            _ if came != Stream::Of(id) => Sorted::Other(text),
+            Outcome::Malformed(_) => Sorted::Malformed(text),
+            Outcome::Result(_) | Outcome::Error(_) => Sorted::Answer(text),
         },
-        (Ok(Message::Response { .. }) | Err(_), None) => Sorted::Noise,
+        // Servers that could not read the id leave it out, or name their own.
+        Ok(Message::Response { to, outcome: Outcome::Error(_), .. }) => match (came, to) {
+            (Stream::Of(_), _) => Sorted::Answer(text),
+            (Stream::Only, AnswerTo::Nobody) => Sorted::Other(text),
+            _ => Sorted::Noise,
+        },
+        Ok(Message::Response { .. }) | Err(NoMessage::Noise) => Sorted::Noise,
+        Err(NoMessage::Twice(ids)) if ids.iter().any(|id| came == Stream::Of(*id)) => Sorted::Malformed(text),
+        Err(NoMessage::Twice(_)) => Sorted::Other(text),
     });
-}
-
-/// The error object of a JSON-RPC error whose id is `null`, missing or a text; ours are numbers.
-fn error_without_id(root: Node<'_>) -> Option<Node<'_>> {
-    let nameless = root.get("id").is_none_or(|id| id.raw() == "null" || id.is_string());
-    let error = root.get("error").filter(|error| error.is_object() && nameless)?;
-    error.get("code")?.raw().parse::<i64>().ok()?;
-    error.get("message")?.is_string().then_some(error)
 }
 
 /// The code of the error in an answer, if it is one.
@@ -72,14 +82,16 @@ pub(super) fn error_code(answer: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn check(on: Option<u64>, text: &str, expected: &str) {
+    fn check(came: Stream, text: &str, expected: &str) {
         let mut shown = Vec::new();
-        sort(&mut Scanner::default(), on, text.as_bytes(), &mut |sorted| {
-            shown.push(match sorted {
-                Sorted::Answer(text) => format!("answer {}", String::from_utf8_lossy(&text)),
-                Sorted::Other(text) => format!("other {}", String::from_utf8_lossy(text)),
-                Sorted::Noise => "noise".to_owned(),
-            });
+        sort(&mut Scanner::default(), came, text.as_bytes(), &mut |sorted| {
+            let (kind, text) = match sorted {
+                Sorted::Answer(text) => ("answer ", text),
+                Sorted::Malformed(text) => ("malformed ", text),
+                Sorted::Other(text) => ("other ", text),
+                Sorted::Noise => ("noise", &[][..]),
+            };
+            shown.push(format!("{kind}{}", String::from_utf8_lossy(text)));
         });
         assert_eq!(shown.join("; "), expected, "{text}");
     }
@@ -87,29 +99,48 @@ mod tests {
     #[test]
     fn answers_belong_to_their_stream() {
         let result = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        check(Some(1), result, &format!("answer {result}"));
-        check(Some(2), result, "noise");
-        check(None, result, &format!("other {result}"));
+        check(Stream::Of(1), result, &format!("answer {result}"));
+        check(Stream::Of(2), result, &format!("other {result}"));
+        check(Stream::Unrelated, result, &format!("other {result}"));
+        check(Stream::Only, result, &format!("other {result}"));
         let question = r#"{"jsonrpc":"2.0","id":2,"method":"roots/list"}"#;
-        check(Some(1), question, &format!("other {question}"));
-        check(Some(1), &format!("[{question}, {result},[]]"), &format!("other {question}; answer {result}"));
-        check(Some(1), "<html>", "noise");
-        check(Some(1), r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, "noise");
+        check(Stream::Of(1), question, &format!("other {question}"));
+        check(
+            Stream::Of(1),
+            &format!("[{question}, {result},[]]"),
+            &format!("other {question}; answer {result}"),
+        );
+        check(Stream::Of(1), "<html>", "noise");
+        let text = r#"{"jsonrpc":"2.0","id":"1","result":{}}"#;
+        check(Stream::Of(1), text, &format!("answer {text}"));
     }
 
     #[test]
-    fn errors_without_an_id_get_that_of_their_request() {
-        let expected = r#"answer {"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"m"}}"#;
-        check(Some(7), r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}"#, expected);
-        check(Some(7), r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"m"}}"#, expected);
-        check(
-            Some(7),
-            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"m"}}"#,
-            expected,
-        );
-        check(None, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"m"}}"#, "noise");
-        check(Some(7), r#"{"error":{"code":"x","message":"m"}}"#, "noise");
-        check(Some(7), r#"{"error":"invalid_token"}"#, "noise");
-        check(Some(7), r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "noise");
+    fn an_answer_that_cannot_be_read_still_answers() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}"#,
+        ] {
+            check(Stream::Of(1), text, &format!("malformed {text}"));
+            check(Stream::Of(2), text, &format!("other {text}"));
+            check(Stream::Unrelated, text, &format!("other {text}"));
+        }
+    }
+
+    #[test]
+    fn errors_without_an_id_belong_to_the_request_of_their_stream() {
+        for id in [r#""id":null,"#, "", r#""id":"server-error","#] {
+            let text = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"m"}}}}"#);
+            check(Stream::Of(7), &text, &format!("answer {text}"));
+            check(Stream::Unrelated, &text, "noise");
+        }
+        let text = r#"{"error":{}}"#;
+        check(Stream::Of(7), text, &format!("answer {text}"));
+        check(Stream::Only, text, &format!("other {text}"));
+        check(Stream::Of(7), r#"{"error":"invalid_token"}"#, "noise");
+        check(Stream::Of(7), r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "noise");
     }
 }

@@ -4,7 +4,6 @@
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
 
-mod cut_off;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -57,6 +57,19 @@ impl Scanner {
         }
     }
 
+    /// Hands on what can be read of the outer members of an object that is broken or was cut off: each key as it is
+    /// written, and the value where its end can be seen.
+    pub fn each_outer<'a>(&mut self, text: &'a [u8], mut take: impl FnMut(&'a str, Option<&'a str>)) {
+        let Some(text) = text.utf8_chunks().next().map(|chunk| chunk.valid()) else { return };
+        let _ = self.scan_str(text);
+        for member in self.members.iter().filter(|member| member.depth == 1) {
+            let (start, end) = (member.value.start as usize, member.value.end as usize);
+            // A number that ends with the text may have been longer.
+            let whole = start < end && end < text.len();
+            take(&text[member.key.range()], whole.then(|| &text[start..end]));
+        }
+    }
+
     /// Forgets the last text and finds where the value of the next begins.
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();

@@ -92,54 +92,6 @@ fn rewrites_members_and_leaves_the_rest() {
     }
 }
 
-#[test]
-fn finds_the_id_of_a_message_that_was_cut_off() {
-    for (prefix, expected) in [
-        (&br#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"content":"aaaaa"#[..], Some(17)),
-        (br#"{"result":{"id":3,"content":"aaaaa"#, None),
-        (b"{\"id\":17,\"result\":\"\xc3", Some(17)),
-        (b"{\"id\":17", None),
-        (b"garbage", None),
-    ] {
-        assert_eq!(Scanner::default().id_in_prefix(prefix), expected, "{}", String::from_utf8_lossy(prefix));
-    }
-}
-
-#[test]
-fn finds_an_id_of_any_kind_in_a_message_that_was_cut_off() {
-    for (prefix, expected) in [
-        (r#"{"id":"a\"b","method":"m","params":{"x":"aaa"#, Some(r#""a\"b""#)),
-        (r#"{"id":-1.5e3,"method":"aaa"#, Some("-1.5e3")),
-        (r#"{"params":{"id":"inner","x":"aaa"#, None),
-        (r#"{"id":"aaa"#, None),
-        (r#"{"id":"aaa""#, None),
-    ] {
-        assert_eq!(Scanner::default().raw_id_in_prefix(prefix.as_bytes()), expected, "{prefix}");
-    }
-}
-
-#[test]
-fn finds_the_id_of_a_response_that_is_known_in_part() {
-    for (start, end, expected) in [
-        (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3,"text":"aaa"#, r#"aaa","id":4}}"#, Some(Some(17))),
-        (r#"{"result":{"id":3,"text":"aaa"#, r#"aaa"},"jsonrpc":"2.0","id":17}"#, Some(Some(17))),
-        (r#"{"error":{"code":1,"message":"aaa"#, "aaa\"} , \"id\" : 17 } ", Some(Some(17))),
-        (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":17,"jsonrpc":"2.0"}"#, Some(Some(17))),
-        (r#"{"result":{"text":"aaa"#, r#"aaa","id":17}}"#, Some(None)),
-        (r#"{"result":{"text":"aaa"#, r#"aaa"},"id":"17"}"#, Some(None)),
-        (r#"{"result":{"text":"aaa"#, r#"aaa \"id\":17}"#, Some(None)),
-        (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
-        (r#"{"jsonrpc":"2.0","id":17,"#, "", None),
-        (r#"{"jsonrpc":"2.0","id":17,"result":{"text":"\"#, "", Some(Some(17))),
-        ("garbage", r#","id":17}"#, None),
-    ] {
-        let found = Scanner::default().id_of_response(start.as_bytes(), end.as_bytes());
-        assert_eq!(found, expected, "{start} … {end}");
-    }
-    let invalid = b"{\"id\":17,\"result\":\"\xff\"}";
-    assert_eq!(Scanner::default().id_of_response(invalid, invalid), Some(Some(17)));
-}
-
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),

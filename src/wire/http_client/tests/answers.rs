@@ -47,9 +47,14 @@ async fn answers_come_as_json_or_as_a_stream() {
         "event: message\ndata: {progress}\n\n: comment\n\nevent: other\ndata: {{}}\n\ndata: {question}\n\ndata: {answer}\n\n"
     );
     check(move || Reply::events(&text), &[&on_progress, &on_question, &on_answer]).await;
-    // The answer counts when it is there, not when the stream ends; answers to others do not count at all.
-    let text = format!("data: {}\n\ndata: nonsense\n\ndata: {answer}\n\n", result(8, "wrong"));
-    check(move || Reply::events(&text).then(Step::Hold), &[&on_answer]).await;
+    // The answer counts when it is there, not when the stream ends; answers to others are handed on.
+    let text = format!("data: {}\n\ndata: nonsense\n\ndata: {answer}\n\n", result(8, "other"));
+    let on_other = format!("7 {}", result(8, "other"));
+    check(move || Reply::events(&text).then(Step::Hold), &[&on_other, &on_answer]).await;
+    // So does one that cannot be read.
+    let text = answer.replace("\"a\"", "NaN");
+    let on_broken = format!("7 {text}");
+    check(move || Reply::events(format!("data: {text}\n\n")).then(Step::Hold), &[&on_broken]).await;
     // As some servers would have it.
     let text = answer.clone();
     check(move || Reply::status(200).kind("text/plain").text(&text), &[&on_answer]).await;
@@ -73,7 +78,13 @@ async fn what_is_no_answer_becomes_an_error() {
     .await;
     check(|| Reply::status(202), &[&instead("nothing", 202)]).await;
     check(|| Reply::json("{"), &[&instead("application/json", 200)]).await;
-    check(|| Reply::json(result(8, "wrong")), &[&instead("application/json", 200)]).await;
+    let other = format!("7 {}", result(8, "other"));
+    check(|| Reply::json(result(8, "other")), &[&other, &instead("application/json", 200)]).await;
+    check(
+        || Reply::status(500).text(r#"{"jsonrpc":"2.0","id":7,"error":"internal"}"#),
+        &[&error(7, "the server answered HTTP 500 Internal Server Error", Some(500))],
+    )
+    .await;
     check(
         || Reply::status(502).text("<html>"),
         &[&error(7, "the server answered HTTP 502 Bad Gateway", Some(502))],
@@ -98,9 +109,7 @@ async fn what_is_no_answer_becomes_an_error() {
 #[tokio::test]
 async fn errors_of_the_server_are_its_own() {
     let body = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"m","data":{"supported":[]}}}"#;
-    let expected =
-        r#"7 {"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"m","data":{"supported":[]}}}"#;
-    check(move || Reply::status(400).kind("application/json").text(body), &[expected]).await;
+    check(move || Reply::status(400).kind("application/json").text(body), &[&format!("7 {body}")]).await;
     let body = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"m"}}"#;
     check(move || Reply::status(404).kind("application/json").text(body), &[&format!("7 {body}")]).await;
 }
@@ -115,6 +124,10 @@ async fn what_is_too_long_fails_its_call_only() {
     let chunked = error(7, &format!("the answer has more than the {LIMIT} bytes of maxMessageBytes"), None);
     check(move || Reply::json(long()), &[&chunked]).await;
     check(move || Reply::events(format!("data: {}\n\n", long())), &[&expected]).await;
+    let note = format!(r#"{{"jsonrpc":"2.0","method":"n","params":{{"x":"{}"}}}}"#, "x".repeat(LIMIT));
+    let answer = result(7, "a");
+    let expected = format!("7 {answer}");
+    check(move || Reply::events(format!("data: {note}\n\ndata: {answer}\n\n")), &[&expected]).await;
 }
 
 #[tokio::test]
