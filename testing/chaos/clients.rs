@@ -31,8 +31,6 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     /// After this long without an answer a call is lost.
     pub(crate) lost_after: Duration,
-    /// Whether malformed answers are among the faults.
-    pub(crate) malformed: bool,
     /// What is done to the messages of clients over stdio, and over HTTP.
     pub(crate) sabotage: [Option<Sabotage>; 2],
 }
@@ -103,10 +101,8 @@ impl Servers {
             _ => awake.unwrap_or(any),
         };
         let fault = is_fault.then(|| {
-            let malformed = if plan.malformed { &Fault::MALFORMED[..] } else { &[] };
             let possible = |fault: &Fault| server < remote || fault.is_possible_over_http();
-            let faults: Vec<Fault> =
-                Fault::ANSWERS.iter().chain(malformed).copied().filter(possible).collect();
+            let faults: Vec<Fault> = Fault::ANSWERS.into_iter().filter(possible).collect();
             chance.one_of(&faults)
         });
         Choice { server, fault, not_before: now }
@@ -162,7 +158,7 @@ fn cancels(fault: Option<Fault>, has_others: bool, chance: &mut Chance) -> Optio
 /// One client over stdio until the plan is fulfilled.
 pub(crate) fn over_stdio(plan: &Plan, gateway: &mut Gateway, journals: &[PathBuf], mut chance: Chance) {
     let servers = Servers::new(plan.servers);
-    let ledger = Ledger::new(&plan.totals, journals, tools(), plan.malformed);
+    let ledger = Ledger::new(&plan.totals, journals, tools());
     let mut stdin = gateway.child.stdin.take().expect("piped");
     let mut stdout = BufReader::new(gateway.child.stdout.take().expect("piped"));
     open_over_stdio(plan, &mut stdin, &mut stdout);
@@ -315,7 +311,7 @@ pub(crate) fn over_http(
             let (servers, mut chance) = (&servers, Chance(chance.0 ^ (number as u64) << 40));
             scope.spawn(move || {
                 let name = format!("http{number}");
-                let ledger = Ledger::new(&plan.totals, journals, vec![tool.clone()], plan.malformed);
+                let ledger = Ledger::new(&plan.totals, journals, vec![tool.clone()]);
                 let mut web = Web::new(address, number % 2 == 1);
                 let mut saboteur = Saboteur::new(plan.sabotage[1], true);
                 web.open(plan);

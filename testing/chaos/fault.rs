@@ -1,8 +1,5 @@
 //! The faults that can be asked for, and chance that a seed decides. Shared by the fake upstream and the driver.
 
-/// Whether malformed answers are among the faults, unless `--malformed` says otherwise.
-pub(crate) const WITH_MALFORMED: bool = false;
-
 /// What goes wrong with one call. Whatever can be answered in spite of it is answered with the call's mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
@@ -93,21 +90,21 @@ pub(crate) enum Outcome {
     Refusal,
     /// With the gateway's error that the answer is too long.
     TooLong,
-    /// With the gateway's error that the answer cannot be read.
-    Malformed,
+    /// With the gateway's error that the answer is malformed, and what is wrong with it.
+    Malformed(&'static str),
     /// With the gateway's error that the time is over, unless it is cancelled before.
     Silence,
     /// As a refusal if no other call is open on the connection, else as silence.
     RefusalOrSilence,
     /// With the gateway's error that the server has ended.
     End,
-    /// In the same way, or with the error that what came of the answer cannot be read.
-    EndOrMalformed,
+    /// In the same way, or with the error that what came of the answer is malformed, and what is wrong with it.
+    EndOrMalformed(&'static str),
 }
 
 impl Fault {
-    /// Those that leave the process alive and the answer well-formed, or as broken as text can be.
-    pub(crate) const ANSWERS: [Self; 19] = [
+    /// Every one but crashes.
+    pub(crate) const ANSWERS: [Self; 34] = [
         Self::Garbage,
         Self::Pieces,
         Self::ByteOrderMark,
@@ -127,14 +124,6 @@ impl Fault {
         Self::Refused,
         Self::Stderr,
         Self::Storm,
-    ];
-
-    /// Those by which the process ends.
-    pub(crate) const CRASHES: [Self; 4] =
-        [Self::CrashBefore, Self::CrashDuring, Self::CrashAfter, Self::CrashWithTree];
-
-    /// Answers that are JSON, or nearly so, and not what JSON-RPC says.
-    pub(crate) const MALFORMED: [Self; 15] = [
         Self::NullError,
         Self::NullResult,
         Self::IdAsText,
@@ -152,9 +141,13 @@ impl Fault {
         Self::Truncated,
     ];
 
+    /// Those by which the process ends.
+    pub(crate) const CRASHES: [Self; 4] =
+        [Self::CrashBefore, Self::CrashDuring, Self::CrashAfter, Self::CrashWithTree];
+
     /// Every one.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::ANSWERS.into_iter().chain(Self::CRASHES).chain(Self::MALFORMED)
+        Self::ANSWERS.into_iter().chain(Self::CRASHES)
     }
 
     /// As it is written in a call.
@@ -178,17 +171,16 @@ impl Fault {
         match self {
             Self::Refused | Self::NullResult | Self::ErrorWithoutCode => Outcome::Refusal,
             Self::TooLong | Self::TooLongIdLast => Outcome::TooLong,
-            Self::Corrupt
-            | Self::BothOutcomes
-            | Self::NoOutcome
-            | Self::ResultAsText
-            | Self::ErrorAsText
-            | Self::TwoResults
-            | Self::Truncated => Outcome::Malformed,
+            Self::Corrupt | Self::Truncated => Outcome::Malformed("it is not JSON"),
+            Self::BothOutcomes => Outcome::Malformed("it has both a result and an error"),
+            Self::NoOutcome => Outcome::Malformed("it has neither a result nor an error"),
+            Self::ResultAsText => Outcome::Malformed("its result is not an object"),
+            Self::ErrorAsText => Outcome::Malformed("its error is not an object"),
+            Self::TwoResults => Outcome::Malformed("a member of its envelope stands twice"),
             Self::Hang => Outcome::Silence,
             Self::ErrorWithoutId => Outcome::RefusalOrSilence,
             Self::CrashBefore | Self::CrashWithTree => Outcome::End,
-            Self::CrashDuring => Outcome::EndOrMalformed,
+            Self::CrashDuring => Outcome::EndOrMalformed("it is not JSON"),
             _ => Outcome::Answer,
         }
     }
@@ -196,7 +188,7 @@ impl Fault {
     /// Whether a server over HTTP can do it. There are no lines to spoil there, and one process serves all gateways.
     pub(crate) fn is_possible_over_http(self) -> bool {
         use Fault::{Hang, Large, Late, Refused, Slow, Storm};
-        matches!(self, Large | Slow | Late | Hang | Refused | Storm) || Self::MALFORMED.contains(&self)
+        matches!(self, Large | Slow | Late | Hang | Refused | Storm) || self >= Self::NullError
     }
 }
 

@@ -63,18 +63,13 @@ struct Journal {
 
 impl<'a> Ledger<'a> {
     /// A client that may use these tools, each for one call at a time, of the servers with these journals.
-    pub(crate) fn new(
-        totals: &'a Totals,
-        journals: &[impl AsRef<Path>],
-        tools: Vec<String>,
-        malformed: bool,
-    ) -> Self {
+    pub(crate) fn new(totals: &'a Totals, journals: &[impl AsRef<Path>], tools: Vec<String>) -> Self {
         let open = |path: &Path| {
             let file = File::options().read(true).append(true).create(true).open(path);
             Journal { file: file.expect("the directory is ours"), rest: String::new() }
         };
         let journals: Vec<Journal> = journals.iter().map(|path| open(path.as_ref())).collect();
-        let oracle = Oracle::new(journals.len(), malformed);
+        let oracle = Oracle::new(journals.len());
         let state = State { oracle, journals, free: tools, ended: false };
         Self { totals, began: Instant::now(), state: Mutex::new(state), changed: Condvar::new() }
     }

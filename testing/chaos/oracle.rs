@@ -20,8 +20,10 @@ pub(crate) const LONGEST_MESSAGE: usize = 100_000;
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(10);
 /// How long a server that keeps failing may be left alone.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The code of errors that the gateway makes.
+/// The code of the gateway's errors where no answer came.
 const LOST: i64 = -32000;
+/// The code of its errors where it cannot use the answer.
+const INTERNAL: i64 = -32603;
 
 /// A call as it was sent.
 #[derive(Debug, Clone, Default)]
@@ -120,8 +122,6 @@ pub(crate) struct Oracle {
     servers: Vec<History>,
     /// What the gateway says of itself in every modern result (raw), once known.
     info: Option<String>,
-    /// Whether malformed answers are told apart from those that are no JSON at all.
-    malformed: bool,
 }
 
 /// A call that waits for its answer.
@@ -218,15 +218,14 @@ pub(crate) fn fence(number: u64) -> String {
 }
 
 impl Oracle {
-    /// A client of a gateway with so many servers. `malformed`: such answers are among the faults.
-    pub(crate) fn new(servers: usize, malformed: bool) -> Self {
+    /// A client of a gateway with so many servers.
+    pub(crate) fn new(servers: usize) -> Self {
         Self {
             open: HashMap::new(),
             crossing: BTreeMap::new(),
             cancelled: HashSet::new(),
             servers: (0..servers).map(|_| History::default()).collect(),
             info: None,
-            malformed,
         }
     }
 
@@ -394,18 +393,12 @@ impl Oracle {
                     );
                     is(error, &message)
                 }
-                Outcome::Malformed | Outcome::EndOrMalformed => self.is_malformed(error),
+                Outcome::Malformed(why) | Outcome::EndOrMalformed(why) => is_malformed(error, why),
                 Outcome::Answer | Outcome::End => false,
             };
             told && open.heard == call.steps
         });
         is_own && (by_fault || is_end(at, open, injected, history, error).unwrap_or(false))
-    }
-
-    fn is_malformed(&self, error: &ErrorObject) -> bool {
-        let why = error.message.strip_prefix("the server's answer is malformed: ");
-        let old = !self.malformed && is(error, "the answer is broken: it is no valid JSON");
-        old || (why.is_some_and(|why| !why.is_empty()) && error.code == LOST && error.data.is_none())
     }
 }
 
@@ -494,8 +487,14 @@ fn may_be_answered(call: &Call) -> bool {
 fn is_refusal(error: &ErrorObject, mark: &str, fault: Fault) -> bool {
     let expected: ErrorObject = serde_json::from_str(&mark::refusal(mark)).expect("an error of ours");
     // An error without a code gets that of an internal error.
-    let code = if fault == Fault::ErrorWithoutCode { -32603 } else { expected.code };
+    let code = if fault == Fault::ErrorWithoutCode { INTERNAL } else { expected.code };
     error.code == code && error.message == expected.message && error.data == expected.data
+}
+
+/// Whether an error says that the server's answer is malformed, and in this way.
+fn is_malformed(error: &ErrorObject, why: &str) -> bool {
+    let why_not = error.message.strip_prefix("the server's answer is malformed: ");
+    why_not == Some(why) && error.code == INTERNAL && error.data.is_none()
 }
 
 /// Whether an error is one of the gateway's, with this message.
@@ -597,7 +596,7 @@ mod tests {
 
     /// The promises that are broken when all of this happens at a server that has just started.
     fn broken(steps: &[Step]) -> Vec<Promise> {
-        let mut oracle = Oracle::new(1, true);
+        let mut oracle = Oracle::new(1);
         oracle.take(Duration::ZERO, Event::Journal(0, "start"));
         let mut at = Duration::ZERO;
         let mut broken = Vec::new();
@@ -632,7 +631,7 @@ mod tests {
     /// Every way in which a call can end, by the outcomes that allow it. In all of them the call is number 1, call 2 is
     /// under way, too, and eleven seconds have passed.
     fn endings(fault: Option<Fault>) -> Vec<(&'static str, Step, bool)> {
-        use Outcome::{Answer, End, EndOrMalformed, Malformed, Refusal, RefusalOrSilence, Silence, TooLong};
+        use Outcome::{Answer, End, Refusal, RefusalOrSilence, Silence, TooLong};
         let outcome = fault.map_or(Answer, Fault::outcome);
         let may = |outcomes: &[Outcome]| outcomes.contains(&outcome);
         let mark = call(1, None).mark;
@@ -640,6 +639,15 @@ mod tests {
         if fault == Some(Fault::ErrorWithoutCode) {
             refusal = refusal.replace("-32000", "-32603");
         }
+        let complaint = match outcome {
+            Outcome::Malformed(why) | Outcome::EndOrMalformed(why) => Some(why),
+            _ => None,
+        };
+        let malformed = |why: &str| {
+            let message = Value::from(format!("the server's answer is malformed: {why}"));
+            failed_with(1, &format!("{{\"code\":{INTERNAL},\"message\":{message}}}"))
+        };
+        let dies = matches!(outcome, End | Outcome::EndOrMalformed(_));
         let crash = fault.filter(|fault| fault.exit_status().is_some());
         let too_long = format!(
             "the answer has {} bytes, more than the 100000 of maxMessageBytes",
@@ -649,21 +657,14 @@ mod tests {
             ("answer", said(1, &mark::result(&mark, fault)), may(&[Answer])),
             ("refusal", failed_with(1, &refusal), may(&[Refusal, RefusalOrSilence])),
             ("too long", failed(1, &too_long), may(&[TooLong])),
-            (
-                "malformed",
-                failed(1, "the server's answer is malformed: so"),
-                may(&[Malformed, EndOrMalformed]),
-            ),
+            ("malformed", malformed(complaint.unwrap_or("it is not JSON")), complaint.is_some()),
+            ("malformed in another way", malformed("it is nonsense"), false),
             (
                 "timeout",
                 failed(1, "timeout: the longest time for a call is over"),
                 may(&[Silence, RefusalOrSilence]),
             ),
-            (
-                "its own end",
-                failed_by_end(1, 1, crash.unwrap_or(Fault::CrashBefore), 1),
-                may(&[End, EndOrMalformed]),
-            ),
+            ("its own end", failed_by_end(1, 1, crash.unwrap_or(Fault::CrashBefore), 1), dies),
             ("an end that was not", failed_by_end(1, 1, Fault::CrashBefore, 2), false),
             ("another's answer", said(1, &mark::result(&call(2, None).mark, None)), false),
             (

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clients::{Plan, over_http, over_stdio};
-use crate::fault::{Chance, Fault, WITH_MALFORMED};
+use crate::fault::{Chance, Fault};
 use crate::ledger::Totals;
 use crate::oracle::Promise;
 use crate::sabotage::Sabotage;
@@ -25,8 +25,6 @@ pub(crate) struct Options {
     pub(crate) patience: u32,
     /// Seconds after which an answer counts as lost.
     lost_after: u64,
-    /// Whether malformed answers are among the faults.
-    malformed: bool,
     /// What is done to the messages of clients over stdio, and over HTTP.
     sabotage: [Option<Sabotage>; 2],
     programs: Option<Programs>,
@@ -44,7 +42,6 @@ impl Options {
             rounds: 20,
             patience: 1,
             lost_after: 30,
-            malformed: WITH_MALFORMED,
             sabotage: [None, None],
             programs: None,
         };
@@ -62,7 +59,6 @@ impl Options {
                 "--rounds" => options.rounds = number()? as usize,
                 "--patience" => options.patience = number()?.max(1) as u32,
                 "--lost-after" => options.lost_after = number()?,
-                "--malformed" => options.malformed = value == "yes",
                 "--sabotage" => {
                     let (what, only) = value.split_once('@').unwrap_or((value, ""));
                     let sabotage = Some(what.parse()?);
@@ -108,7 +104,6 @@ pub(crate) fn run(options: &Options) -> bool {
         faults: AtomicU64::new(0),
         servers: options.upstreams + 1,
         lost_after: Duration::from_secs(options.lost_after),
-        malformed: options.malformed,
         sabotage: options.sabotage,
     };
     let mut remotes = Vec::new();
