@@ -5,38 +5,56 @@ use std::process::exit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::fault::{Chance, Fault};
+use crate::mark;
 use crate::options::Options;
 use crate::peer::{Peer, work_for};
 use crate::server::Server;
 use crate::stubborn;
 
-/// How much a text is padded to be as long as it may be, and longer. The driver's limit lies between.
-const LARGE: usize = 60_000;
-const TOO_LONG: usize = 300_000;
-
 /// Lines that are no message.
 const GARBAGE: &str = "npm warn deprecated\n{\"jsonrpc\":\"2.0\",\"id\":\n\n\r\n[]\nnull\n{}\n\u{feff}\n\
      {\"jsonrpc\":\"2.0\",\"method\":5}\n[[[[[[[[\n\0\0\0\n\"text\"\n";
 
+/// A call of the tool.
+pub(crate) struct Call<'a> {
+    pub(crate) mark: &'a str,
+    pub(crate) fault: Option<Fault>,
+    /// Progress that is reported before anything else, and under which token.
+    pub(crate) steps: u32,
+    pub(crate) token: Option<&'a RawValue>,
+}
+
 /// Answers a call with its mark, and does what its fault says; without one it does what it should.
-pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Option<Fault>) {
+pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
+    let Call { mark, fault, .. } = *call;
     let peer = &server.peer;
-    let text =
-        if fault == Some(Fault::Large) { mark.to_owned() + &"x".repeat(LARGE) } else { mark.to_owned() };
-    let result = json!({"content": [{"type": "text", "text": text}]}).to_string();
+    // The driver knows what went wrong from the journal, so it is written first.
+    if let Some(fault) = fault {
+        journal(&server.options, &format!("{} {mark}", fault.name()));
+    }
+    if let Some(token) = call.token {
+        for step in 1..=call.steps {
+            let params = mark::progress(token.get(), mark, step, call.steps);
+            peer.notify("notifications/progress", Some(&params));
+        }
+    }
+    let result = mark::result(mark, fault);
     let answer = |result: &str| peer.result(id, result);
-    // Over HTTP there are no lines to spoil.
-    let fault = fault.filter(|fault| server.options.http.is_none() || on_any_transport(*fault));
     let Some(fault) = fault else { return answer(&result) };
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n");
     let written = |bytes: &[u8]| {
         peer.forget(id);
         peer.write(bytes);
     };
+    let crash = |fault: Fault| -> ! {
+        exit(fault.exit_status().expect("a crash"));
+    };
+    if fault.exit_status().is_some() {
+        eprintln!("{}", mark::last_words(server.options.life, format_args!("{} {mark}", fault.name())));
+    }
     match fault {
         Fault::Garbage => written(format!("{GARBAGE}{line}").as_bytes()),
         Fault::Pieces => {
@@ -46,15 +64,20 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Optio
         Fault::ByteOrderMark => written(format!("\u{feff}{line}").as_bytes()),
         Fault::CarriageReturn => written(line.replace('\n', "\r\n").as_bytes()),
         Fault::NotUtf8 => written(&[&b"\xff\xfe\x80 text\n"[..], line.as_bytes()].concat()),
+        Fault::LogLine => {
+            written(format!("{{\"id\":{id},\"level\":\"info\",\"text\":\"log\"}}\n{line}").as_bytes())
+        }
         Fault::Corrupt => written(line.replacen("\"text\":\"", "\"text\":\"\u{1}", 1).as_bytes()),
         Fault::Large => answer(&result),
         Fault::TooLong => {
-            let padded = json!({"content": [{"type": "text", "text": "x".repeat(TOO_LONG)}]});
-            answer(&padded.to_string());
+            let (start, end) =
+                (format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"text\":\""), "\"}}");
+            written(padded(&start, end, mark::too_long(mark)).as_bytes());
         }
         Fault::TooLongIdLast => {
-            let padded = json!({"content": [{"type": "text", "text": "x".repeat(TOO_LONG)}]});
-            written(format!("{{\"result\":{padded},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").as_bytes());
+            let (start, end) =
+                ("{\"result\":{\"text\":\"", format!("\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}"));
+            written(padded(start, &end, mark::too_long(mark)).as_bytes());
         }
         Fault::WrongIds => {
             let ids = [&format!("\"x{id}\""), &format!("{id}000000"), "-1", "null", "[]", "1e400", "0.5"];
@@ -66,10 +89,10 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Optio
             written(format!("{}{line}", forged(&ids)).as_bytes());
         }
         Fault::Twice => written(format!("{line}{}", forged(&[id.get()])).as_bytes()),
-        Fault::Refused => peer.error(id, &json!({"code": -32000, "message": mark}).to_string()),
+        Fault::Refused => peer.error(id, &mark::refusal(mark)),
         Fault::Stderr => {
             for _ in 0..3000 {
-                eprintln!("{}", "flood ".repeat(13));
+                eprintln!("{}", mark::FLOOD);
             }
             answer(&result);
         }
@@ -79,21 +102,18 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Optio
             }
             answer(&result);
         }
-        Fault::CrashBefore => {
-            eprintln!("crashed before {mark}");
-            exit(3);
-        }
+        Fault::CrashBefore => crash(fault),
         Fault::CrashDuring => {
             written(&line.as_bytes()[..line.len() / 2]);
-            exit(4);
+            crash(fault);
         }
         Fault::CrashAfter => {
             answer(&result);
-            exit(0);
+            crash(fault);
         }
         Fault::CrashWithTree => {
             stubborn::spawn(1, &server.options.marker);
-            exit(5);
+            crash(fault);
         }
         Fault::Hang => {}
         Fault::Slow | Fault::Late => {
@@ -107,36 +127,71 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, mark: &str, fault: Optio
                 server.peer.result(&id, &result);
             });
         }
+        malformed => peer.answer(id, &text(malformed, mark), true),
     }
 }
 
-/// Something goes wrong with this start, or nothing does. `starts` counts those so far.
-pub(crate) fn begin(options: &mut Options, seed: u64, starts: u64) -> &'static str {
+/// The malformed answer to a call, `@id` standing for its id.
+fn text(malformed: Fault, mark: &str) -> String {
+    let (result, error) = (mark::result(mark, None), mark::refusal(mark));
+    let start = r#"{"jsonrpc":"2.0","id":@id"#;
+    match malformed {
+        Fault::NullError => format!(r#"{start},"result":{result},"error":null}}"#),
+        Fault::NullResult => format!(r#"{start},"result":null,"error":{error}}}"#),
+        Fault::IdAsText => format!(r#"{{"jsonrpc":"2.0","id":"@id","result":{result}}}"#),
+        Fault::IdAsDecimal => format!(r#"{start}.0,"result":{result}}}"#),
+        Fault::NoVersion => format!(r#"{{"id":@id,"result":{result}}}"#),
+        Fault::EscapedVersion => format!(r#"{{"jsonrpc":"\u0032.0","id":@id,"result":{result}}}"#),
+        Fault::InList => format!(r#"[{start},"result":{result}}}]"#),
+        Fault::ErrorWithoutId => format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#),
+        Fault::ErrorWithoutCode => format!(r#"{start},"error":{}}}"#, error.replace(r#""code":-32000,"#, "")),
+        Fault::BothOutcomes => format!(r#"{start},"result":{result},"error":{error}}}"#),
+        Fault::NoOutcome => format!("{start}}}"),
+        Fault::ResultAsText => format!(r#"{start},"result":"{mark}"}}"#),
+        Fault::ErrorAsText => format!(r#"{start},"error":"{mark}"}}"#),
+        Fault::TwoResults => format!(r#"{start},"result":{result},"result":{result}}}"#),
+        Fault::Truncated => format!(r#"{start},"result":{}"#, &result[..result.len() / 2]),
+        _ => unreachable!("it has an answer that is well-formed"),
+    }
+}
+
+/// Adds a line to the file that counts the starts.
+pub(crate) fn journal(options: &Options, line: &str) {
+    let Some(file) = &options.count else { return };
+    let mut file = std::fs::File::options().create(true).append(true).open(file).expect("--count FILE");
+    file.write_all(format!("{line}\n").as_bytes()).expect("--count FILE can be written");
+}
+
+/// Something goes wrong with this start, or nothing does; says which. The options know how many there were.
+pub(crate) fn begin(options: &mut Options, seed: u64) -> &'static str {
+    let starts = options.life as u64 - 1;
     let mut chance = Chance(seed ^ (starts << 32));
     match chance.below(12) {
         0 | 1 => {
             options.delay = 200;
-            "slow"
+            "start slow"
         }
         2 | 3 => {
             options.stdout.extend(GARBAGE.lines().map(ToOwned::to_owned));
-            "noise"
+            "start noise"
         }
         4 if starts > 1 => {
             options.exit_after_handshake = true;
-            "exit"
+            options.stderr.push(mark::last_words(options.life, mark::EXIT));
+            "start exit"
         }
         5 => {
             options.stubborn = 1;
             options.ignore_term = true;
-            "tree"
+            "start tree"
         }
         _ => "start",
     }
 }
 
-fn on_any_transport(fault: Fault) -> bool {
-    matches!(fault, Fault::Large | Fault::Slow | Fault::Late | Fault::Hang | Fault::Refused | Fault::Storm)
+/// A line of this length, without its end.
+fn padded(start: &str, end: &str, length: usize) -> String {
+    format!("{start}{}{end}\n", "x".repeat(length - start.len() - end.len()))
 }
 
 /// Answers that are nobody's, one a line.

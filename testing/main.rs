@@ -41,7 +41,7 @@
 //! | flag | meaning |
 //! |---|---|
 //! | `--marker TEXT` | nothing; for finding the process. Its descendants carry it too |
-//! | `--count FILE` | append a line to the file at every start |
+//! | `--count FILE` | append a line to the file at every start; `chaos` adds one for every fault, before it happens |
 //! | `--single FILE` | fail to start while another instance holds the file |
 //! | `--fail-while FILE` | fail to start while the file exists |
 //! | `--wait-for FILE` | start only once the file exists |
@@ -82,7 +82,7 @@
 //! | `spawn` | `n` | as `--stubborn` |
 //! | `update` | `uri` | sends `notifications/resources/updated` if the client has subscribed to it |
 //! | `cancelled` | `count` | answers once so many requests have been cancelled |
-//! | `chaos` | `mark`, `fault`? | answers with the mark, and does what the fault says (`chaos/fault.rs` lists them) |
+//! | `chaos`, `chaos-…` | `mark`, `fault`?, `n`? | reports progress n times, answers with the mark, and does what the fault says (`chaos/fault.rs` lists them) |
 //! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
 //! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
@@ -99,6 +99,8 @@ mod catalog;
 mod fault;
 mod faults;
 mod http;
+#[path = "chaos/mark.rs"]
+mod mark;
 mod modern;
 mod options;
 mod peer;
@@ -129,11 +131,13 @@ fn main() {
 
 /// All that happens before the first message is read.
 fn begin(options: &mut Options) {
-    if let Some(file) = options.count.clone() {
-        let starts = std::fs::read_to_string(&file).map_or(0, |text| text.lines().count() as u64);
-        let what = options.chaos.map_or("start", |seed| faults::begin(options, seed, starts));
-        let mut file = std::fs::File::options().create(true).append(true).open(file).expect("--count FILE");
-        file.write_all(format!("{what}\n").as_bytes()).expect("--count FILE can be written");
+    if let Some(file) = &options.count {
+        let starts = |text: String| text.lines().filter(|line| line.starts_with("start")).count();
+        options.life = std::fs::read_to_string(file).map_or(0, starts) + 1;
+        // A server over HTTP is waited for by the driver, so its start goes well.
+        let seed = options.chaos.filter(|_| options.http.is_none());
+        let what = seed.map_or("start", |seed| faults::begin(options, seed));
+        faults::journal(options, what);
     }
     for line in &options.stderr {
         eprintln!("{line}");

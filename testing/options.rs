@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) broken: Option<Break>,
     pub(crate) marker: String,
     pub(crate) count: Option<PathBuf>,
+    /// Which of the starts that are counted this one is, from 1 on.
+    pub(crate) life: usize,
     pub(crate) single: Option<PathBuf>,
     pub(crate) fail_while: Option<PathBuf>,
     pub(crate) wait_for: Option<PathBuf>,

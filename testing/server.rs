@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::modern::{self, Era};
 use crate::options::{Options, Scripted};
 use crate::peer::{Outgoing, Peer, work_for};
-use crate::{behaviours, http, tasks};
+use crate::{behaviours, http, mark, tasks};
 
 /// A message of any kind, its payloads unopened.
 #[derive(Deserialize)]
@@ -121,7 +121,9 @@ impl Server {
                     self.peer.cancelled(cancelled.request_id.get(), false);
                 }
             }
-            "notifications/initialized" if self.options.exit_after_handshake => std::process::exit(7),
+            "notifications/initialized" if self.options.exit_after_handshake => {
+                std::process::exit(mark::EXIT_STATUS)
+            }
             "notifications/initialized" => {
                 if let Some(method) = &self.options.ask_after_initialized {
                     let answer = self.peer.ask(method, None);

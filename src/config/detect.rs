@@ -248,6 +248,41 @@ mod tests {
     }
 
     #[test]
+    fn known_tokens_have_a_length() {
+        for (text, expected) in [("ghp_01234567", true), ("ghp_0123456", false), ("sk-", false)] {
+            assert_eq!(looks_secret(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_in_urls() {
+        for (url, expected) in [
+            ("postgres://u:p4ss@host/db", &["p4ss"][..]),
+            ("postgres://u:p@ss:w@host/db", &["p@ss:w"]),
+            ("https://u@host/a:b@c", &[]),
+            ("https://h/?a=1&token=abc&page=2&key=def#token=x", &["abc", "def"]),
+            ("https://h/", &[]),
+        ] {
+            let found: Vec<_> = secrets_of_url(url).iter().map(|(from, to, _)| &url[*from..*to]).collect();
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn secrets_in_headers() {
+        for (name, value, expected) in [
+            ("Authorization", "Bearer abc", Some("abc")),
+            ("X-Other", "Basic abc", Some("abc")),
+            ("X-API-Key", "abc", Some("abc")),
+            ("Accept", "text/html", None),
+            ("Authorization", "Bearer ", None),
+        ] {
+            let secret = secret_of_header(name, value).map(|start| &value[start..]);
+            assert_eq!(secret, expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
     fn names_of_variables() {
         for (text, expected) in [
             ("api_key", "API_KEY"),

@@ -175,6 +175,23 @@ fn filters() {
 }
 
 #[test]
+fn a_filter_takes_whole_names() {
+    let filter = server(r#"{"command": "x", "toolFilters": ["read", "list*"]}"#).filter;
+    for (tool, expected) in [
+        ("read", true),
+        ("list*", true),
+        ("read_file", false),
+        ("rea", false),
+        ("READ", false),
+        ("", false),
+        ("list", false),
+        ("lists", false),
+    ] {
+        assert_eq!(filter.allows(tool), expected, "{tool}");
+    }
+}
+
+#[test]
 fn env_values_become_their_text() {
     let text = r#"{"command": "x", "env": {"S": "${TOKEN}", "N": 1.50, "B": true, "NO": null, "BIG": 12345678901234567890123, "E": ""}}"#;
     let expected =

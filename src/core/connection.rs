@@ -368,7 +368,10 @@ async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<(), Tr
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
     use super::*;
+    use crate::wire::message::Outcome;
 
     #[test]
     fn an_error_to_the_modern_question_tells_the_era() {
@@ -389,5 +392,38 @@ mod tests {
             let expected = expected.map_err(|problem| Trouble::new(Cause::Version, problem));
             assert_eq!(legacy, expected, "{error}");
         }
+    }
+
+    /// Reads a list of so many pages, of one tool each, and says how many tools there were.
+    async fn read_list(pages: usize) -> Result<usize, Trouble> {
+        let link = Link::new(Upstream::unreal("box", "a"), Default::default(), String::new());
+        let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
+        link.set_hello(ServerHello::read(hello).expect("it speaks our version"));
+        let (theirs, ours) = tokio::io::duplex(1024);
+        let (server, out) = (link.clone(), link.out.clone());
+        let serve = async move {
+            let mut requests = BufReader::new(theirs).lines();
+            for page in 1.. {
+                let request = requests.next_line().await.expect("a pipe").expect("it is not closed");
+                assert!(request.contains("tools/list"), "{request}");
+                let next = if page < pages { format!(r#","nextCursor":"{page}""#) } else { String::new() };
+                let result = format!(r#"{{"tools":[{{"name":"t{page}"}}]{next}}}"#);
+                let mut scanner = Scanner::default();
+                let result = scanner.scan_str(&result).expect("JSON").root();
+                server.peer.resolve(page as u64, Outcome::Result(result));
+            }
+        };
+        tokio::select! {
+            items = list(&link, Kind::Tool, |_| None) => items.map(|items| items.len()),
+            () = serve => unreachable!("it serves for ever"),
+            _ = out.run(ours) => unreachable!("nobody closes the pipe"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_has_so_many_pages_and_no_more() {
+        assert_eq!(read_list(MOST_PAGES).await, Ok(MOST_PAGES));
+        let problem = format!("has more than {MOST_PAGES} pages of `tools/list`");
+        assert_eq!(read_list(MOST_PAGES + 1).await, Err(problem.into()));
     }
 }

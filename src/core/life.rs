@@ -181,8 +181,8 @@ impl Receive for Taker {
         Ok(())
     }
 
-    fn reopened(&self) {
-        self.link.lists_changed();
+    fn missed(&self) {
+        self.link.doubt();
     }
 
     async fn room(&self) {

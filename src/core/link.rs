@@ -291,9 +291,12 @@ impl Link {
         Kind::ALL.into_iter().for_each(|kind| self.list_changed(kind));
     }
 
-    /// Notes that the upstream may be another one by now: whatever it said of itself and its lists is asked for again.
-    fn doubt(&self) {
-        self.changed_kinds.fetch_or(HELLO, Ordering::Relaxed);
+    /// Notes that the upstream may be another one by now: its lists are read again, and one without sessions is asked
+    /// again what it can do.
+    pub(super) fn doubt(&self) {
+        if self.version().is_modern() {
+            self.changed_kinds.fetch_or(HELLO, Ordering::Relaxed);
+        }
         self.lists_changed();
     }
 

@@ -351,4 +351,31 @@ mod tests {
             assert!(heard[0].ends_with(r#""result":2}"#), "{heard:?}");
         }
     }
+
+    #[test]
+    fn a_refusal_never_has_the_id_of_a_request_in_flight() {
+        let heard = Arc::new(Heard::default());
+        let window = Window::new("", 0, Arc::new(Unseen), None);
+        let session = Session::new(window, Route::Stream(heard.clone()));
+        let id = |raw| Id::from_raw(raw).expect("an id");
+        let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
+        for (refused, shown) in [("7", "null"), ("7.0", "null"), ("\"7\"", "\"7\""), ("8", "8")] {
+            session.refuse(Some(&id(refused)), "{}", None, None);
+            let answer = heard.0.lock().pop().expect("it is refused");
+            assert!(answer.contains(&format!("\"id\":{shown},")), "{refused}: {answer}");
+        }
+    }
+
+    #[test]
+    fn subscriptions_end_with_their_own_server() {
+        let window = Window::new("", 0, Arc::new(Unseen), None);
+        let session = Session::new(window, Route::Nowhere);
+        for (group, server) in [("box", "a"), ("box", "b"), ("other", "a")] {
+            session.subscribe(&format!("{group}/{server}"), &Upstream::unreal(group, server), server);
+        }
+        assert_eq!(session.end_subscriptions("box", "a"), ["a"]);
+        for (uri, expected) in [("box/a", false), ("box/b", true), ("other/a", true)] {
+            assert_eq!(session.is_subscribed(uri), expected, "{uri}");
+        }
+    }
 }

@@ -515,6 +515,7 @@ fn jitter() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::catalog::Kind;
     use crate::core::link::Caller;
     use crate::core::route::Route;
     use crate::core::session::Session;
@@ -557,5 +558,22 @@ mod tests {
         upstream.retire(Duration::from_millis(20)).await;
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false), "the call has failed");
+    }
+
+    #[test]
+    fn what_an_older_life_reports_changes_nothing() {
+        let upstream = Upstream::unreal("box", "a");
+        let items = |name: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[name]));
+        let link = || Link::new(upstream.clone(), Default::default(), String::new());
+        upstream.state.lock().generation = 2;
+        let (old, now) = (link(), link());
+        upstream.came_up(2, now.clone(), items("now"));
+        upstream.offers(1, items("old"));
+        upstream.came_up(1, old, items("old"));
+        upstream.ended(1, End::Down("old".into(), Duration::ZERO));
+        assert!(upstream.is_up() && upstream.link().is_some_and(|link| Arc::ptr_eq(&link, &now)));
+        assert_eq!(*upstream.items(), items("now"));
+        upstream.offers(2, items("new"));
+        assert_eq!(*upstream.items(), items("new"));
     }
 }

@@ -203,3 +203,26 @@ impl Drop for CancelOnDrop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn a_token_is_known_by_its_name_and_its_secret() {
+        let token = |name: &str, secret: &str| Token {
+            name: name.to_owned(),
+            token: Secret::new(secret),
+            scope: None,
+        };
+        let tokens = vec![token("a", "one"), token("b", "two")];
+        let serving =
+            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_key: None, tokens };
+        for (name, secret, expected) in [("a", "one", true), ("a", "two", false), ("c", "one", false)] {
+            assert_eq!(is_known(&serving, &token(name, secret)), expected, "{name} {secret}");
+        }
+    }
+}

@@ -238,6 +238,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_may_have_as_many_bytes_as_the_limit_says_however_it_comes() {
+        let whole: &[&[u8]] = &[b"0123456789\n"];
+        for chunks in [whole, &[b"0123456789", b"\n"], &[b"01234", b"56789", b"\n"]] {
+            assert_eq!(frames(10, chunks), ["0123456789"], "{chunks:?}");
+        }
+        assert_eq!(frames(10, &[b"01234", b"56789"]), ["0123456789$"]);
+        assert_eq!(frames(10, &[b"01234", b"567890", b"\n"]), ["<0123 11 7890>"]);
+    }
+
+    #[test]
     fn a_line_without_end_is_not_held() {
         let mut lines = Lines::new(100_000);
         for _ in 0..100 {

@@ -1,8 +1,10 @@
 //! The clients: over stdio, and over HTTP in both eras.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,24 +12,37 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::fault::{Chance, Fault};
-use crate::ledger::{Asked, Ledger, Message, Totals};
-use crate::scene::Gateway;
+use crate::ledger::{Ledger, Totals};
+use crate::oracle::{self, Call};
+use crate::sabotage::{Sabotage, Saboteur};
+use crate::scene::{Gateway, tools};
 
 /// What all clients of a run share.
 pub(crate) struct Plan {
     pub(crate) totals: Totals,
-    /// Calls that may still be made.
-    pub(crate) left: AtomicU64,
+    /// What each client over stdio calls, and each over HTTP.
+    pub(crate) calls: [u64; 2],
     pub(crate) until: Option<Instant>,
     /// One call in so many goes wrong.
     pub(crate) one_in: u64,
-    pub(crate) upstreams: usize,
-    /// Between two crashes of one server, so that there is something left to call.
-    pub(crate) between_crashes: Duration,
+    /// Faults so far.
+    pub(crate) faults: AtomicU64,
+    /// The servers of a gateway, of which the last is one over HTTP.
+    pub(crate) servers: usize,
+    /// After this long without an answer a call is lost.
+    pub(crate) lost_after: Duration,
+    /// What is done to the messages of clients over stdio, and over HTTP.
+    pub(crate) sabotage: [Option<Sabotage>; 2],
 }
 
 /// What the clients of one gateway know of its servers.
-pub(crate) struct Servers(Mutex<Vec<Server>>);
+pub(crate) struct Servers(Mutex<State>);
+
+struct State {
+    servers: Vec<Server>,
+    /// A server that crashes, and how many further calls go to it, so that some are in flight when it does.
+    company: (usize, u32),
+}
 
 #[derive(Clone)]
 struct Server {
@@ -37,140 +52,198 @@ struct Server {
     rests_until: Instant,
 }
 
+/// A server to call, what is to go wrong, and when it may.
+struct Choice {
+    server: usize,
+    fault: Option<Fault>,
+    not_before: Instant,
+}
+
 /// After an error a server is left alone for so long.
 const REST: Duration = Duration::from_millis(100);
-/// What anything may take before it counts as lost.
+/// What anything but a call may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Calls in flight of one client over stdio.
-const IN_FLIGHT: usize = 32;
+/// One fault in so many is a crash.
+const CRASH_ONE_IN: u64 = 7;
+/// Between two crashes of one server, so that it counts as healthy again and is started at once.
+const BETWEEN_CRASHES: Duration = Duration::from_secs(11);
+/// Calls that follow a crash to its server.
+const COMPANY: u32 = 4;
 
 impl Servers {
     pub(crate) fn new(count: usize) -> Self {
         let now = Instant::now();
-        Self(Mutex::new(vec![Server { may_crash: now, rests_until: now }; count]))
+        let servers = vec![Server { may_crash: now, rests_until: now }; count];
+        Self(Mutex::new(State { servers, company: (0, 0) }))
     }
 
-    /// A server that can be called, and what is to go wrong.
-    fn choose(&self, plan: &Plan, chance: &mut Chance) -> (usize, Option<Fault>) {
-        let mut servers = self.0.lock().expect("no panic");
+    fn choose(&self, plan: &Plan, chance: &mut Chance) -> Choice {
+        let mut state = self.0.lock().expect("no panic");
+        let State { servers, company } = &mut *state;
         let now = Instant::now();
-        let mut at = chance.below(plan.upstreams as u64) as usize;
-        if let Some(awake) =
-            (0..plan.upstreams).map(|n| (at + n) % plan.upstreams).find(|n| servers[*n].rests_until <= now)
-        {
-            at = awake;
+        let remote = plan.servers - 1;
+        let is_fault = chance.once_in(plan.one_in);
+        if is_fault && plan.faults.fetch_add(1, Ordering::Relaxed).is_multiple_of(CRASH_ONE_IN) {
+            let server = (0..remote).min_by_key(|n| servers[*n].may_crash).expect("there is one");
+            let not_before = now.max(servers[server].may_crash);
+            servers[server].may_crash = not_before + BETWEEN_CRASHES;
+            *company = (server, COMPANY);
+            return Choice { server, fault: Some(chance.one_of(&Fault::CRASHES)), not_before };
         }
-        let mut fault = chance.once_in(plan.one_in).then(|| chance.one_of(&Fault::ALL));
-        if fault.is_some_and(Fault::is_deadly) {
-            match servers[at].may_crash <= now {
-                true => servers[at].may_crash = now + plan.between_crashes,
-                false => fault = Some(Fault::Garbage),
+        let any = chance.below(plan.servers as u64) as usize;
+        let awake =
+            (0..plan.servers).map(|n| (any + n) % plan.servers).find(|n| servers[*n].rests_until <= now);
+        let server = match company {
+            (server, left @ 1..) => {
+                *left -= 1;
+                *server
             }
-        }
-        (at, fault)
+            _ => awake.unwrap_or(any),
+        };
+        let fault = is_fault.then(|| {
+            let possible = |fault: &Fault| server < remote || fault.is_possible_over_http();
+            let faults: Vec<Fault> = Fault::ANSWERS.into_iter().filter(possible).collect();
+            chance.one_of(&faults)
+        });
+        Choice { server, fault, not_before: now }
     }
 
-    fn failed(&self, asked: &Asked) {
-        let at = asked.label.split('/').nth(1).and_then(|name| name.strip_prefix('u')?.parse::<usize>().ok());
-        // An answer that is an error, or too long, says nothing about the server.
-        let own_fault = matches!(
-            asked.fault,
-            Some(
-                Fault::Refused
-                    | Fault::TooLong
-                    | Fault::TooLongIdLast
-                    | Fault::Hang
-                    | Fault::Late
-                    | Fault::Corrupt
-            )
-        );
-        if let Some(at) = at.filter(|_| !own_fault) {
-            self.0.lock().expect("no panic")[at].rests_until = Instant::now() + REST;
+    /// A call has failed. If that was not the answer's fault, the server has a rest.
+    fn failed(&self, call: &Call) {
+        if call.fault.is_none_or(|fault| fault.exit_status().is_some()) {
+            self.0.lock().expect("no panic").servers[call.server].rests_until = Instant::now() + REST;
         }
     }
 }
 
 impl Plan {
-    /// Whether another call is to be made.
-    fn takes_one(&self) -> bool {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
-            return false;
-        }
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
-    }
-
-    fn call(&self, client: &str, number: u64, servers: &Servers, chance: &mut Chance) -> (Asked, String) {
-        let (server, fault) = servers.choose(self, chance);
-        let mark = format!("mark-{client}-{number}.");
-        let arguments = json!({"mark": mark, "fault": fault.map(Fault::name)});
-        let params = match chance.once_in(2) {
-            true => json!({"name": format!("box__u{server}__chaos"), "arguments": arguments}),
-            false => {
-                let tool = json!({"toolbox": "box", "server": format!("u{server}"), "tool": "chaos"});
-                json!({"name": "use_tool", "arguments": {"tool": tool, "arguments": arguments}})
-            }
-        };
-        (Asked { mark, label: format!("box/u{server}/chaos"), fault }, params.to_string())
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 }
 
+/// A call of this tool, and its parameters.
+fn call(client: &str, number: u64, tool: String, choice: &Choice, chance: &mut Chance) -> (Call, Value) {
+    let Choice { server, fault, .. } = *choice;
+    let mark = format!("mark-{client}-{number}.");
+    let steps = if chance.once_in(4) { 1 + chance.below(3) as u32 } else { 0 };
+    let arguments = json!({"mark": mark, "fault": fault.map(Fault::name), "n": steps});
+    let mut params = match chance.once_in(2) {
+        true => json!({"name": format!("box__u{server}__{tool}"), "arguments": arguments}),
+        false => {
+            let tool = json!({"toolbox": "box", "server": format!("u{server}"), "tool": tool});
+            json!({"name": "use_tool", "arguments": {"tool": tool, "arguments": arguments}})
+        }
+    };
+    let token = if chance.once_in(2) { json!(mark) } else { json!(number) };
+    if steps > 0 {
+        params["_meta"] = json!({"progressToken": token});
+    }
+    let token = token.to_string();
+    (Call { mark, server, tool, fault, steps, token, modern: false }, params)
+}
+
+/// Whether a client cancels this call, and after how long; one that has others under way lets some hang.
+fn cancels(fault: Option<Fault>, has_others: bool, chance: &mut Chance) -> Option<Duration> {
+    let cancels = match fault {
+        Some(Fault::Hang) => !(has_others && chance.once_in(4)),
+        Some(Fault::Late) => true,
+        // Its error would be taken for that of the next call.
+        Some(Fault::ErrorWithoutId) => false,
+        _ => chance.once_in(500),
+    };
+    cancels.then(|| Duration::from_millis(chance.below(30)))
+}
+
 /// One client over stdio until the plan is fulfilled.
-pub(crate) fn over_stdio(plan: &Plan, gateway: &mut Gateway, mut chance: Chance) {
-    let servers = Servers::new(plan.upstreams);
-    let ledger = Ledger::new(&plan.totals);
+pub(crate) fn over_stdio(plan: &Plan, gateway: &mut Gateway, journals: &[PathBuf], mut chance: Chance) {
+    let servers = Servers::new(plan.servers);
+    let ledger = Ledger::new(&plan.totals, journals, tools());
     let mut stdin = gateway.child.stdin.take().expect("piped");
     let mut stdout = BufReader::new(gateway.child.stdout.take().expect("piped"));
     open_over_stdio(plan, &mut stdin, &mut stdout);
     let name = gateway.name.clone();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut line = Vec::new();
-            while stdout.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-                if let Some(asked) = ledger.take(&line) {
-                    servers.failed(&asked);
+            let mut saboteur = Saboteur::new(plan.sabotage[0], false);
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
+                let message = std::mem::take(&mut line);
+                for message in saboteur.pass(message, |id| ledger.label(id)) {
+                    ledger.take(message.as_bytes()).iter().for_each(|call| servers.failed(call));
                 }
-                line.clear();
             }
-            ledger.ended.store(true, Ordering::Relaxed);
+            ledger.ended();
             stdout
         });
-        let mut cancels: VecDeque<(Instant, String)> = VecDeque::new();
-        let mut fences = 0;
-        for number in 0.. {
-            if !plan.takes_one() {
-                break;
-            }
-            let (asked, params) = plan.call(&name, number, &servers, &mut chance);
+        let mut canceller =
+            Canceller { ledger: &ledger, stdin: &mut stdin, due: BinaryHeap::new(), fences: 0 };
+        for number in (0..plan.calls[0]).take_while(|_| !plan.is_over()) {
+            let Some(tool) = canceller.tool() else { break };
+            let choice = servers.choose(plan, &mut chance);
+            canceller.wait_until(choice.not_before);
+            let (call, params) = call(&name, number, tool, &choice, &mut chance);
             // The same id as a number and as a text are two ids.
             let id = if number % 2 == 0 { format!("{}", number / 2) } else { format!("\"{}\"", number / 2) };
-            if matches!(asked.fault, Some(Fault::Late | Fault::Hang)) || chance.once_in(500) {
-                cancels.push_back((Instant::now() + Duration::from_millis(chance.below(30)), id.clone()));
+            if let Some(after) = cancels(call.fault, true, &mut chance) {
+                canceller.due.push(Reverse((Instant::now() + after, id.clone())));
             }
-            ledger.open(&id, asked, IN_FLIGHT);
-            send(
-                &mut stdin,
-                &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#),
-            );
-            while cancels.front().is_some_and(|(due, _)| *due <= Instant::now()) {
-                cancel(&ledger, &mut stdin, &cancels.pop_front().expect("looked at").1, &mut fences);
-            }
+            ledger.sent(&id, call);
+            let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+            send(canceller.stdin, &message);
         }
-        for (_, id) in cancels {
-            cancel(&ledger, &mut stdin, &id, &mut fences);
-        }
-        ledger.settle(PATIENCE);
+        canceller.wait_until(Instant::now() + REST);
+        ledger.settle(plan.lost_after);
         drop(stdin);
         drop(reader.join());
     });
 }
 
-fn cancel(ledger: &Ledger<'_>, stdin: &mut impl Write, id: &str, fences: &mut u64) {
-    *fences += 1;
-    if ledger.cancel(id, *fences) {
-        let params = format!(r#"{{"requestId":{id}}}"#);
-        send(stdin, &format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#));
-        let fence = Ledger::fence(*fences);
-        send(stdin, &format!(r#"{{"jsonrpc":"2.0","id":{fence},"method":"ping"}}"#));
+/// Cancels calls of a client over stdio when they are due, whatever it waits for.
+struct Canceller<'a, W> {
+    ledger: &'a Ledger<'a>,
+    stdin: &'a mut W,
+    due: BinaryHeap<Reverse<(Instant, String)>>,
+    fences: u64,
+}
+
+impl<W: Write> Canceller<'_, W> {
+    /// Waits for a tool that no open call uses. `None`: all calls hang.
+    fn tool(&mut self) -> Option<String> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let next = self.cancel_due();
+            if let Some(tool) = self.ledger.tool(next.unwrap_or(end).min(end)) {
+                return Some(tool);
+            }
+        }
+        None
+    }
+
+    fn wait_until(&mut self, end: Instant) {
+        while Instant::now() < end {
+            let next = self.cancel_due();
+            std::thread::sleep(next.unwrap_or(end).min(end).saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Cancels what is due and says when the next one is.
+    fn cancel_due(&mut self) -> Option<Instant> {
+        loop {
+            let Reverse((due, _)) = self.due.peek()?;
+            if *due > Instant::now() {
+                return Some(*due);
+            }
+            let Reverse((_, id)) = self.due.pop()?;
+            self.fences += 1;
+            if self.ledger.cancel(&id, self.fences) {
+                let params = format!(r#"{{"requestId":{id}}}"#);
+                let method = "notifications/cancelled";
+                send(self.stdin, &format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#));
+                let fence = oracle::fence(self.fences);
+                send(self.stdin, &format!(r#"{{"jsonrpc":"2.0","id":{fence},"method":"ping"}}"#));
+            }
+        }
     }
 }
 
@@ -215,7 +288,7 @@ fn until_all_are_up(plan: &Plan, mut open: impl FnMut() -> String) {
     };
     loop {
         let answer = open();
-        if connected(&answer) == Some(plan.upstreams as u64) {
+        if connected(&answer) == Some(plan.servers as u64) {
             return;
         }
         assert!(Instant::now() < end, "not every server comes up: {answer:.1000}");
@@ -224,25 +297,37 @@ fn until_all_are_up(plan: &Plan, mut open: impl FnMut() -> String) {
 }
 
 /// Clients over HTTP, one thread each until the plan is fulfilled; every other one is modern.
-pub(crate) fn over_http(plan: &Plan, gateway: &Gateway, clients: usize, chance: &Chance) {
+pub(crate) fn over_http(
+    plan: &Plan,
+    gateway: &Gateway,
+    journals: &[PathBuf],
+    clients: usize,
+    chance: &Chance,
+) {
     let address = gateway.address.as_deref().expect("it listens");
-    let servers = Servers::new(plan.upstreams);
+    let servers = Servers::new(plan.servers);
     std::thread::scope(|scope| {
-        for number in 0..clients {
+        for (number, tool) in tools().into_iter().enumerate().take(clients) {
             let (servers, mut chance) = (&servers, Chance(chance.0 ^ (number as u64) << 40));
             scope.spawn(move || {
                 let name = format!("http{number}");
+                let ledger = Ledger::new(&plan.totals, journals, vec![tool.clone()]);
                 let mut web = Web::new(address, number % 2 == 1);
+                let mut saboteur = Saboteur::new(plan.sabotage[1], true);
                 web.open(plan);
-                for number in 0.. {
-                    if !plan.takes_one() {
-                        break;
+                for number in (0..plan.calls[1]).take_while(|_| !plan.is_over()) {
+                    let choice = servers.choose(plan, &mut chance);
+                    std::thread::sleep(choice.not_before.saturating_duration_since(Instant::now()));
+                    let (call, params) = call(&name, number, tool.clone(), &choice, &mut chance);
+                    let cancels = cancels(call.fault, false, &mut chance);
+                    let id = number.to_string();
+                    ledger.sent(&id, Call { modern: web.modern, ..call });
+                    for message in web.call(&ledger, &id, params, cancels) {
+                        for message in saboteur.pass(message, |id| ledger.label(id)) {
+                            ledger.take(message.as_bytes()).iter().for_each(|call| servers.failed(call));
+                        }
                     }
-                    let (asked, params) = plan.call(&name, number, servers, &mut chance);
-                    plan.totals.sent(&asked);
-                    if web.call(plan, number, &asked, &params, &mut chance) {
-                        servers.failed(&asked);
-                    }
+                    ledger.over(&id);
                 }
             });
         }
@@ -259,7 +344,6 @@ struct Web {
 
 /// An answer over HTTP.
 struct Response {
-    status: u16,
     session: Option<String>,
     /// Messages, the last of which is the answer, if there is one.
     messages: Vec<String>,
@@ -282,72 +366,44 @@ impl Web {
         });
     }
 
-    /// Makes one call and judges its answer. `true`: it was an error.
-    fn call(&mut self, plan: &Plan, number: u64, asked: &Asked, params: &str, chance: &mut Chance) -> bool {
-        let message = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}}"#);
-        let name: Value = serde_json::from_str(params).expect("JSON of ours");
-        let name = name["name"].as_str().expect("a name").to_owned();
+    /// Makes one call, gives it up after a while if told so, and returns what came.
+    fn call(
+        &mut self,
+        ledger: &Ledger<'_>,
+        id: &str,
+        params: Value,
+        cancels: Option<Duration>,
+    ) -> Vec<String> {
+        let name = params["name"].as_str().expect("a name").to_owned();
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
         let message = self.dressed(&message);
-        let cancelled = matches!(asked.fault, Some(Fault::Late | Fault::Hang)) || chance.once_in(500);
-        let patience = cancelled.then(|| Duration::from_millis(5 + chance.below(30)));
-        let totals = &plan.totals;
+        let patience = cancels.map(|after| after + Duration::from_millis(5));
         let response = match self.exchange(&message, "tools/call", &name, patience) {
-            Ok(response) => response,
-            Err(()) if cancelled && self.modern => {
-                // A modern client cancels by hanging up.
-                self.connection = None;
-                totals.cancelled.fetch_add(1, Ordering::Relaxed);
-                return false;
-            }
-            Err(()) if cancelled => match self.cancel(number) {
-                Ok(response) => response,
-                Err(()) => {
-                    totals.count(&totals.lost, &format!("no end after cancellation: {asked:?}"));
-                    return false;
+            Err(()) if cancels.is_some() => {
+                ledger.cancel(id, 0);
+                match self.modern {
+                    // A modern client cancels by hanging up.
+                    true => Err(()),
+                    false => self.cancel(id),
                 }
-            },
+            }
+            response => response,
+        };
+        match response {
+            Ok(response) => response.messages,
             Err(()) => {
                 self.connection = None;
-                totals.count(&totals.lost, &format!("never answered: {asked:?}"));
-                return false;
-            }
-        };
-        let answers: Vec<Message<'_>> = response
-            .messages
-            .iter()
-            .filter_map(|message| serde_json::from_str::<Message>(message).ok())
-            .filter(|message| message.method.is_none())
-            .collect();
-        match answers.as_slice() {
-            [] if cancelled => {
-                totals.cancelled.fetch_add(1, Ordering::Relaxed);
-                false
-            }
-            [] => {
-                let status = response.status;
-                totals.count(&totals.lost, &format!("no answer, status {status}: {asked:?}"));
-                false
-            }
-            [answer] if answer.id.is_some_and(|id| id.get() == number.to_string()) => {
-                totals.judge(asked, answer)
-            }
-            [_] => {
-                totals.count(&totals.misrouted, &format!("another id: {asked:?}"));
-                false
-            }
-            _ => {
-                totals.count(&totals.duplicated, &format!("several answers: {asked:?}"));
-                false
+                Vec::new()
             }
         }
     }
 
     /// Cancels the call that this connection waits for, by another one, and waits for its end.
-    fn cancel(&mut self, number: u64) -> Result<Response, ()> {
+    fn cancel(&mut self, id: &str) -> Result<Response, ()> {
         let waiting = self.connection.take().ok_or(())?;
-        let params = json!({"requestId": number});
-        let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        self.exchange(&message.to_string(), "notifications/cancelled", "", None)?;
+        let method = "notifications/cancelled";
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":{id}}}}}"#);
+        self.exchange(&message, method, "", None)?;
         self.connection = Some(waiting);
         self.read(Some(PATIENCE))
     }
@@ -358,11 +414,10 @@ impl Web {
             return message.to_owned();
         }
         let mut message: Value = serde_json::from_str(message).expect("JSON of ours");
-        message["params"]["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "chaos", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
+        let meta = &mut message["params"]["_meta"];
+        meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+        meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "chaos", "version": "1"});
+        meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
         message.to_string()
     }
 
@@ -422,7 +477,7 @@ fn read_response(connection: &mut BufReader<TcpStream>) -> Result<Response, ()> 
         connection.read_line(&mut line).map_err(drop)?;
         Ok::<_, ()>(line.trim_end().to_owned())
     };
-    let status = next(connection)?.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(())?;
+    next(connection)?;
     let (mut length, mut chunked, mut events, mut session) = (0, false, false, None);
     loop {
         let line = next(connection)?;
@@ -463,5 +518,5 @@ fn read_response(connection: &mut BufReader<TcpStream>) -> Result<Response, ()> 
         false if body.is_empty() => Vec::new(),
         false => vec![body],
     };
-    Ok(Response { status, session, messages })
+    Ok(Response { session, messages })
 }

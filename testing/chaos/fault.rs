@@ -13,7 +13,9 @@ pub(crate) enum Fault {
     CarriageReturn,
     /// A line that is not UTF-8 comes before the answer.
     NotUtf8,
-    /// The answer itself is not UTF-8.
+    /// A log line with the call's id comes before the answer.
+    LogLine,
+    /// The answer holds a character that no JSON text may hold.
     Corrupt,
     /// The answer is as long as it may be.
     Large,
@@ -23,7 +25,7 @@ pub(crate) enum Fault {
     TooLongIdLast,
     /// Answers to ids that nobody has given come before the answer.
     WrongIds,
-    /// Answers to ids that were answered before, and that others may use now, come before the answer.
+    /// Answers to ids that were answered before come before the answer.
     ForeignIds,
     /// The answer comes twice.
     Twice,
@@ -47,16 +49,68 @@ pub(crate) enum Fault {
     CrashAfter,
     /// The process spawns descendants that do not want to die, and ends.
     CrashWithTree,
+    /// The result stands beside `"error": null`.
+    NullError,
+    /// The error stands beside `"result": null`.
+    NullResult,
+    /// The id comes back as a text.
+    IdAsText,
+    /// The id comes back with a decimal point.
+    IdAsDecimal,
+    /// The answer does not say that it is JSON-RPC.
+    NoVersion,
+    /// The answer spells its version with escapes.
+    EscapedVersion,
+    /// The answer stands in a list.
+    InList,
+    /// The answer is an error whose id is null.
+    ErrorWithoutId,
+    /// The answer is an error without a code.
+    ErrorWithoutCode,
+    /// The answer is both a result and an error.
+    BothOutcomes,
+    /// The answer is neither a result nor an error.
+    NoOutcome,
+    /// The result is a text.
+    ResultAsText,
+    /// The error is a text.
+    ErrorAsText,
+    /// The answer has two results.
+    TwoResults,
+    /// The answer breaks off in the middle of its line.
+    Truncated,
+}
+
+/// How a call ends whose server did this to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With its own answer.
+    Answer,
+    /// With the server's own error.
+    Refusal,
+    /// With the gateway's error that the answer is too long.
+    TooLong,
+    /// With the gateway's error that the answer is malformed, and what is wrong with it.
+    Malformed(&'static str),
+    /// With the gateway's error that the time is over, unless it is cancelled before.
+    Silence,
+    /// As a refusal if no other call is open on the connection, else as silence.
+    RefusalOrSilence,
+    /// With the gateway's error that the server has ended.
+    End,
+    /// In the same way, or with the error that what came of the answer is malformed, and what is wrong with it.
+    EndOrMalformed(&'static str),
 }
 
 impl Fault {
-    /// Every one.
-    pub(crate) const ALL: [Self; 22] = [
+    /// Every one but crashes.
+    pub(crate) const ANSWERS: [Self; 34] = [
         Self::Garbage,
         Self::Pieces,
         Self::ByteOrderMark,
         Self::CarriageReturn,
         Self::NotUtf8,
+        Self::LogLine,
         Self::Corrupt,
         Self::Large,
         Self::TooLong,
@@ -70,28 +124,78 @@ impl Fault {
         Self::Refused,
         Self::Stderr,
         Self::Storm,
-        Self::CrashBefore,
-        Self::CrashDuring,
-        Self::CrashAfter,
-        Self::CrashWithTree,
+        Self::NullError,
+        Self::NullResult,
+        Self::IdAsText,
+        Self::IdAsDecimal,
+        Self::NoVersion,
+        Self::EscapedVersion,
+        Self::InList,
+        Self::ErrorWithoutId,
+        Self::ErrorWithoutCode,
+        Self::BothOutcomes,
+        Self::NoOutcome,
+        Self::ResultAsText,
+        Self::ErrorAsText,
+        Self::TwoResults,
+        Self::Truncated,
     ];
+
+    /// Those by which the process ends.
+    pub(crate) const CRASHES: [Self; 4] =
+        [Self::CrashBefore, Self::CrashDuring, Self::CrashAfter, Self::CrashWithTree];
+
+    /// Every one.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::ANSWERS.into_iter().chain(Self::CRASHES)
+    }
 
     /// As it is written in a call.
     pub(crate) fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// Whether the process ends with it.
-    pub(crate) fn is_deadly(self) -> bool {
-        self >= Self::CrashBefore
+    /// The status that the process ends with, if it does.
+    pub(crate) fn exit_status(self) -> Option<i32> {
+        match self {
+            Self::CrashBefore => Some(3),
+            Self::CrashDuring => Some(4),
+            Self::CrashAfter => Some(0),
+            Self::CrashWithTree => Some(5),
+            _ => None,
+        }
+    }
+
+    /// What the call that it happens to is promised.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self {
+            Self::Refused | Self::NullResult | Self::ErrorWithoutCode => Outcome::Refusal,
+            Self::TooLong | Self::TooLongIdLast => Outcome::TooLong,
+            Self::Corrupt | Self::Truncated => Outcome::Malformed("it is not JSON"),
+            Self::BothOutcomes => Outcome::Malformed("it has both a result and an error"),
+            Self::NoOutcome => Outcome::Malformed("it has neither a result nor an error"),
+            Self::ResultAsText => Outcome::Malformed("its result is not an object"),
+            Self::ErrorAsText => Outcome::Malformed("its error is not an object"),
+            Self::TwoResults => Outcome::Malformed("a member of its envelope stands twice"),
+            Self::Hang => Outcome::Silence,
+            Self::ErrorWithoutId => Outcome::RefusalOrSilence,
+            Self::CrashBefore | Self::CrashWithTree => Outcome::End,
+            Self::CrashDuring => Outcome::EndOrMalformed("it is not JSON"),
+            _ => Outcome::Answer,
+        }
+    }
+
+    /// Whether a server over HTTP can do it. There are no lines to spoil there, and one process serves all gateways.
+    pub(crate) fn is_possible_over_http(self) -> bool {
+        use Fault::{Hang, Large, Late, Refused, Slow, Storm};
+        matches!(self, Large | Slow | Late | Hang | Refused | Storm) || self >= Self::NullError
     }
 }
 
 impl std::str::FromStr for Fault {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|fault| fault.name() == text);
-        found.ok_or_else(|| format!("no such fault: {text}"))
+        Self::all().find(|fault| fault.name() == text).ok_or_else(|| format!("no such fault: {text}"))
     }
 }
 

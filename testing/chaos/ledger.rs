@@ -1,240 +1,189 @@
-//! The oracle: what a client has asked, and whether each answer is the one that it was promised.
+//! Around the oracle: its journals, its clock, and what all clients found together.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use crate::fault::Fault;
-
-/// A call as it was sent.
-#[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    /// A text that no other call has; its own answer is this and nothing else.
-    pub(crate) mark: String,
-    /// Toolbox, server and tool, as every error names them.
-    pub(crate) label: String,
-    /// What its server was told to do wrong.
-    pub(crate) fault: Option<Fault>,
-}
+use crate::oracle::{Call, End, Event, Finding, Oracle, Promise};
 
 /// All clients together.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) calls: AtomicU64,
-    pub(crate) faults: Mutex<BTreeMap<Fault, u64>>,
     pub(crate) own_answers: AtomicU64,
     pub(crate) errors: AtomicU64,
     pub(crate) cancelled: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) misrouted: AtomicU64,
-    pub(crate) duplicated: AtomicU64,
-    pub(crate) after_cancellation: AtomicU64,
-    told: AtomicU64,
+    pub(crate) broken: Mutex<BTreeMap<Promise, u64>>,
 }
 
+/// Broken promises that are shown.
+const SHOWN: u64 = 20;
+
 impl Totals {
-    /// Notes a call that is about to be sent.
-    pub(crate) fn sent(&self, asked: &Asked) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        if let Some(fault) = asked.fault {
-            *self.faults.lock().expect("no panic").entry(fault).or_default() += 1;
+    fn count(&self, promise: Promise, what: &str) {
+        let mut broken = self.broken.lock().expect("no panic");
+        if broken.values().sum::<u64>() < SHOWN {
+            eprintln!("chaos: {promise:?}: {what}");
         }
-    }
-
-    /// Judges what came for a call: an own answer, an error of its own, or somebody else's. `true`: an error.
-    pub(crate) fn judge(&self, asked: &Asked, message: &Message<'_>) -> bool {
-        let expected = match asked.fault {
-            Some(Fault::Large) => asked.mark.len() + 60_000,
-            _ => asked.mark.len(),
-        };
-        let result = message.result.and_then(|result| serde_json::from_str::<Outcome>(result.get()).ok());
-        let text = result.as_ref().and_then(|result| result.content.first()).map(|block| &*block.text);
-        match (&result, text) {
-            (Some(result), Some(text)) if !result.is_error => {
-                if text.len() == expected && text.starts_with(&asked.mark) {
-                    self.own_answers.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    self.count(&self.misrouted, &format!("{asked:?} got {text:.200}"));
-                }
-                false
-            }
-            (Some(_), Some(text)) => {
-                let own = text.contains(&asked.label) && !names_another(text, &asked.mark);
-                if own {
-                    self.errors.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    self.count(&self.misrouted, &format!("{asked:?} got the error {text:.400}"));
-                }
-                true
-            }
-            _ if message.error.is_some() => {
-                self.errors.fetch_add(1, Ordering::Relaxed);
-                true
-            }
-            _ => {
-                self.count(&self.misrouted, &format!("{asked:?} got something else"));
-                false
-            }
-        }
-    }
-
-    /// Counts a broken promise; the first few are shown.
-    pub(crate) fn count(&self, counter: &AtomicU64, what: &str) {
-        counter.fetch_add(1, Ordering::Relaxed);
-        if self.told.fetch_add(1, Ordering::Relaxed) < 20 {
-            eprintln!("chaos: {what}");
-        }
+        *broken.entry(promise).or_default() += 1;
     }
 
     /// How many promises were broken.
-    pub(crate) fn broken(&self) -> u64 {
-        [&self.lost, &self.misrouted, &self.duplicated, &self.after_cancellation]
-            .iter()
-            .map(|counter| counter.load(Ordering::Relaxed))
-            .sum()
+    pub(crate) fn is_kept(&self) -> bool {
+        self.broken.lock().expect("no panic").is_empty()
     }
 }
 
-/// Whether a text holds the mark of another call. What crashed tells of the call that it crashed over.
-fn names_another(text: &str, mark: &str) -> bool {
-    let told = text.split("last lines of its stderr").next().unwrap_or_default();
-    told.match_indices("mark-").any(|(at, _)| !told[at..].starts_with(mark))
-}
-
-/// One client over stdio: its open calls by id.
+/// One client and its oracle.
 pub(crate) struct Ledger<'a> {
     totals: &'a Totals,
+    began: Instant,
     state: Mutex<State>,
-    answered: Condvar,
-    /// Whether the gateway has closed its end.
-    pub(crate) ended: AtomicBool,
+    changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    open: HashMap<String, Asked>,
-    /// Cancelled calls by the number of the ping that was sent behind the cancellation. Until that one is answered
-    /// their answers may have been on their way.
-    crossing: BTreeMap<u64, String>,
-    cancelled: HashSet<String>,
+    oracle: Oracle,
+    journals: Vec<Journal>,
+    /// The tools that no open call uses.
+    free: Vec<String>,
+    /// Whether the gateway has closed its end.
+    ended: bool,
 }
 
-/// What matters of a message.
-#[derive(Deserialize)]
-pub(crate) struct Message<'a> {
-    #[serde(borrow)]
-    pub(crate) id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(crate) method: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(crate) result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(crate) error: Option<&'a RawValue>,
+/// What a server writes about itself.
+struct Journal {
+    file: File,
+    rest: String,
 }
-
-#[derive(Deserialize)]
-struct Outcome {
-    #[serde(default)]
-    content: Vec<Block>,
-    #[serde(default, rename = "isError")]
-    is_error: bool,
-}
-
-#[derive(Deserialize)]
-struct Block {
-    #[serde(default)]
-    text: String,
-}
-
-/// The ids of pings begin so.
-const FENCE: &str = "\"fence-";
 
 impl<'a> Ledger<'a> {
-    pub(crate) fn new(totals: &'a Totals) -> Self {
-        Self { totals, state: Mutex::default(), answered: Condvar::new(), ended: AtomicBool::new(false) }
+    /// A client that may use these tools, each for one call at a time, of the servers with these journals.
+    pub(crate) fn new(totals: &'a Totals, journals: &[impl AsRef<Path>], tools: Vec<String>) -> Self {
+        let open = |path: &Path| {
+            let file = File::options().read(true).append(true).create(true).open(path);
+            Journal { file: file.expect("the directory is ours"), rest: String::new() }
+        };
+        let journals: Vec<Journal> = journals.iter().map(|path| open(path.as_ref())).collect();
+        let oracle = Oracle::new(journals.len());
+        let state = State { oracle, journals, free: tools, ended: false };
+        Self { totals, began: Instant::now(), state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Notes a call that is about to be sent; waits until less than `most` are open.
-    pub(crate) fn open(&self, id: &str, asked: Asked, most: usize) {
+    /// A tool for the next call, if one is free by then.
+    pub(crate) fn tool(&self, by: Instant) -> Option<String> {
         let state = self.state.lock().expect("no panic");
-        let full = |state: &mut State| state.open.len() >= most && !self.ended.load(Ordering::Relaxed);
-        let waited = self.answered.wait_timeout_while(state, Duration::from_secs(60), full);
-        let mut state = waited.expect("no panic").0;
-        self.totals.sent(&asked);
-        state.open.insert(id.to_owned(), asked);
+        let left = by.saturating_duration_since(Instant::now());
+        let none = |state: &mut State| state.free.is_empty();
+        let mut state = self.changed.wait_timeout_while(state, left, none).expect("no panic").0;
+        state.free.pop()
+    }
+
+    /// Notes a call that is about to be sent.
+    pub(crate) fn sent(&self, id: &str, call: Call) {
+        self.totals.calls.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock().expect("no panic");
+        let mut findings = Vec::new();
+        let server = call.server;
+        state.read_journal(server, self.began.elapsed(), &mut findings);
+        findings.extend(state.oracle.take(self.began.elapsed(), Event::Sent(id, call)));
+        self.count(state, findings);
     }
 
     /// Notes that a call is cancelled, behind which this ping is sent; `false`: it has been answered.
     pub(crate) fn cancel(&self, id: &str, fence: u64) -> bool {
         let mut state = self.state.lock().expect("no panic");
-        let open = state.open.contains_key(id);
-        if open {
-            state.crossing.insert(fence, id.to_owned());
-        }
-        open
+        state.oracle.take(self.began.elapsed(), Event::Cancelled(id, fence));
+        state.oracle.is_open(id)
     }
 
-    /// The id of a ping.
-    pub(crate) fn fence(number: u64) -> String {
-        format!("{FENCE}{number}\"")
+    /// How errors name an open call.
+    pub(crate) fn label(&self, id: &str) -> Option<String> {
+        self.state.lock().expect("no panic").oracle.label(id)
     }
 
-    /// Takes a message of the gateway. Returns the call that it answered with an error.
-    pub(crate) fn take(&self, line: &[u8]) -> Option<Asked> {
-        let Ok(message) = serde_json::from_slice::<Message>(line) else {
-            let line = String::from_utf8_lossy(line);
-            self.totals.count(&self.totals.misrouted, &format!("no message: {line:.200}"));
-            return None;
-        };
-        let id = message.id.filter(|_| message.method.is_none())?.get();
-        if let Some(number) = id.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix('"')) {
-            self.passed(number.parse().expect("a number of ours"));
-            return None;
-        }
-        let (asked, was_cancelled) = {
-            let mut state = self.state.lock().expect("no panic");
-            (state.open.remove(id), state.cancelled.contains(id))
-        };
-        self.answered.notify_all();
-        match asked {
-            Some(asked) => self.totals.judge(&asked, &message).then_some(asked),
-            None => {
-                let counter =
-                    if was_cancelled { &self.totals.after_cancellation } else { &self.totals.duplicated };
-                let line = String::from_utf8_lossy(line);
-                self.totals.count(counter, &format!("an answer too many: {line:.200}"));
-                None
-            }
-        }
-    }
-
-    /// A ping was answered: what was cancelled before it may not be answered any more.
-    fn passed(&self, fence: u64) {
+    /// Takes a message of the gateway. Returns the calls that failed by it.
+    pub(crate) fn take(&self, message: &[u8]) -> Vec<Call> {
         let mut state = self.state.lock().expect("no panic");
-        let later = state.crossing.split_off(&(fence + 1));
-        for id in std::mem::replace(&mut state.crossing, later).into_values() {
-            if state.open.remove(&id).is_some() {
-                self.totals.cancelled.fetch_add(1, Ordering::Relaxed);
-                state.cancelled.insert(id);
+        let mut findings = Vec::new();
+        // Only errors need the journals. A server writes to its own before it does anything wrong.
+        if memchr::memmem::find(message, b"rror\"").is_some() {
+            for server in 0..state.journals.len() {
+                state.read_journal(server, self.began.elapsed(), &mut findings);
             }
         }
-        drop(state);
-        self.answered.notify_all();
+        findings.extend(state.oracle.take(self.began.elapsed(), Event::Message(message)));
+        self.count(state, findings)
+    }
+
+    /// Nothing more can come for this call.
+    pub(crate) fn over(&self, id: &str) {
+        let mut state = self.state.lock().expect("no panic");
+        let findings = state.oracle.take(self.began.elapsed(), Event::Over(id));
+        self.count(state, findings);
+    }
+
+    /// Nothing more can come at all.
+    pub(crate) fn ended(&self) {
+        self.state.lock().expect("no panic").ended = true;
+        self.changed.notify_all();
     }
 
     /// Waits until everything is answered; what is not within `patience` is lost.
     pub(crate) fn settle(&self, patience: Duration) {
-        let end = Instant::now() + patience;
         let state = self.state.lock().expect("no panic");
-        let waits = |state: &mut State| !state.open.is_empty() && !self.ended.load(Ordering::Relaxed);
-        let left = end.saturating_duration_since(Instant::now());
-        let state = self.answered.wait_timeout_while(state, left, waits).expect("no panic").0;
-        for asked in state.open.values() {
-            self.totals.count(&self.totals.lost, &format!("never answered: {asked:?}"));
+        let waits = |state: &mut State| !state.oracle.waiting().is_empty() && !state.ended;
+        let mut state = self.changed.wait_timeout_while(state, patience, waits).expect("no panic").0;
+        let mut findings = Vec::new();
+        for id in state.oracle.waiting() {
+            findings.extend(state.oracle.take(self.began.elapsed(), Event::Over(&id)));
         }
+        self.count(state, findings);
+    }
+
+    /// Counts what was found and returns the calls that ended with an error.
+    fn count(&self, mut state: MutexGuard<'_, State>, findings: Vec<Finding>) -> Vec<Call> {
+        let mut failed = Vec::new();
+        for finding in findings {
+            let (call, end) = match finding {
+                Finding::Broken(promise, what) => {
+                    self.totals.count(promise, &what);
+                    continue;
+                }
+                Finding::Ended(call, end) => (*call, end),
+            };
+            state.free.push(call.tool.clone());
+            let counter = match end {
+                End::Answer => &self.totals.own_answers,
+                End::Error => &self.totals.errors,
+                End::Cancelled => &self.totals.cancelled,
+                End::Broken => continue,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            if end == End::Error {
+                failed.push(call);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+        failed
+    }
+}
+
+impl State {
+    /// Tells the oracle what a server has written since.
+    fn read_journal(&mut self, server: usize, at: Duration, findings: &mut Vec<Finding>) {
+        let Self { oracle, journals, .. } = self;
+        let Journal { file, rest } = &mut journals[server];
+        file.read_to_string(rest).expect("journals are text");
+        let whole = rest.rfind('\n').map_or(0, |end| end + 1);
+        for line in rest[..whole].lines() {
+            findings.extend(oracle.take(at, Event::Journal(server, line)));
+        }
+        rest.drain(..whole);
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! cargo run --release --example chaos -- --seed 7 --calls 100000
+//! cargo run --release --example chaos -- --calls 1000 --sabotage swap
 //! cargo run --release --example chaos -- --seed 7 --minutes 5
 //! cargo run --release --example chaos -- figures
 //! cargo run --release --example chaos -- trees --rounds 200
 //! ```
 //!
 //! Clients over stdio, each with a gateway of its own, and clients of one gateway over HTTP, in both eras, call the
-//! servers behind them. Seeded chance decides which calls go wrong and how ([`fault`]). Every call carries a mark, and
-//! [`ledger`] holds the gateway to it: each call gets its own answer or an error that names it, once, and nothing
-//! after its cancellation. The exit status is 1 if a promise was broken.
+//! servers behind them. Seeded chance decides which calls go wrong and how ([`fault`]). Every call carries a mark
+//! ([`mark`]), servers keep journals of what they did wrong, and [`oracle`] holds the gateway to both: each call gets its
+//! own answer, or an error that names it where one was injected, once, and nothing after its cancellation. The exit
+//! status is 1 if a promise was broken. `--sabotage` falsifies what the gateway says, which must be noticed.
 
 #![allow(clippy::print_stdout, reason = "it reports on stdout")]
 
@@ -23,7 +25,13 @@ mod figures;
 #[cfg(target_os = "linux")]
 mod ledger;
 #[cfg(target_os = "linux")]
+mod mark;
+#[cfg(target_os = "linux")]
+mod oracle;
+#[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod sabotage;
 #[cfg(target_os = "linux")]
 mod scene;
 #[cfg(target_os = "linux")]

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clients::{Plan, over_http, over_stdio};
-use crate::fault::Chance;
+use crate::fault::{Chance, Fault};
 use crate::ledger::Totals;
+use crate::oracle::Promise;
+use crate::sabotage::Sabotage;
 use crate::scene::{Gateway, Programs, Scene, footprint};
 
 /// What the command line says.
@@ -15,12 +17,16 @@ pub(crate) struct Options {
     pub(crate) minutes: Option<f64>,
     /// How many calls go wrong, about; a hundredth unless told otherwise.
     pub(crate) faults: Option<u64>,
-    /// Clients over stdio, and over HTTP.
+    /// Clients over stdio; over HTTP there are twice as many.
     pub(crate) clients: usize,
     pub(crate) upstreams: usize,
     pub(crate) rounds: usize,
     /// How many times as long things may take as they should, for machines that are busy with other things.
     pub(crate) patience: u32,
+    /// Seconds after which an answer counts as lost.
+    lost_after: u64,
+    /// What is done to the messages of clients over stdio, and over HTTP.
+    sabotage: [Option<Sabotage>; 2],
     programs: Option<Programs>,
 }
 
@@ -32,9 +38,11 @@ impl Options {
             minutes: None,
             faults: None,
             clients: 4,
-            upstreams: 6,
+            upstreams: 12,
             rounds: 20,
             patience: 1,
+            lost_after: 30,
+            sabotage: [None, None],
             programs: None,
         };
         let (mut gateway, mut fake) = (None, None);
@@ -50,6 +58,17 @@ impl Options {
                 "--upstreams" => options.upstreams = number()?.max(1) as usize,
                 "--rounds" => options.rounds = number()? as usize,
                 "--patience" => options.patience = number()?.max(1) as u32,
+                "--lost-after" => options.lost_after = number()?,
+                "--sabotage" => {
+                    let (what, only) = value.split_once('@').unwrap_or((value, ""));
+                    let sabotage = Some(what.parse()?);
+                    options.sabotage = match only {
+                        "" => [sabotage, sabotage],
+                        "stdio" => [sabotage, None],
+                        "http" => [None, sabotage],
+                        _ => return Err(format!("{flag}: {only} is neither stdio nor http")),
+                    };
+                }
                 "--gateway" => gateway = Some(value.into()),
                 "--fake" => fake = Some(value.into()),
                 _ => return Err(format!("unknown flag {flag}")),
@@ -69,27 +88,34 @@ impl Options {
 /// Runs all clients and reports. `true`: every promise was kept.
 pub(crate) fn run(options: &Options) -> bool {
     let scene = Scene::new(options.programs());
-    let faults = options.faults.unwrap_or(options.calls / 100).max(1);
+    let faults = options.faults.unwrap_or(options.calls / 100);
+    // Every gateway has its share, and the clients over HTTP have one gateway.
+    let share = options.calls.div_ceil(options.clients as u64 + 1);
+    let share = options.minutes.map_or(share, |_| u64::MAX);
     let plan = Plan {
         totals: Totals::default(),
-        left: AtomicU64::new(options.minutes.map_or(options.calls, |_| u64::MAX)),
+        calls: [share, share.div_ceil(2 * options.clients as u64)],
         until: options.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
         one_in: if options.minutes.is_some() && options.faults.is_none() {
             100
         } else {
-            (options.calls / faults).max(1)
+            options.calls.checked_div(faults).unwrap_or(u64::MAX).max(1)
         },
-        upstreams: options.upstreams + 1,
-        between_crashes: Duration::from_secs(11),
+        faults: AtomicU64::new(0),
+        servers: options.upstreams + 1,
+        lost_after: Duration::from_secs(options.lost_after),
+        sabotage: options.sabotage,
     };
-    let (mut remote, url) = scene.remote(options.seed);
-    let urls = [url];
-    let config =
-        |name: &str, n: usize| scene.chaotic(name, options.upstreams, options.seed + n as u64, &urls);
-    let host = scene.gateway("http", &config("http", 0), &["serve", "--http", "127.0.0.1:0"]);
-    let mut gateways: Vec<Gateway> = (1..=options.clients)
-        .map(|n| scene.gateway(&format!("stdio{n}"), &config(&format!("stdio{n}"), n), &[]))
-        .collect();
+    let mut remotes = Vec::new();
+    let mut gateway = |name: &str, n: usize, arguments: &[&str]| {
+        let (remote, url) = scene.remote(name, options.upstreams);
+        remotes.push(remote);
+        let config = scene.chaotic(name, options.upstreams, options.seed + n as u64, &url);
+        scene.gateway(name, &config, arguments)
+    };
+    let host = gateway("http", 0, &["serve", "--http", "127.0.0.1:0"]);
+    let mut gateways: Vec<Gateway> =
+        (1..=options.clients).map(|n| gateway(&format!("stdio{n}"), n, &[])).collect();
     let pids: Vec<(String, u32)> = std::iter::once(&host)
         .chain(&gateways)
         .map(|gateway| (gateway.name.clone(), gateway.child.id()))
@@ -103,11 +129,12 @@ pub(crate) fn run(options: &Options) -> bool {
             .enumerate()
             .map(|(n, gateway)| {
                 let chance = Chance(options.seed ^ ((n as u64 + 1) << 48));
-                let plan = &plan;
-                scope.spawn(move || over_stdio(plan, gateway, chance))
+                let (plan, journals) = (&plan, scene.journals(&gateway.name, options.upstreams));
+                scope.spawn(move || over_stdio(plan, gateway, &journals, chance))
             })
             .collect();
-        over_http(&plan, &host, 2 * options.clients, &Chance(options.seed));
+        let journals = scene.journals(&host.name, options.upstreams);
+        over_http(&plan, &host, &journals, 2 * options.clients, &Chance(options.seed));
         for client in clients {
             client.join().expect("no panic");
         }
@@ -116,13 +143,15 @@ pub(crate) fn run(options: &Options) -> bool {
     });
     let took = began.elapsed();
     let orderly = gateways.into_iter().chain([host]).map(Gateway::end).filter(|orderly| *orderly).count();
-    let _ = remote.kill();
-    let _ = remote.wait();
+    for mut remote in remotes {
+        let _ = remote.kill();
+        let _ = remote.wait();
+    }
     let left = scene.until_gone(Instant::now(), Duration::from_secs(5)).err().unwrap_or_default();
-    report(options, &plan, &scene, took, &samples);
+    let enough_crashes = report(options, &plan, &scene, took, &samples);
     println!("gateways that ended with status 0: {orderly} of {}", pids.len());
     println!("processes left behind: {}", left.len());
-    plan.totals.broken() == 0 && orderly == pids.len() && left.is_empty()
+    plan.totals.is_kept() && enough_crashes && orderly == pids.len() && left.is_empty()
 }
 
 /// Memory and descriptors of one gateway, now and then: calls so far, KiB, descriptors.
@@ -147,20 +176,25 @@ fn sample(pids: &[(String, u32)], plan: &Plan, over: &AtomicBool) -> Vec<Samples
     all
 }
 
-fn report(options: &Options, plan: &Plan, scene: &Scene, took: Duration, samples: &[Samples]) {
+/// Prints what was found. `false`: too few of the faults were crashes for it to mean much.
+fn report(options: &Options, plan: &Plan, scene: &Scene, took: Duration, samples: &[Samples]) -> bool {
     let totals = &plan.totals;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let faults = totals.faults.lock().expect("no panic");
+    let (faults, bad_starts) = scene.injected();
     let sum: u64 = faults.values().sum();
+    let crashes: u64 = Fault::CRASHES.iter().filter_map(|crash| faults.get(crash)).sum();
     println!(
         "seed {}: {} clients over stdio and {} over HTTP, {} servers behind each gateway, {:.1} s",
         options.seed,
         options.clients,
         2 * options.clients,
-        plan.upstreams,
+        plan.servers,
         took.as_secs_f64(),
     );
-    println!("calls {}, faults {} (and {} bad starts)", get(&totals.calls), sum, scene.bad_starts(),);
+    println!(
+        "calls {}, faults {sum}, crashes among them {crashes}, bad starts {bad_starts}",
+        get(&totals.calls)
+    );
     let listed: Vec<_> = faults.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
     println!("  {}", listed.join(", "));
     println!(
@@ -169,13 +203,9 @@ fn report(options: &Options, plan: &Plan, scene: &Scene, took: Duration, samples
         get(&totals.errors),
         get(&totals.cancelled),
     );
-    println!(
-        "lost {}, misrouted {}, duplicated {}, answered after cancellation {}",
-        get(&totals.lost),
-        get(&totals.misrouted),
-        get(&totals.duplicated),
-        get(&totals.after_cancellation),
-    );
+    let broken = totals.broken.lock().expect("no panic");
+    let listed = Promise::ALL.map(|(promise, name)| format!("{name} {}", broken.get(&promise).unwrap_or(&0)));
+    println!("{}", listed.join(", "));
     for Samples { name, points } in samples {
         // The first fifth is warm-up.
         let settled = &points[points.len() / 5..];
@@ -194,6 +224,7 @@ fn report(options: &Options, plan: &Plan, scene: &Scene, took: Duration, samples
             slope(&descriptors) * 100_000.0,
         );
     }
+    crashes * 10 >= sum
 }
 
 /// Least squares.

@@ -1,5 +1,6 @@
 //! The gateways and the servers behind them, in a directory of their own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+
+use crate::fault::Fault;
+use crate::oracle::{LONGEST_CALL, LONGEST_MESSAGE};
+
+/// Calls in flight of one gateway. Each has a tool to itself, so that errors, which name the tool, can be told apart.
+pub(crate) const IN_FLIGHT: usize = 32;
 
 /// Everything that a run needs on disk. Its name is the marker that every process carries.
 pub(crate) struct Scene {
@@ -69,25 +76,34 @@ impl Scene {
         json!({"command": self.programs.fake, "args": arguments})
     }
 
-    /// Servers that misbehave: one toolbox, `box`, with servers `u0` and so on. The files that they count their starts
-    /// in are named after `gateway`.
-    pub(crate) fn chaotic(&self, gateway: &str, upstreams: usize, seed: u64, remote: &[String]) -> Value {
+    /// Servers that misbehave: one toolbox, `box`, with servers `u0` and so on, and one over HTTP at `url`, the last.
+    /// Each writes its starts and its faults into its journal.
+    pub(crate) fn chaotic(&self, gateway: &str, upstreams: usize, seed: u64, url: &str) -> Value {
         let mut servers = Map::new();
         for n in 0..upstreams {
-            let count = self.directory.join(format!("starts-{gateway}-{n}"));
+            let journal = self.journal(gateway, n);
             let seed = (seed.wrapping_mul(1000) + n as u64).to_string();
-            let count = count.to_str().expect("a path in UTF-8");
-            let mut entry = self.fake(&["--with", "chaos", "--chaos", &seed, "--count", count]);
-            entry["maxCallTime"] = json!(5);
+            let journal = journal.to_str().expect("a path in UTF-8");
+            let entry = self.fake(&["--with", &tools().join(","), "--chaos", &seed, "--count", journal]);
             servers.insert(format!("u{n}"), entry);
         }
-        for (n, url) in remote.iter().enumerate() {
-            servers.insert(format!("u{}", upstreams + n), json!({"url": url, "maxCallTime": 5}));
+        servers.insert(format!("u{upstreams}"), json!({"url": url}));
+        for (_, entry) in &mut servers {
+            entry["maxCallTime"] = json!(LONGEST_CALL.as_secs());
         }
         json!({
-            "toolMode": "proxy", "maxMessageBytes": 100_000,
+            "toolMode": "proxy", "maxMessageBytes": LONGEST_MESSAGE,
             "toolboxes": {"box": {"mcpServers": servers}},
         })
+    }
+
+    /// The journals of a gateway's servers.
+    pub(crate) fn journals(&self, gateway: &str, upstreams: usize) -> Vec<PathBuf> {
+        (0..=upstreams).map(|n| self.journal(gateway, n)).collect()
+    }
+
+    fn journal(&self, gateway: &str, server: usize) -> PathBuf {
+        self.directory.join(format!("journal-{gateway}-{server}"))
     }
 
     /// Starts a gateway; with arguments `serve --http …` it is waited for.
@@ -118,11 +134,13 @@ impl Scene {
         Gateway { name: name.to_owned(), child, address }
     }
 
-    /// Starts the fake upstream over HTTP and returns its URL with it.
+    /// Starts the last server of a gateway, which it knows by the URL that is returned.
     #[allow(clippy::disallowed_methods, reason = "this program starts what it tests")]
-    pub(crate) fn remote(&self, seed: u64) -> (Child, String) {
+    pub(crate) fn remote(&self, gateway: &str, upstreams: usize) -> (Child, String) {
         let mut child = Command::new(&self.programs.fake)
-            .args(["--http", "0", "--with", "chaos", "--chaos", &seed.to_string(), "--marker", &self.marker])
+            .args(["--http", "0", "--with", &tools().join(","), "--chaos", "0", "--marker", &self.marker])
+            .arg("--count")
+            .arg(self.journal(gateway, upstreams))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -131,12 +149,20 @@ impl Scene {
         (child, format!("http://127.0.0.1:{}/mcp", port.trim()))
     }
 
-    /// How many starts went wrong by will.
-    pub(crate) fn bad_starts(&self) -> usize {
+    /// What went wrong, by the journals: how often each fault happened, and how many starts went wrong.
+    pub(crate) fn injected(&self) -> (BTreeMap<Fault, u64>, usize) {
+        let (mut faults, mut bad_starts) = (BTreeMap::new(), 0);
         let files = fs::read_dir(&self.directory).expect("it is ours").flatten();
-        let counts = files.filter(|file| file.file_name().to_string_lossy().starts_with("starts-"));
-        let texts = counts.filter_map(|file| fs::read_to_string(file.path()).ok());
-        texts.map(|text| text.lines().filter(|line| *line != "start").count()).sum()
+        for file in files.filter(|file| file.file_name().to_string_lossy().starts_with("journal-")) {
+            for line in fs::read_to_string(file.path()).expect("journals are text").lines() {
+                match line.split_once(' ') {
+                    None => {}
+                    Some(("start", _)) => bad_starts += 1,
+                    Some((fault, _)) => *faults.entry(fault.parse().expect("a fault")).or_default() += 1,
+                }
+            }
+        }
+        (faults, bad_starts)
     }
 
     /// Processes that carry the marker in their command line, this one excluded.
@@ -189,6 +215,11 @@ impl Gateway {
         }
         self.child.wait().is_ok_and(|status| status.success())
     }
+}
+
+/// The tools of every server that misbehaves.
+pub(crate) fn tools() -> Vec<String> {
+    (0..IN_FLIGHT).map(|n| format!("chaos-{n}")).collect()
 }
 
 /// Resident memory in KiB and open descriptors of a process.

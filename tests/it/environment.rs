@@ -117,6 +117,24 @@ fn secrets_stand_in_no_error_and_no_log() {
 }
 
 #[test]
+fn what_a_running_server_says_is_quoted_without_secrets() {
+    let entry = fake_with("--with crash", &["--stdout", "noise with ${WB_SECRET}"]);
+    let mut gateway = Gateway::spawn_with(Lab::new(), dev("proxy", json!({"a": entry})), |command| {
+        command.env("WB_SECRET", SECRET);
+    });
+    gateway.initialize(VERSION);
+    gateway.open("dev");
+    let stderr = format!("last words with {SECRET}");
+    let text = gateway.use_tool("a", "crash", json!({"stderr": [stderr]})).failure();
+    assert!(text.contains("last words with ${WB_SECRET}"), "{text}");
+    gateway.close();
+    gateway.wait();
+    let log = gateway.stderr();
+    assert!(log.contains("noise with ${WB_SECRET}"), "{log}");
+    assert!(!text.contains(SECRET) && !log.contains(SECRET), "{text}\n{log}");
+}
+
+#[test]
 fn reasons_of_failed_servers_hold_no_secrets() {
     const LISTED: &str = "listed-in-the-file";
     let refusal = format!(r#"initialize={{"code":-32000,"message":"no entry with {SECRET}"}}"#);

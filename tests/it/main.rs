@@ -34,6 +34,7 @@ mod lifecycle;
 #[cfg(unix)]
 mod malformed;
 mod matrix;
+mod mutations;
 mod names;
 mod npm;
 mod oauth;

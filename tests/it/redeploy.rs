@@ -138,6 +138,27 @@ fn what_a_redeployed_server_offers_is_listed_and_can_be_called() {
 }
 
 #[test]
+fn a_modern_client_of_the_workbench_can_use_what_a_redeployed_server_offers() {
+    for era in ["legacy", "modern"] {
+        let mut remote = Remote::start(&format!("--tools 1 --era {era}"));
+        let host = Host::workbench(dev("proxy", json!({"a": {"type": "http", "url": remote.url()}})));
+        let mut client = host.client(Era::Modern);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        remote.redeploy(&format!("--with echo --era {era}"));
+        // Nothing reaches the server meanwhile, unless it was missed: what is not in its list is not called.
+        let tool = json!({"toolbox": "dev", "server": "a", "tool": "echo"});
+        client.until("the new tool is known", |client| {
+            client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#);
+            worked(&client.call("use_tool", json!({"tool": tool})))
+        });
+        let opened = client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).json();
+        let names: Vec<_> =
+            opened["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(names, ["echo"], "{era}");
+    }
+}
+
+#[test]
 fn what_was_expected_of_a_server_is_expected_of_the_one_in_its_place() {
     for way in [Way::Workbench, Way::Toolman, Way::WorkbenchHttp, Way::ToolmanHttp(Era::Legacy)] {
         for flags in ["--era legacy", "--era legacy --sse", "--era modern"] {

@@ -73,7 +73,7 @@ impl<B: Backend> Server<B> {
             };
         }
         let rule = self.settings.rules.get();
-        let token = if rule.tokens.is_empty() && !self.closed_to_strangers {
+        let token = if self.needs_no_token(&rule) {
             None
         } else {
             match authenticate(&rule.tokens, request.headers()) {

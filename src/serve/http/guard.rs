@@ -158,6 +158,8 @@ mod tests {
             ("127.0.0.1:1", "127.8.7.6:1", true),
             ("127.0.0.1:1", "[::1]:1", true),
             ("127.0.0.1:1", "gateway.EXAMPLE", true),
+            ("127.0.0.1:1", "gateway.example.evil.com", false),
+            ("127.0.0.1:1", "evil-gateway.example", false),
             ("127.0.0.1:1", "localhost.evil.com", false),
             ("127.0.0.1:1", "localhost:80@evil.com", false),
             ("127.0.0.1:1", "user@localhost", false),
@@ -210,5 +212,32 @@ mod tests {
         ] {
             assert_eq!(is_origin(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn tokens_count_as_a_whole() {
+        let known = ["all-secret", "ci-secret"].map(|secret| {
+            let token = crate::config::Secret::new(secret);
+            Arc::new(Token { name: secret.to_owned(), token, scope: None })
+        });
+        for (given, expected) in [
+            ("Bearer all-secret", Some("all-secret")),
+            ("bearer  ci-secret ", Some("ci-secret")),
+            ("Bearer all-secre", None),
+            ("Bearer all-secret2", None),
+            ("Bearer ll-secret", None),
+            ("Bearer ALL-SECRET", None),
+            ("Bearer all-secret ci-secret", None),
+            ("Bearer ", None),
+            ("Bearer", None),
+            ("Basic all-secret", None),
+            ("all-secret", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, given.parse().unwrap());
+            let found = authenticate(&known, &headers).ok();
+            assert_eq!(found.as_ref().map(|token| &*token.name), expected, "{given}");
+        }
+        assert!(authenticate(&known, &HeaderMap::new()).is_err());
     }
 }

@@ -348,6 +348,11 @@ impl<B: Backend> Server<B> {
         }
     }
 
+    /// Whether everybody may come in: no token is configured, and nobody can come from another machine.
+    fn needs_no_token(&self, rule: &Rule) -> bool {
+        rule.tokens.is_empty() && !self.closed_to_strangers
+    }
+
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

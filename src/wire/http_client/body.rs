@@ -29,7 +29,7 @@ pub(in crate::wire) async fn collect(mut body: HttpBody, limit: usize) -> Result
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Failure::new("the connection broke in the middle of the answer"))?;
+        let frame = frame.map_err(|_| Failure::broken("the connection broke in the middle of the answer"))?;
         let Ok(chunk) = frame.into_data() else { continue };
         let length = first.len() + all.len() + chunk.len();
         if length > limit {

@@ -44,19 +44,27 @@ pub struct Failure {
     pub status: Option<u16>,
     /// No connection could be made, so nothing was sent.
     pub unreachable: bool,
+    /// There was a connection, and it broke.
+    pub broken: bool,
     /// Somebody has to log in first, or has to no avail.
     pub unauthorized: bool,
 }
 
 impl Failure {
     pub(in crate::wire) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, unreachable: false, unauthorized: false }
+        let message = message.into();
+        Self { message, status: None, unreachable: false, broken: false, unauthorized: false }
+    }
+
+    /// A connection that broke before the answer was whole.
+    pub(in crate::wire) fn broken(message: &str) -> Self {
+        Self { broken: true, ..Self::new(message) }
     }
 
     /// A refusal that no token helps against.
     pub(in crate::wire) fn unauthorized(status: StatusCode, reason: String) -> Self {
         let status = Some(status.as_u16());
-        Self { message: reason, status, unreachable: false, unauthorized: true }
+        Self { status, unauthorized: true, ..Self::new(reason) }
     }
 
     /// An answer that is no success.
@@ -135,7 +143,7 @@ impl Http {
             }
             let response = self.client.request(request).await.map_err(|error| {
                 let unreachable = error.is_connect();
-                Failure { unreachable, ..Failure::new(words(&error, &uri)) }
+                Failure { unreachable, broken: !unreachable, ..Failure::new(words(&error, &uri)) }
             })?;
             if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
                 return Ok(response);

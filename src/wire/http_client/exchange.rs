@@ -314,7 +314,7 @@ impl<R: Receive> Shared<R> {
             }
             let resumable = session.is_some() && parser.last_id().is_some();
             if !resumable {
-                return Err(Failure::new("the server ended the stream without an answer"));
+                return Err(Failure::broken("the server ended the stream without an answer"));
             }
             body = self.resume(session, &mut parser).await?;
         }
@@ -403,6 +403,9 @@ impl<R: Receive> Shared<R> {
 
     fn failed(&self, id: u64, request: &Outgoing, failure: Failure) -> Outcome {
         self.hand_error(id, code::UPSTREAM_LOST, &failure);
+        if failure.broken && request.is_call() {
+            self.receive.missed();
+        }
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
             Outcome::Down(failure)

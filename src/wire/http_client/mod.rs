@@ -73,8 +73,9 @@ pub trait Receive: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The stream for what belongs to no request broke and was opened again: something may have been missed.
-    fn reopened(&self) {}
+    /// A connection broke, which may be all that shows that another server is there by now: that of a call, or the
+    /// stream for what belongs to no request, which has been opened again.
+    fn missed(&self) {}
 
     /// Waits until more should be read.
     fn room(&self) -> impl Future<Output = ()> + Send {

@@ -78,6 +78,11 @@ impl Outgoing {
         })
     }
 
+    /// Whether this asks for something that stands in a list.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self.method.as_str(), "tools/call" | "prompts/get" | "resources/read")
+    }
+
     /// Whether this begins a legacy session.
     pub(super) fn is_initialize(&self) -> bool {
         self.method == "initialize" && !self.modern

@@ -228,7 +228,7 @@ impl<R: Receive> Shared<R> {
             match self.get_stream(Some(session), parser.last_id()).await {
                 Ok(mut body) => {
                     if std::mem::replace(&mut worked, true) {
-                        self.receive.reopened();
+                        self.receive.missed();
                     }
                     failures = 0;
                     let opened = Instant::now();

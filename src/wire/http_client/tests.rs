@@ -117,8 +117,8 @@ impl Receive for Taker {
         if hello.contains("1999") { Err("too old".to_owned()) } else { Ok(()) }
     }
 
-    fn reopened(&self) {
-        self.0.try_send("[reopened]".to_owned()).unwrap();
+    fn missed(&self) {
+        self.0.try_send("[missed]".to_owned()).unwrap();
     }
 }
 

@@ -1,10 +1,13 @@
 //! Who is let in, and which messages are taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
+use super::super::{Rules, Server, Settings};
+use super::fake::Shared;
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
 
 #[tokio::test]
@@ -87,6 +90,23 @@ async fn checks_come_in_their_order() {
     }
 }
 
+#[test]
+fn only_this_machine_comes_in_without_a_token_and_only_where_there_is_none() {
+    for (bound, tokens, expected) in [
+        ("127.0.0.1:1", vec![], true),
+        ("[::1]:1", vec![], true),
+        ("127.0.0.1:1", vec![token("all", None)], false),
+        // A reload may have taken the last token away.
+        ("192.0.2.1:1", vec![], false),
+        ("0.0.0.0:1", vec![], false),
+    ] {
+        let rules = Rules::new(&serving(tokens), None);
+        let backend = Arc::new(Shared(Arc::default()));
+        let server = Server::new(backend, bound.parse().unwrap(), Settings::new(rules.clone()));
+        assert_eq!(server.needs_no_token(&rules.get()), expected, "{bound}");
+    }
+}
+
 #[tokio::test]
 async fn bodies_over_the_limit_are_refused_before_they_are_held() {
     let server = Running::open().await;
@@ -103,6 +123,14 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
     assert_eq!(client.reply().await.status, 413);
     client.send("0\r\n\r\n").await;
     assert!(client.is_closed().await);
+    // The limit itself is no more than it, and is read: only then can it be told that it is no JSON.
+    for (length, expected) in [(4096, 400), (4097, 413)] {
+        let (one, two) = ("x".repeat(4000), "x".repeat(length - 4000));
+        let whole = server.ask(&post("/mcp", "", &format!("{one}{two}"))).await;
+        let chunks = format!("{:x}\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\n\r\n", one.len(), two.len());
+        let pieces = server.ask(&format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}")).await;
+        assert_eq!((whole.status, pieces.status), (expected, expected), "{length} bytes");
+    }
     // Who sends it all the same still learns why it was refused.
     let body = "x".repeat(30_000_000);
     for (path, headers, expected) in
@@ -334,6 +362,18 @@ async fn who_only_knocks_keeps_nobody_out() {
     assert_eq!(server.ask(&modern(2, "echo", "")).await.status, 200);
     assert_eq!(busy.ask(&modern(3, "echo", "")).await.status, 200);
     assert!(knocking[0].is_closed().await && knocking[1].is_closed().await);
+}
+
+#[tokio::test]
+async fn there_are_as_many_connections_as_may_be_and_no_more() {
+    let server = Running::start(serving(Vec::new()), |settings| settings.max_connections = 2).await;
+    let mut clients = [server.connect().await, server.connect().await];
+    for _ in 0..2 {
+        for client in &mut clients {
+            assert_eq!(client.ask(&modern(1, "echo", "")).await.status, 200);
+        }
+        assert!(server.connect().await.is_closed().await);
+    }
 }
 
 #[tokio::test]

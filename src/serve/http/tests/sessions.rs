@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::client::events_in;
 use super::{Running, call, get, initialize, post, serving, token};
-use crate::config::Serving;
+use crate::config::{Secret, Serving, Token};
 
 #[tokio::test]
 async fn sessions_are_named_bound_and_ended() {
@@ -71,6 +71,10 @@ async fn a_token_that_a_reload_removes_ends_its_sessions() {
     assert!(!server.fake.log.lock().contains(&"close 1".to_owned()));
     let auth = "Authorization: Bearer a-secret\r\n";
     assert_eq!(server.ask(&post("/mcp", auth, &initialize("2025-06-18"))).await.status, 401);
+    // Another token under the name is another one.
+    let renewed = Token { token: Secret::new("other-secret"), ..token("b", None) };
+    server.rules.replace(&serving(vec![renewed]));
+    server.fake.noted("close 1").await;
 }
 
 #[tokio::test]

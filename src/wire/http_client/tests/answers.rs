@@ -101,9 +101,9 @@ async fn what_is_no_answer_becomes_an_error() {
     )
     .await;
     let ended = error(7, "the server ended the stream without an answer", None);
-    check(|| Reply::events("data: {}\n\n"), &[&ended]).await;
+    check(|| Reply::events("data: {}\n\n"), &[&ended, "[missed]"]).await;
     // The modern era has no resumption.
-    check(|| Reply::events("id: 1\ndata:\n\n").then(Step::Break), &[&ended]).await;
+    check(|| Reply::events("id: 1\ndata:\n\n").then(Step::Break), &[&ended, "[missed]"]).await;
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ async fn credentials_that_are_refused_end_the_handshake() {
 async fn a_request_that_was_sent_is_never_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = Client::at(endpoint(&format!("http://{}", listener.local_addr().unwrap())));
-    client.ask(1, "tools/list", "").await;
+    client.ask(1, "tools/call", "").await;
     for (id, answer, reason) in [
         (1, "", "the server closed the connection without an answer"),
         (
@@ -158,7 +158,11 @@ async fn a_request_that_was_sent_is_never_sent_again() {
         connection.write_all(answer.as_bytes()).await.unwrap();
         drop(connection);
         client.expect(&error(id, reason, None)).await;
-        client.ask(id + 1, "tools/list", "").await;
+        // What breaks while a list is read says nothing new.
+        if id < 4 {
+            client.expect("[missed]").await;
+        }
+        client.ask(id + 1, if id < 3 { "tools/call" } else { "tools/list" }, "").await;
     }
 }
 

@@ -293,7 +293,7 @@ async fn the_stream_for_everything_else_goes_on_as_well() {
     let message = |method: &str| format!(r#"- {{"jsonrpc":"2.0","method":"{method}"}}"#);
     client.expect(&message("one")).await;
     for method in ["two", "three"] {
-        client.expect("[reopened]").await;
+        client.expect("[missed]").await;
         client.expect(&message(method)).await;
     }
     assert_eq!(client.close().await, (Ok(()), Vec::new()));

@@ -1,0 +1,963 @@
+//! The oracle: from what was sent, what went wrong at the servers and what came back it tells which promises were
+//! broken. It is pure: whoever drives it brings the time, the journals and the messages.
+//!
+//! An answer counts if it is the call's own, byte for byte. An error counts if it names the call's own tool, which no
+//! other open call of that gateway uses, and says what the journal of its server shows: that this fault was injected
+//! for this call, or that the server ended while the call was under way.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::fault::{Fault, Outcome};
+use super::mark;
+
+/// The `maxMessageBytes` and the `maxCallTime` that the gateways are told.
+pub(crate) const LONGEST_MESSAGE: usize = 100_000;
+pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(10);
+/// How long a server that keeps failing may be left alone.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The code of the gateway's errors where no answer came.
+const LOST: i64 = -32000;
+/// The code of its errors where it cannot use the answer.
+const INTERNAL: i64 = -32603;
+
+/// A call as it was sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Call {
+    /// A text that no other call has.
+    pub(crate) mark: String,
+    /// The number of its server.
+    pub(crate) server: usize,
+    /// Its tool, which no other open call of the same gateway uses.
+    pub(crate) tool: String,
+    /// What its server is told to do wrong.
+    pub(crate) fault: Option<Fault>,
+    /// How often its server is told to report progress, and under which token (raw) it does.
+    pub(crate) steps: u32,
+    pub(crate) token: String,
+    /// Whether its client is of the modern era.
+    pub(crate) modern: bool,
+}
+
+impl Call {
+    /// How errors name it.
+    fn label(&self) -> String {
+        format!("box/u{}/{}", self.server, self.tool)
+    }
+}
+
+/// What happens, in this order, as seen by one client.
+pub(crate) enum Event<'a> {
+    /// A call is about to be sent under this id (raw).
+    Sent(&'a str, Call),
+    /// A server has written this line to its journal.
+    Journal(usize, &'a str),
+    /// The gateway has sent this.
+    Message(&'a [u8]),
+    /// A call is about to be cancelled, and the ping with this number is sent behind it. Until that is answered an
+    /// answer of the call may be on its way.
+    Cancelled(&'a str, u64),
+    /// Nothing more can come for a call.
+    Over(&'a str),
+}
+
+/// What follows from an event.
+#[derive(Debug, Clone)]
+pub(crate) enum Finding {
+    /// A call has ended.
+    Ended(Box<Call>, End),
+    /// A promise was broken, and how.
+    Broken(Promise, String),
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Answer,
+    Error,
+    Cancelled,
+    /// As none may.
+    Broken,
+}
+
+/// The promises, by how they are broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    /// No answer came.
+    Lost,
+    /// What came is not the call's own.
+    Misrouted,
+    /// An answer came again, or a call was sent to its server again.
+    Duplicated,
+    /// An answer came when the cancellation had long arrived.
+    AfterCancellation,
+    /// An error came where nothing had gone wrong, or something else.
+    Unexplained,
+    /// Progress came that is not the call's own or not the next, or did not come; or a message that nobody expects.
+    Stray,
+}
+
+impl Promise {
+    /// Every one, and how the report names it.
+    pub(crate) const ALL: [(Self, &str); 6] = [
+        (Self::Lost, "lost"),
+        (Self::Misrouted, "misrouted"),
+        (Self::Duplicated, "duplicated"),
+        (Self::AfterCancellation, "answered after cancellation"),
+        (Self::Unexplained, "unexplained errors"),
+        (Self::Stray, "stray messages"),
+    ];
+}
+
+/// What one client has asked, and what is known of its gateway's servers.
+pub(crate) struct Oracle {
+    open: HashMap<String, Open>,
+    /// Cancelled calls, by the ping behind the cancellation.
+    crossing: BTreeMap<u64, String>,
+    cancelled: HashSet<String>,
+    servers: Vec<History>,
+    /// What the gateway says of itself in every modern result (raw), once known.
+    info: Option<String>,
+}
+
+/// A call that waits for its answer.
+struct Open {
+    call: Call,
+    sent: Duration,
+    /// The number of the server's life that was the latest when it was sent.
+    life: usize,
+    /// Reports of progress so far.
+    heard: u32,
+    cancelled: bool,
+}
+
+/// What a server's journal says.
+#[derive(Default)]
+struct History {
+    /// How its lives ended; the last ones may go on.
+    lives: Vec<Option<Death>>,
+    /// What it did wrong, by the mark of the call.
+    injected: HashMap<String, Fault>,
+}
+
+/// The end of a server's process.
+struct Death {
+    at: Duration,
+    status: i32,
+    /// The last line on its stderr.
+    words: String,
+    /// The mark of the call that it ended over.
+    culprit: String,
+}
+
+/// What matters of a message.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message<'a> {
+    jsonrpc: &'a str,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<&'a str>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Progress<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    token: &'a RawValue,
+}
+
+/// A result that is an error of the gateway.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Failed {
+    content: [Block; 1],
+    #[serde(rename = "isError")]
+    is_error: bool,
+    #[serde(rename = "_meta")]
+    meta: FailedMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Block {
+    r#type: String,
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailedMeta {
+    #[serde(rename = "mcp-workbench/error")]
+    error: ErrorObject,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ErrorObject {
+    code: i64,
+    message: String,
+    data: Option<Value>,
+}
+
+/// The ids of pings begin so.
+const FENCE: &str = "\"fence-";
+
+/// The id of a ping.
+pub(crate) fn fence(number: u64) -> String {
+    format!("{FENCE}{number}\"")
+}
+
+impl Oracle {
+    /// A client of a gateway with so many servers.
+    pub(crate) fn new(servers: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            crossing: BTreeMap::new(),
+            cancelled: HashSet::new(),
+            servers: (0..servers).map(|_| History::default()).collect(),
+            info: None,
+        }
+    }
+
+    /// Whether a call waits for its answer.
+    pub(crate) fn is_open(&self, id: &str) -> bool {
+        self.open.contains_key(id)
+    }
+
+    /// How errors name an open call.
+    pub(crate) fn label(&self, id: &str) -> Option<String> {
+        self.open.get(id).map(|open| open.call.label())
+    }
+
+    /// The ids of the calls that wait for an answer.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        self.open.keys().cloned().collect()
+    }
+
+    /// Takes what has happened by this time.
+    pub(crate) fn take(&mut self, at: Duration, event: Event<'_>) -> Vec<Finding> {
+        match event {
+            Event::Sent(id, call) => {
+                let life = self.servers[call.server].lives.len();
+                let open = Open { call, sent: at, life, heard: 0, cancelled: false };
+                self.open.insert(id.to_owned(), open);
+                Vec::new()
+            }
+            Event::Journal(server, line) => self.servers[server].note(at, line),
+            Event::Message(text) => self.message(at, text),
+            Event::Cancelled(id, fence) => {
+                if let Some(open) = self.open.get_mut(id) {
+                    open.cancelled = true;
+                    self.crossing.insert(fence, id.to_owned());
+                }
+                Vec::new()
+            }
+            Event::Over(id) => match self.open.remove(id) {
+                None => Vec::new(),
+                Some(open) if open.cancelled => vec![ended(open, End::Cancelled)],
+                Some(open) => {
+                    let what = format!("never answered: {:?}", open.call);
+                    vec![Finding::Broken(Promise::Lost, what), ended(open, End::Broken)]
+                }
+            },
+        }
+    }
+
+    fn message(&mut self, at: Duration, text: &[u8]) -> Vec<Finding> {
+        let broken = |promise, what: &str| {
+            let text = String::from_utf8_lossy(text);
+            vec![Finding::Broken(promise, format!("{what}: {text:.400}"))]
+        };
+        let message = match serde_json::from_slice::<Message<'_>>(text) {
+            Ok(message) if message.jsonrpc == "2.0" => message,
+            _ => return broken(Promise::Misrouted, "no message"),
+        };
+        match message {
+            Message { id: None, method: Some("notifications/progress"), params: Some(params), .. } => {
+                match self.progress(params.get()) {
+                    true => Vec::new(),
+                    false => broken(Promise::Stray, "progress that is not the next of an open call"),
+                }
+            }
+            Message { id: None, method: Some(method), .. } if method.ends_with("/list_changed") => Vec::new(),
+            Message { id: Some(id), method: None, params: None, .. } => {
+                let id = id.get();
+                if let Some(number) = id.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix('"')) {
+                    return self.passed(number.parse().unwrap_or(0));
+                }
+                match self.open.remove(id) {
+                    Some(open) => self.judge(at, open, &message),
+                    None if self.cancelled.contains(id) => {
+                        broken(Promise::AfterCancellation, "an answer to a call that was cancelled")
+                    }
+                    None => broken(Promise::Duplicated, "an answer to no open call"),
+                }
+            }
+            _ => broken(Promise::Stray, "nobody expects this"),
+        }
+    }
+
+    /// Notes progress; `false` if it is not the next of an open call, byte for byte.
+    fn progress(&mut self, params: &str) -> bool {
+        let Ok(Progress { token }) = serde_json::from_str(params) else { return false };
+        let Some(open) = self.open.values_mut().find(|open| open.call.token == token.get()) else {
+            return false;
+        };
+        open.heard += 1;
+        let Call { mark, steps, .. } = &open.call;
+        open.heard <= *steps && params == mark::progress(token.get(), mark, open.heard, *steps)
+    }
+
+    /// A ping was answered: what was cancelled before it may not be answered any more.
+    fn passed(&mut self, fence: u64) -> Vec<Finding> {
+        let later = self.crossing.split_off(&(fence + 1));
+        let passed = std::mem::replace(&mut self.crossing, later);
+        let mut findings = Vec::new();
+        for id in passed.into_values() {
+            if let Some(open) = self.open.remove(&id) {
+                self.cancelled.insert(id);
+                findings.push(ended(open, End::Cancelled));
+            }
+        }
+        findings
+    }
+
+    /// Judges what came for a call.
+    fn judge(&mut self, at: Duration, open: Open, message: &Message<'_>) -> Vec<Finding> {
+        let (promise, what) = match (message.result, message.error) {
+            (Some(result), None) => match self.in_legacy_form(open.call.modern, result.get()) {
+                Some(result) if *result == mark::result(&open.call.mark, open.call.fault) => {
+                    match may_be_answered(&open.call) {
+                        true if open.heard == open.call.steps => return vec![ended(open, End::Answer)],
+                        true => (Promise::Stray, format!("{} reports of progress", open.heard)),
+                        false => (Promise::Misrouted, "an answer that its server did not give".to_owned()),
+                    }
+                }
+                Some(result) => match serde_json::from_str::<Failed>(&result) {
+                    Ok(failed) if self.is_explained(at, &open, &failed) => {
+                        return vec![ended(open, End::Error)];
+                    }
+                    Ok(failed) => (Promise::Unexplained, failed.content[0].text.clone()),
+                    Err(_) => (Promise::Misrouted, format!("{result:.400}")),
+                },
+                None => (Promise::Misrouted, format!("no result of its era: {:.400}", result.get())),
+            },
+            (None, Some(error)) => (Promise::Unexplained, error.get().to_owned()),
+            _ => (Promise::Misrouted, "neither a result nor an error".to_owned()),
+        };
+        let what = format!("{:?} got {what}", open.call);
+        vec![Finding::Broken(promise, what), ended(open, End::Broken)]
+    }
+
+    /// A result without what the modern era adds to it, which stands in `_meta`, the last member, and behind it.
+    fn in_legacy_form(&mut self, modern: bool, result: &str) -> Option<String> {
+        if !modern {
+            return Some(result.to_owned());
+        }
+        let (own, added) = result.rsplit_once(",\"io.modelcontextprotocol/serverInfo\":")?;
+        let info = added.strip_suffix("},\"resultType\":\"complete\"}")?;
+        let known = self.info.get_or_insert_with(|| info.to_owned());
+        (known == info).then(|| format!("{own}}}}}"))
+    }
+
+    /// Whether a call may have failed so, by what is known of its server.
+    fn is_explained(&self, at: Duration, open: &Open, failed: &Failed) -> bool {
+        let Failed { content: [Block { r#type, text }], is_error, meta: FailedMeta { error } } = failed;
+        let call = &open.call;
+        let prefix = format!("[{}] ", call.label());
+        let is_own = text.strip_prefix(&prefix) == Some(&error.message) && r#type == "text" && *is_error;
+        let history = &self.servers[call.server];
+        let injected = call.fault.filter(|fault| history.injected.get(&call.mark) == Some(fault));
+        let by_fault = injected.is_some_and(|fault| {
+            let refused = is_refusal(error, &call.mark, fault);
+            let unanswered = is(error, "timeout: the longest time for a call is over")
+                && at.saturating_sub(open.sent) >= LONGEST_CALL;
+            let told = match fault.outcome() {
+                Outcome::Refusal => refused,
+                Outcome::Silence => unanswered,
+                Outcome::RefusalOrSilence => refused || unanswered,
+                Outcome::TooLong => {
+                    let length = mark::too_long(&call.mark);
+                    let message = format!(
+                        "the answer has {length} bytes, more than the {LONGEST_MESSAGE} of maxMessageBytes"
+                    );
+                    is(error, &message)
+                }
+                Outcome::Malformed(why) | Outcome::EndOrMalformed(why) => is_malformed(error, why),
+                Outcome::Answer | Outcome::End => false,
+            };
+            told && open.heard == call.steps
+        });
+        is_own && (by_fault || is_end(at, open, injected, history, error).unwrap_or(false))
+    }
+}
+
+impl History {
+    fn note(&mut self, at: Duration, line: &str) -> Vec<Finding> {
+        let (what, mark) = line.split_once(' ').unwrap_or((line, ""));
+        if what == "start" {
+            let words = mark::last_words(self.lives.len() + 1, mark::EXIT);
+            let death = Death { at, status: mark::EXIT_STATUS, words, culprit: String::new() };
+            self.lives.push((mark == "exit").then_some(death));
+            return Vec::new();
+        }
+        let Ok(fault) = what.parse::<Fault>() else {
+            return vec![Finding::Broken(Promise::Stray, format!("a journal says `{line}`"))];
+        };
+        if let Some(status) = fault.exit_status() {
+            let words = mark::last_words(self.lives.len(), line);
+            if let Some(last) = self.lives.last_mut() {
+                *last = Some(Death { at, status, words, culprit: mark.to_owned() });
+            }
+        }
+        match self.injected.insert(mark.to_owned(), fault) {
+            None => Vec::new(),
+            Some(_) => vec![Finding::Broken(
+                Promise::Duplicated,
+                format!("a call was sent to its server again: {line}"),
+            )],
+        }
+    }
+}
+
+/// Whether the error says that the server has ended, and did so while the call was under way: no later life had begun
+/// when the call was sent. `None`: it says something else.
+fn is_end(
+    at: Duration,
+    open: &Open,
+    injected: Option<Fault>,
+    history: &History,
+    error: &ErrorObject,
+) -> Option<bool> {
+    let call = &open.call;
+    let mut lives = history.lives.iter().skip(open.life.saturating_sub(1)).flatten();
+    // Its input may be seen to be closed before its end is, and nothing is known of that then.
+    if is(error, "the connection is closed") {
+        return Some(injected.is_none() && open.heard == 0 && lives.next().is_some());
+    }
+    let (problem, quoted) = error.message.split_once("\nlast lines of its stderr:\n")?;
+    let (floods, words) = quoted.rsplit_once('\n').map_or(("", quoted), |(floods, words)| (floods, words));
+    let death = lives.find(|death| words.strip_prefix("  ") == Some(&death.words))?;
+    let prefix = format!("the server 'box/u{}' is not running and could not be started: ", call.server);
+    let (problem, was_sent, in_time) = match problem.strip_prefix(&prefix) {
+        None => (problem, true, true),
+        // It may have failed to start, or too often to be started again just now.
+        Some(rest) => match rest.rsplit_once(" (next attempt possible in ") {
+            None => (rest, false, true),
+            Some((rest, wait)) => {
+                let wait =
+                    wait.strip_suffix(" s)").and_then(|wait| wait.parse().ok()).map(Duration::from_secs);
+                let in_time = wait? <= LONGEST_WAIT && at.saturating_sub(death.at) <= LONGEST_WAIT;
+                (rest, false, in_time)
+            }
+        },
+    };
+    let is_whole = floods.lines().all(|line| line.strip_prefix("  ") == Some(mark::FLOOD));
+    let ended = format!("the server exited with status {}", death.status);
+    let is_so = problem == ended || problem == "the server closed its output";
+    let is_plain = error.code == LOST && error.data.is_none();
+    let fits = match injected {
+        // What reached its server has failed there.
+        Some(_) if !was_sent => false,
+        // Nobody but itself can have ended the server before it got to the fault; and what was answered was answered.
+        Some(fault) if fault.exit_status().is_some() => {
+            death.culprit == call.mark && fault != Fault::CrashAfter
+        }
+        _ => was_sent || open.heard == 0,
+    };
+    Some(is_whole && is_so && is_plain && fits && in_time)
+}
+
+/// Whether its server can have answered a call so.
+fn may_be_answered(call: &Call) -> bool {
+    call.fault.is_none_or(|fault| fault.outcome() == Outcome::Answer)
+}
+
+/// Whether an error is the one that the server refuses a call with.
+fn is_refusal(error: &ErrorObject, mark: &str, fault: Fault) -> bool {
+    let expected: ErrorObject = serde_json::from_str(&mark::refusal(mark)).expect("an error of ours");
+    // An error without a code gets that of an internal error.
+    let code = if fault == Fault::ErrorWithoutCode { INTERNAL } else { expected.code };
+    error.code == code && error.message == expected.message && error.data == expected.data
+}
+
+/// Whether an error says that the server's answer is malformed, and in this way.
+fn is_malformed(error: &ErrorObject, why: &str) -> bool {
+    let why_not = error.message.strip_prefix("the server's answer is malformed: ");
+    why_not == Some(why) && error.code == INTERNAL && error.data.is_none()
+}
+
+/// Whether an error is one of the gateway's, with this message.
+fn is(error: &ErrorObject, message: &str) -> bool {
+    error.message == message && error.code == LOST && error.data.is_none()
+}
+
+fn ended(open: Open, end: End) -> Finding {
+    Finding::Ended(Box::new(open.call), end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What happens to one client, in the order of a test.
+    #[derive(Clone)]
+    enum Step {
+        Sent(u32, Option<Fault>),
+        /// A call of a modern client.
+        Modern(u32),
+        /// A call that its server is told to report progress for.
+        Asked(u32, u32),
+        Journal(String),
+        Said(String),
+        Cancelled(u32, u64),
+        Over(u32),
+        /// So many seconds pass.
+        Pass(u64),
+    }
+    use Step::{Asked, Cancelled, Journal, Modern, Over, Pass, Sent};
+
+    /// Call number `n`, which has tool and id of that number.
+    fn call(n: u32, fault: Option<Fault>) -> Call {
+        let (mark, tool, token) = (format!("mark-c-{n}."), format!("chaos-{n}"), n.to_string());
+        Call { mark, server: 0, tool, fault, steps: 0, token, modern: false }
+    }
+
+    fn journal(line: impl Into<String>) -> Step {
+        Journal(line.into())
+    }
+
+    fn injected(n: u32, fault: Fault) -> Step {
+        Journal(format!("{} {}", fault.name(), call(n, None).mark))
+    }
+
+    fn said(id: u32, result: &str) -> Step {
+        Step::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
+    }
+
+    fn answered(n: u32) -> Step {
+        said(n, &mark::result(&call(n, None).mark, None))
+    }
+
+    fn failed_with(n: u32, error: &str) -> Step {
+        let message = serde_json::from_str::<Value>(error).unwrap()["message"].as_str().unwrap().to_owned();
+        let text = Value::from(format!("[{}] {message}", call(n, None).label()));
+        let content = format!("[{{\"type\":\"text\",\"text\":{text}}}]");
+        said(
+            n,
+            &format!(
+                "{{\"content\":{content},\"isError\":true,\"_meta\":{{\"mcp-workbench/error\":{error}}}}}"
+            ),
+        )
+    }
+
+    fn failed(n: u32, message: &str) -> Step {
+        failed_with(n, &format!("{{\"code\":{LOST},\"message\":{}}}", Value::from(message)))
+    }
+
+    /// A call fails since life `life` ended over call number `culprit`.
+    fn failed_by_end(n: u32, life: usize, crash: Fault, culprit: u32) -> Step {
+        failed(n, &end(life, crash, culprit))
+    }
+
+    fn end(life: usize, crash: Fault, culprit: u32) -> String {
+        let words = mark::last_words(life, format!("{} {}", crash.name(), call(culprit, None).mark));
+        let status = crash.exit_status().unwrap();
+        format!(
+            "the server exited with status {status}\nlast lines of its stderr:\n  {}\n  {words}",
+            mark::FLOOD
+        )
+    }
+
+    fn not_running(n: u32, why: &str) -> Step {
+        failed(n, &format!("the server 'box/u0' is not running and could not be started: {why}"))
+    }
+
+    fn progress(n: u32, step: u32, steps: u32) -> Step {
+        let params = mark::progress(&n.to_string(), &call(n, None).mark, step, steps);
+        Step::Said(format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{params}}}"
+        ))
+    }
+
+    fn pong(fence_number: u64) -> Step {
+        Step::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", fence(fence_number)))
+    }
+
+    /// The promises that are broken when all of this happens at a server that has just started.
+    fn broken(steps: &[Step]) -> Vec<Promise> {
+        let mut oracle = Oracle::new(1);
+        oracle.take(Duration::ZERO, Event::Journal(0, "start"));
+        let mut at = Duration::ZERO;
+        let mut broken = Vec::new();
+        for step in steps {
+            let findings = match step {
+                Sent(n, fault) => oracle.take(at, Event::Sent(&n.to_string(), call(*n, *fault))),
+                Modern(n) => {
+                    let call = Call { modern: true, ..call(*n, None) };
+                    oracle.take(at, Event::Sent(&n.to_string(), call))
+                }
+                Asked(n, steps) => {
+                    let call = Call { steps: *steps, ..call(*n, None) };
+                    oracle.take(at, Event::Sent(&n.to_string(), call))
+                }
+                Journal(line) => oracle.take(at, Event::Journal(0, line)),
+                Step::Said(text) => oracle.take(at, Event::Message(text.as_bytes())),
+                Cancelled(n, fence) => oracle.take(at, Event::Cancelled(&n.to_string(), *fence)),
+                Over(n) => oracle.take(at, Event::Over(&n.to_string())),
+                Pass(seconds) => {
+                    at += Duration::from_secs(*seconds);
+                    Vec::new()
+                }
+            };
+            broken.extend(findings.into_iter().filter_map(|finding| match finding {
+                Finding::Broken(promise, _) => Some(promise),
+                Finding::Ended(..) => None,
+            }));
+        }
+        broken
+    }
+
+    /// Every way in which a call can end, by the outcomes that allow it. In all of them the call is number 1, call 2 is
+    /// under way, too, and eleven seconds have passed.
+    fn endings(fault: Option<Fault>) -> Vec<(&'static str, Step, bool)> {
+        use Outcome::{Answer, End, Refusal, RefusalOrSilence, Silence, TooLong};
+        let outcome = fault.map_or(Answer, Fault::outcome);
+        let may = |outcomes: &[Outcome]| outcomes.contains(&outcome);
+        let mark = call(1, None).mark;
+        let mut refusal = mark::refusal(&mark);
+        if fault == Some(Fault::ErrorWithoutCode) {
+            refusal = refusal.replace("-32000", "-32603");
+        }
+        let complaint = match outcome {
+            Outcome::Malformed(why) | Outcome::EndOrMalformed(why) => Some(why),
+            _ => None,
+        };
+        let malformed = |why: &str| {
+            let message = Value::from(format!("the server's answer is malformed: {why}"));
+            failed_with(1, &format!("{{\"code\":{INTERNAL},\"message\":{message}}}"))
+        };
+        let dies = matches!(outcome, End | Outcome::EndOrMalformed(_));
+        let crash = fault.filter(|fault| fault.exit_status().is_some());
+        let too_long = format!(
+            "the answer has {} bytes, more than the 100000 of maxMessageBytes",
+            mark::too_long(&mark)
+        );
+        vec![
+            ("answer", said(1, &mark::result(&mark, fault)), may(&[Answer])),
+            ("refusal", failed_with(1, &refusal), may(&[Refusal, RefusalOrSilence])),
+            ("too long", failed(1, &too_long), may(&[TooLong])),
+            ("malformed", malformed(complaint.unwrap_or("it is not JSON")), complaint.is_some()),
+            ("malformed in another way", malformed("it is nonsense"), false),
+            (
+                "timeout",
+                failed(1, "timeout: the longest time for a call is over"),
+                may(&[Silence, RefusalOrSilence]),
+            ),
+            ("its own end", failed_by_end(1, 1, crash.unwrap_or(Fault::CrashBefore), 1), dies),
+            ("an end that was not", failed_by_end(1, 1, Fault::CrashBefore, 2), false),
+            ("another's answer", said(1, &mark::result(&call(2, None).mark, None)), false),
+            (
+                "a JSON-RPC error",
+                Step::Said(
+                    "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"m\"}}".into(),
+                ),
+                false,
+            ),
+        ]
+    }
+
+    #[test]
+    fn a_call_ends_as_its_fault_says_and_in_no_other_way() {
+        for fault in [None].into_iter().chain(Fault::all().map(Some)) {
+            for (name, ending, allowed) in endings(fault) {
+                let mut steps = vec![Sent(1, fault), Sent(2, None), Pass(11)];
+                steps.extend(fault.map(|fault| injected(1, fault)));
+                steps.push(ending.clone());
+                assert_eq!(broken(&steps).is_empty(), allowed, "{fault:?} ends with {name}");
+                // Where the fault was not injected, no error is explained by it.
+                let without = [Sent(1, fault), Sent(2, None), Pass(11), ending];
+                let is_answer = name == "answer";
+                assert_eq!(
+                    broken(&without).is_empty(),
+                    allowed && is_answer,
+                    "{fault:?} ends with {name}, for nothing"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_fails_with_its_server_only_if_that_ended_meanwhile() {
+        use Fault::{CrashAfter, CrashBefore, CrashDuring};
+        let crash = injected(9, CrashBefore);
+        let again = " (next attempt possible in 2 s)";
+        let exit = format!(
+            "the server exited with status 7\nlast lines of its stderr:\n  {}",
+            mark::last_words(2, mark::EXIT)
+        );
+        let waiting = |why: &str| why.replacen("\nlast", &format!("{again}\nlast"), 1);
+        for (what, steps, kept) in [
+            ("in flight", vec![Sent(1, None), crash.clone(), failed_by_end(1, 1, CrashBefore, 9)], true),
+            (
+                "sent too late to be saved",
+                vec![crash.clone(), Sent(1, None), failed_by_end(1, 1, CrashBefore, 9)],
+                true,
+            ),
+            (
+                "over another crash",
+                vec![Sent(1, None), crash.clone(), failed_by_end(1, 1, CrashDuring, 9)],
+                false,
+            ),
+            (
+                "over another call",
+                vec![Sent(1, None), crash.clone(), failed_by_end(1, 1, CrashBefore, 8)],
+                false,
+            ),
+            (
+                "in another life",
+                vec![Sent(1, None), crash.clone(), failed_by_end(1, 2, CrashBefore, 9)],
+                false,
+            ),
+            (
+                "long over",
+                vec![crash.clone(), journal("start"), Sent(1, None), failed_by_end(1, 1, CrashBefore, 9)],
+                false,
+            ),
+            (
+                "over in the life that it waited for",
+                vec![
+                    Sent(1, None),
+                    crash.clone(),
+                    journal("start"),
+                    injected(8, CrashAfter),
+                    failed_by_end(1, 2, CrashAfter, 8),
+                ],
+                true,
+            ),
+            (
+                "with its input",
+                vec![Sent(1, None), crash.clone(), failed(1, "the connection is closed")],
+                true,
+            ),
+            ("with no input", vec![Sent(1, None), failed(1, "the connection is closed")], false),
+            (
+                "with an input of long ago",
+                vec![crash.clone(), journal("start"), Sent(1, None), failed(1, "the connection is closed")],
+                false,
+            ),
+            (
+                "after its own answer",
+                vec![Sent(1, Some(CrashAfter)), injected(1, CrashAfter), failed_by_end(1, 1, CrashAfter, 1)],
+                false,
+            ),
+            (
+                "sent again",
+                vec![
+                    Sent(1, Some(CrashBefore)),
+                    injected(1, CrashBefore),
+                    journal("start"),
+                    injected(1, CrashBefore),
+                    failed_by_end(1, 2, CrashBefore, 1),
+                ],
+                false,
+            ),
+            (
+                "a bad start",
+                vec![crash.clone(), Sent(1, None), journal("start exit"), not_running(1, &exit)],
+                true,
+            ),
+            (
+                "a good start",
+                vec![crash.clone(), Sent(1, None), journal("start"), not_running(1, &exit)],
+                false,
+            ),
+            (
+                "a pause",
+                vec![crash.clone(), journal("start exit"), Sent(1, None), not_running(1, &waiting(&exit))],
+                true,
+            ),
+            (
+                "a pause without end",
+                vec![
+                    crash.clone(),
+                    journal("start exit"),
+                    Pass(61),
+                    Sent(1, None),
+                    not_running(1, &waiting(&exit)),
+                ],
+                false,
+            ),
+            (
+                "a pause that is over",
+                vec![journal("start exit"), journal("start"), Sent(1, None), not_running(1, &waiting(&exit))],
+                false,
+            ),
+            (
+                "a timeout in time",
+                vec![
+                    Sent(1, Some(Fault::Hang)),
+                    injected(1, Fault::Hang),
+                    Pass(9),
+                    failed(1, "timeout: the longest time for a call is over"),
+                ],
+                false,
+            ),
+        ] {
+            assert_eq!(broken(&steps).is_empty(), kept, "{what}");
+        }
+    }
+
+    #[test]
+    fn every_call_is_answered_once_and_not_after_its_cancellation() {
+        use Promise::{AfterCancellation, Duplicated, Lost, Misrouted, Stray};
+        let text = |text: &str| Step::Said(text.to_owned());
+        for (what, steps, expected) in [
+            ("in any order", vec![Sent(1, None), Sent(2, None), answered(2), answered(1)], vec![]),
+            (
+                "swapped",
+                vec![
+                    Sent(1, None),
+                    Sent(2, None),
+                    said(2, &mark::result(&call(1, None).mark, None)),
+                    said(1, &mark::result(&call(2, None).mark, None)),
+                ],
+                vec![Misrouted, Misrouted],
+            ),
+            ("missing", vec![Sent(1, None), Over(1)], vec![Lost]),
+            ("twice", vec![Sent(1, None), answered(1), answered(1)], vec![Duplicated]),
+            ("unasked", vec![answered(1)], vec![Duplicated]),
+            ("cancelled", vec![Sent(1, None), Cancelled(1, 1), pong(1)], vec![]),
+            ("cancelled for good", vec![Sent(1, None), Cancelled(1, 1), Over(1)], vec![]),
+            ("crossed", vec![Sent(1, None), Cancelled(1, 1), answered(1), pong(1)], vec![]),
+            (
+                "answered in spite of it",
+                vec![Sent(1, None), Cancelled(1, 1), pong(1), answered(1)],
+                vec![AfterCancellation],
+            ),
+            (
+                "cancelled later",
+                vec![Sent(1, None), Sent(2, None), Cancelled(1, 1), Cancelled(2, 2), pong(1), answered(2)],
+                vec![],
+            ),
+            ("no message", vec![text("{}")], vec![Misrouted]),
+            ("no JSON", vec![text("{")], vec![Misrouted]),
+            ("a question", vec![text(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#)], vec![Stray]),
+            (
+                "a log message",
+                vec![text(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)],
+                vec![Stray],
+            ),
+            (
+                "a changed list",
+                vec![text(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)],
+                vec![],
+            ),
+            ("a journal that is none", vec![journal("nonsense")], vec![Stray]),
+        ] {
+            assert_eq!(broken(&steps), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn progress_is_the_calls_own_and_complete() {
+        use Promise::Stray;
+        for (what, steps, expected) in [
+            ("all of it", vec![Asked(1, 2), progress(1, 1, 2), progress(1, 2, 2), answered(1)], vec![]),
+            ("too little", vec![Asked(1, 2), progress(1, 1, 2), answered(1)], vec![Stray]),
+            ("too much", vec![Asked(1, 1), progress(1, 1, 1), progress(1, 1, 1)], vec![Stray]),
+            ("out of turn", vec![Asked(1, 2), progress(1, 2, 2)], vec![Stray]),
+            ("unasked", vec![Sent(1, None), progress(1, 1, 1)], vec![Stray]),
+            (
+                "after the answer",
+                vec![Asked(1, 1), progress(1, 1, 1), answered(1), progress(1, 1, 1)],
+                vec![Stray],
+            ),
+            ("of nobody", vec![progress(1, 1, 1)], vec![Stray]),
+            (
+                "until the end",
+                vec![
+                    Asked(1, 3),
+                    progress(1, 1, 3),
+                    injected(9, Fault::CrashBefore),
+                    failed_by_end(1, 1, Fault::CrashBefore, 9),
+                ],
+                vec![],
+            ),
+            (
+                "of one that never ran",
+                vec![
+                    Asked(1, 3),
+                    progress(1, 1, 3),
+                    injected(9, Fault::CrashBefore),
+                    not_running(1, &end(1, Fault::CrashBefore, 9)),
+                ],
+                vec![Promise::Unexplained],
+            ),
+        ] {
+            assert_eq!(broken(&steps), expected, "{what}");
+        }
+        let other = mark::progress("1", &call(2, None).mark, 1, 1);
+        let other =
+            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{other}}}");
+        assert_eq!(
+            broken(&[Asked(1, 1), Sent(2, None), Step::Said(other)]),
+            [Stray],
+            "with the mark of another"
+        );
+    }
+
+    /// A modern result of a call, with this version of the gateway.
+    fn modern(n: u32, version: u32) -> Step {
+        let own = mark::result(&call(n, None).mark, None);
+        let info = format!("{{\"name\":\"gateway\",\"version\":\"{version}\"}}");
+        let added = format!(",\"io.modelcontextprotocol/serverInfo\":{info}}},\"resultType\":\"complete\"}}");
+        said(n, &format!("{}{added}", own.strip_suffix("}}").unwrap()))
+    }
+
+    #[test]
+    fn no_byte_can_be_another() {
+        let large = Some(Fault::Large);
+        let before = [Modern(7), modern(7, 1)];
+        for (mut steps, said) in [
+            (vec![Sent(1, None)], answered(1)),
+            (
+                vec![Sent(1, large), injected(1, Fault::Large)],
+                said(1, &mark::result(&call(1, None).mark, large)),
+            ),
+            ([&before[..], &[Modern(1)]].concat(), modern(1, 1)),
+            (vec![Asked(1, 1)], progress(1, 1, 1)),
+            (
+                vec![Sent(1, None), injected(9, Fault::CrashBefore)],
+                failed_by_end(1, 1, Fault::CrashBefore, 9),
+            ),
+            (
+                vec![Sent(1, Some(Fault::Refused)), injected(1, Fault::Refused)],
+                failed_with(1, &mark::refusal(&call(1, None).mark)),
+            ),
+        ] {
+            let Step::Said(text) = &said else { unreachable!("it is said") };
+            let text = text.clone();
+            steps.push(said);
+            assert_eq!(broken(&steps), [], "{text:.200}");
+            // Of a large answer not every one, or it would take too long.
+            for at in (0..text.len()).step_by(1 + text.len() / 2000) {
+                let mut altered = text.clone().into_bytes();
+                altered[at] ^= 1;
+                steps.pop();
+                steps.push(Step::Said(String::from_utf8(altered).expect("ASCII")));
+                assert_eq!(broken(&steps).len(), 1, "byte {at} of {text:.200}");
+            }
+        }
+    }
+}
