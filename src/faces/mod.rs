@@ -314,3 +314,39 @@ impl Remembered {
         self.0.iter().find(|(other, _)| other == transport).map(|(_, items)| items)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_admits_whole_names() {
+        let part = Part { names: Some(vec!["dev".to_owned()]), toolbox: None };
+        for (name, expected) in
+            [("dev", true), ("develop", false), ("de", false), ("Dev", false), ("", false)]
+        {
+            assert_eq!(part.admits(name), expected, "{name}");
+        }
+        assert!(Part::default().admits("dev"));
+        assert!(!Part { names: Some(Vec::new()), toolbox: None }.admits("dev"));
+    }
+
+    #[test]
+    fn a_toolbox_is_served_alone_only_to_those_who_may_see_it() {
+        let file = br#"{"toolboxes":{"dev":{"mcpServers":{}},"ops":{"mcpServers":{}}}}"#;
+        let (config, _) =
+            crate::config::load(std::path::Path::new("x"), file, &|_| None).expect("it is valid");
+        let whole = workbench::Workbench { config };
+        for (names, toolbox, expected) in [
+            (None, "dev", Some(vec!["dev"])),
+            (Some("dev"), "dev", Some(vec!["dev"])),
+            (Some("dev"), "ops", None),
+            (None, "other", None),
+        ] {
+            let names = names.map(|name: &str| vec![name.to_owned()]);
+            let part = Part { names, toolbox: Some(toolbox.to_owned()) };
+            let face = whole.part(&part);
+            assert_eq!(face.as_ref().map(|face| face.groups()), expected, "{part:?}");
+        }
+    }
+}

@@ -423,18 +423,6 @@ mod tests {
     use crate::core::view::Exposure;
     use crate::faces::workbench::Workbench;
 
-    #[test]
-    fn a_part_admits_whole_names() {
-        let part = Part { names: Some(vec!["dev".to_owned()]), toolbox: None };
-        for (name, expected) in
-            [("dev", true), ("develop", false), ("de", false), ("Dev", false), ("", false)]
-        {
-            assert_eq!(part.admits(name), expected, "{name}");
-        }
-        assert!(Part::default().admits("dev"));
-        assert!(!Part { names: Some(Vec::new()), toolbox: None }.admits("dev"));
-    }
-
     /// A face whose lists make us panic.
     struct Panics;
 
