@@ -1011,7 +1011,7 @@ fn what_is_left_out_is_named() {
         (
             "vscode",
             r#"{"servers": {}, "mcpServers": {"b": {"command": "b"}}}"#,
-            &[" | mcpServers | is not read beside `servers`; left out"],
+            &["b | mcpServers | is not read beside `servers`; left out"],
         ),
         (
             "cursor",

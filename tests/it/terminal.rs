@@ -251,6 +251,10 @@ fn without_a_verb_it_says_what_it_is() {
     let mut terminal = place.start(&[]);
     terminal.wait_for("This is an MCP server").press("\u{4}");
     assert_eq!(terminal.end().code, Some(0));
+    let mut quiet = place.start(&["-q"]);
+    quiet.press("\u{4}");
+    let ended = quiet.end();
+    assert!(ended.code == Some(0) && !ended.shown.contains("MCP server"), "{ended:?}");
     let empty = Lab::new();
     let place = Place { lab: empty };
     let ended = place.run(&[], &[], ALL);
