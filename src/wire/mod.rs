@@ -9,6 +9,7 @@ pub mod message;
 pub mod oauth;
 pub mod outbox;
 pub mod peer;
+pub mod percent;
 pub mod sse;
 pub mod stdio;
 pub mod text;
