@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::stream::{Pushed, Reader, Stream};
 use super::{Scope, Sink};
+use crate::wire::digest::hex;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 
@@ -62,7 +63,7 @@ impl<S> Session<S> {
     ) -> Result<Arc<Self>, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
-        let id = random.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = hex(random);
         let inbox = Arc::<Inbox>::default();
         Ok(Arc::new(Self {
             id: id.into(),
