@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use flate2::read::MultiGzDecoder;
-use mcp_workbench::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
+use mcp_workbench::inside::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

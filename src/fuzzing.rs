@@ -1,12 +1,17 @@
-//! What fuzz targets reach besides the public interface. Built with `--cfg fuzzing` only.
+//! What fuzz targets reach. Built with `--cfg fuzzing` only.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub use crate::config::expand::expand;
+pub use crate::config::{load, load_toolman};
+pub use crate::wire::cut_off::{id_of_response, raw_id};
+pub use crate::wire::json::Scanner;
+pub use crate::wire::lines::{Line, Lines};
+pub use crate::wire::message::Message;
+pub use crate::wire::sse::Parser;
 
 use crate::config::command_line;
 use crate::serve::http::fuzzing as http;
-use crate::wire::json::Scanner;
 
 /// Splits a command string and fills its variables in.
 pub fn split_command(text: &str, shell: Option<bool>) {

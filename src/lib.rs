@@ -1,14 +1,22 @@
 //! An MCP gateway: one server towards the client, one client towards all of its servers.
+//!
+//! The executables are all there is to use. Nothing else is public, so that the compiler sees what nobody needs.
 
-pub mod cli;
-pub mod clients;
-pub mod config;
-pub mod core;
-pub mod edit;
-pub mod faces;
+mod cli;
+mod clients;
+mod config;
+mod core;
+mod edit;
+mod faces;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod search;
-pub mod serve;
-pub mod store;
-pub mod wire;
+#[doc(hidden)]
+pub mod inside;
+mod search;
+mod serve;
+mod store;
+mod wire;
+
+pub use crate::cli::main;
+pub use crate::config::locate::Face;
+pub use crate::core::process::run_shim_if_asked;

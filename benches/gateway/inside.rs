@@ -3,41 +3,12 @@
 
 use std::path::Path;
 
-use std::sync::Arc;
-
-use mcp_workbench::config;
-use mcp_workbench::core::engine::Surroundings;
-use mcp_workbench::core::process::Launcher;
-use mcp_workbench::faces::workbench::Workbench;
-use mcp_workbench::serve::{Configured, Gateway, stdio};
-
 use crate::client::{Call, Client, Shape};
 use crate::scene::{self, File, Size, Way};
 
 /// Serves as the gateway does.
 pub(crate) fn gateway(file: &str) {
-    let text = std::fs::read(file).expect("the file is there");
-    let loaded = config::load(Path::new(file), &text, &|_| None);
-    let Ok((config, _)) = loaded else { panic!("a good file") };
-    let around = Surroundings {
-        launcher: Launcher::with_shim(env!("CARGO_BIN_EXE_mcp-workbench")),
-        vars: std::env::vars_os().collect(),
-        directory: std::env::temp_dir(),
-        cache: None,
-        state: None,
-        attended: false,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let (stdin, stdout) = (mcp_workbench::wire::stdio::stdin(), mcp_workbench::wire::stdio::stdout());
-        stdio::run(
-            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
-            stdin,
-            stdout,
-            std::future::pending(),
-        )
-        .await;
-    });
+    mcp_workbench::inside::serve(Path::new(file), env!("CARGO_BIN_EXE_mcp-workbench"));
 }
 
 /// Starts the gateway by the words of `with` (`valgrind` and its options, or nothing) and makes calls.

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::wire::sse::Parser;
+use mcp_workbench::fuzzing::{Parser, headers_agree};
 
 fuzz_target!(|input: (u8, &str, &str)| {
     let (size, one, other) = input;
-    mcp_workbench::fuzzing::headers_agree(one, other);
+    headers_agree(one, other);
     let size = usize::from(size) + 1;
     assert_eq!(events(one.as_bytes(), size), events(one.as_bytes(), usize::MAX));
 });

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use mcp_workbench::config::locate::Face;
+use mcp_workbench::Face;
 
 fn main() -> ExitCode {
-    mcp_workbench::core::process::run_shim_if_asked();
-    mcp_workbench::cli::main(Face::Workbench)
+    mcp_workbench::run_shim_if_asked();
+    mcp_workbench::main(Face::Workbench)
 }

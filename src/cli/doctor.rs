@@ -11,7 +11,7 @@ use super::advice::advice;
 use super::failure::{Failure, Kind, Manner};
 use super::load::{load, runtime, signal};
 use super::login;
-use super::screen::Screen;
+use super::screen::{Screen, columns, padded};
 use super::variables::borrow;
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
@@ -170,15 +170,16 @@ fn as_text(rows: &[Row<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<
     if rows.is_empty() {
         return writeln!(out, "no servers are configured");
     }
-    let width = rows.iter().map(|row| row.finding.label.chars().count()).max().unwrap_or(0).min(40);
+    let width = rows.iter().map(|row| columns(&row.finding.label)).max().unwrap_or(0).min(40);
     for row in rows {
         let (finding, ms) = (row.finding, row.finding.took.as_millis());
+        let label = padded(&finding.label, width);
         match &finding.outcome {
-            Ok(1) => writeln!(out, "{well}  {:width$}  1 tool, {ms} ms", finding.label)?,
-            Ok(tools) => writeln!(out, "{well}  {:width$}  {tools} tools, {ms} ms", finding.label)?,
+            Ok(1) => writeln!(out, "{well}  {label}  1 tool, {ms} ms")?,
+            Ok(tools) => writeln!(out, "{well}  {label}  {tools} tools, {ms} ms")?,
             Err(_) => {
                 let problem = row.problem.as_deref().unwrap_or_default();
-                writeln!(out, "{ill}  {:width$}  {problem}", finding.label)?;
+                writeln!(out, "{ill}  {label}  {problem}")?;
             }
         }
         if let Some(program) = &finding.program {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{interval_at, sleep};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::World;
 use super::failure::Manner;
@@ -146,8 +147,8 @@ impl Screen {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
         let width = |column: usize| {
-            let cells = rows.iter().map(|row| row[column].chars().count());
-            cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+            let cells = rows.iter().map(|row| columns(&row[column]));
+            cells.chain([columns(heading[column])]).max().unwrap_or(0)
         };
         let numeric = |column: usize| {
             !rows.is_empty()
@@ -158,13 +159,13 @@ impl Screen {
         let line = |cells: &[&str]| {
             let mut line = String::new();
             for (column, cell) in cells.iter().enumerate() {
-                let pad = " ".repeat(width(column) - cell.chars().count());
                 if column > 0 {
                     line.push_str("  ");
                 }
                 match numeric(column) {
-                    true => line.push_str(&format!("{pad}{cell}")),
-                    false => line.push_str(&format!("{cell}{pad}")),
+                    // Digits take a column each, and headings are ours.
+                    true => line.push_str(&format!("{cell:>0$}", width(column))),
+                    false => line.push_str(&padded(cell, width(column))),
                 }
             }
             self.fitted(line.trim_end())
@@ -182,14 +183,44 @@ impl Screen {
     /// A line that does not go round the end of the terminal's.
     fn fitted(&self, line: &str) -> String {
         match self.width {
-            Some(width) if line.chars().count() > width => {
-                let dots = self.dots(false);
-                let kept = width.saturating_sub(dots.chars().count());
-                line.chars().take(kept).chain(dots.chars()).collect()
-            }
-            _ => line.to_owned(),
+            Some(width) => cut(line, width, self.dots(false)),
+            None => line.to_owned(),
         }
     }
+}
+
+/// How many columns of a terminal the text takes: characters of some scripts take two, marks upon others none.
+pub(super) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The text with spaces behind it, in at least so many columns.
+pub(super) fn padded(text: &str, least: usize) -> String {
+    format!("{text}{}", " ".repeat(least.saturating_sub(columns(text))))
+}
+
+/// The text in at most so many columns, ending with dots where that is not all of it.
+pub(super) fn cut(text: &str, most: usize, dots: &str) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    format!("{}{dots}", beginning(text, most.saturating_sub(columns(dots))))
+}
+
+/// As much of the text as fits into so many columns; nothing that is shown as one is cut in two.
+fn beginning(text: &str, most: usize) -> &str {
+    let (mut rest, mut left) = (text, most);
+    while !rest.is_empty() {
+        let stands_alone =
+            |(at, c): &(usize, char)| c.width() != Some(0) && !rest[..*at].ends_with('\u{200d}');
+        let end = rest.char_indices().skip(1).find(stands_alone).map_or(rest.len(), |(at, _)| at);
+        match left.checked_sub(columns(&rest[..end])) {
+            Some(less) => left = less,
+            None => break,
+        }
+        rest = &rest[end..];
+    }
+    &text[..text.len() - rest.len()]
 }
 
 /// The text with parts of it, in ascending order, in bold and underlined.
@@ -241,7 +272,7 @@ pub(super) fn laid_out(json: &str, indent: usize) -> String {
         _ => return value.raw().to_owned(),
     };
     let line = format!("{open}{}{close}", parts.join(", "));
-    if !line.contains('\n') && indent + line.chars().count() <= LINE {
+    if !line.contains('\n') && indent + columns(&line) <= LINE {
         return line;
     }
     let (inner, outer) = (" ".repeat(indent + 2), " ".repeat(indent));
@@ -282,6 +313,51 @@ mod tests {
             plain.table(&["NAME", "TEXT"], &[vec!["a".into(), "1234567".into()]]),
             "\x1b[1mNAME     TEXT\x1b[0m\na     1234567\n"
         );
+    }
+
+    #[test]
+    fn columns_are_those_of_the_terminal() {
+        for (text, expected) in [
+            ("", 0),
+            ("naïve", 5),
+            ("nai\u{308}ve", 5),
+            ("文件系统", 8),
+            ("ﾌｧｲﾙ", 4),
+            ("한글", 4),
+            ("👍", 2),
+            ("👩\u{200d}💻", 2),
+            ("❤\u{fe0f}", 2),
+            ("a\u{fffd}", 2),
+        ] {
+            assert_eq!(columns(text), expected, "{text}");
+        }
+        assert_eq!([padded("文件", 5), padded("文件", 3)], ["文件 ", "文件"]);
+        let rows = ["文件", "é", "e\u{301}", "👩\u{200d}💻", "long"];
+        let rows = rows.map(|name| vec![name.to_owned(), "7".to_owned(), "x".to_owned()]);
+        let expected =
+            "NAME  N  TEXT\n文件  7  x\né     7  x\ne\u{301}     7  x\n👩\u{200d}💻    7  x\nlong  7  x\n";
+        assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
+    }
+
+    #[test]
+    fn texts_are_cut_at_columns() {
+        for (text, most, expected) in [
+            ("abcd", 4, "abcd"),
+            ("abcde", 4, "abc…"),
+            ("文件系统", 8, "文件系统"),
+            ("文件系统", 7, "文件系…"),
+            ("文件系统", 6, "文件…"),
+            ("文件", 1, "…"),
+            ("e\u{301}e\u{301}e\u{301}", 3, "e\u{301}e\u{301}e\u{301}"),
+            ("e\u{301}e\u{301}e\u{301}e", 3, "e\u{301}e\u{301}…"),
+            ("👩\u{200d}💻👩\u{200d}💻", 4, "👩\u{200d}💻👩\u{200d}💻"),
+            ("👩\u{200d}💻👩\u{200d}💻", 3, "👩\u{200d}💻…"),
+            ("❤\u{fe0f}ab", 3, "❤\u{fe0f}…"),
+            ("❤\u{fe0f}ab", 2, "…"),
+        ] {
+            assert_eq!(cut(text, most, "…"), expected, "{text} in {most}");
+            assert!(columns(&cut(text, most, "…")) <= most, "{text} in {most}");
+        }
     }
 
     #[test]

@@ -15,10 +15,10 @@ mod variables;
 
 pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
-pub use places::{Place, Scope, places};
-pub use plan::{Addition, Origins, Plan, Present, Value as Found, held, plan, values};
+pub use places::{Scope, places};
+pub use plan::{Addition, Origins, Plan, Value as Found, held, plan, values};
 pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
-pub use secrets::{Replaced, Vault, shown};
+pub use secrets::{Vault, shown};
 pub use template::{Piece, Template};
 pub use variables::{Meaning, Syntax, translate};
 

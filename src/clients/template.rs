@@ -228,7 +228,7 @@ pub(super) fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::expand;
+    use crate::config::expand::expand;
 
     #[test]
     fn text_survives_being_spelled() {

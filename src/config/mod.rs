@@ -29,8 +29,8 @@ pub(crate) mod toml;
 mod toolman;
 mod workbench;
 
-pub use diagnostic::{Problem, Severity};
-pub use expand::{Environment, Expansion, Fault, FaultKind, expand};
+pub use diagnostic::Problem;
+pub use expand::Environment;
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
 pub use toolman::load_toolman;

@@ -241,7 +241,10 @@ impl Call {
                 }
             }
             Answer::Error(error)
-                if modern_client && error.get("code").is_some_and(|code| code.raw() == "-32042") =>
+                if modern_client
+                    && error
+                        .get("code")
+                        .is_some_and(|node| node.raw().parse() == Ok(code::URL_ELICITATION)) =>
             {
                 self.visit_first(error);
             }

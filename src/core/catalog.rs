@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::NameRule;
+use crate::wire::digest;
 use crate::wire::json::{Node, Scanner};
 
 /// A kind of thing that a server offers.
@@ -356,18 +357,12 @@ fn accepted(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// FNV-1a, folded: the same on every machine and in every version, since names outlive a process in prompts.
+/// Eight digits of a number that never changes, since names outlive a process in prompts.
 fn hash(origin: &[&str], attempt: u32) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    for part in origin {
-        part.bytes().for_each(&mut eat);
-        eat(0);
-    }
-    if attempt > 0 {
-        attempt.to_le_bytes().into_iter().for_each(&mut eat);
-    }
-    (hash ^ (hash >> 32)) as u32
+    let parts = origin.iter().flat_map(|part| part.bytes().chain([0]));
+    let attempt = (attempt > 0).then(|| attempt.to_le_bytes());
+    let number = digest::number(parts.chain(attempt.into_iter().flatten()));
+    (number ^ (number >> 32)) as u32
 }
 
 /// Names that differ little from `wanted`, the nearest first.
@@ -435,6 +430,9 @@ mod tests {
                 }
             }
         }
+        let limits = limits(NameRule::Safe, 20);
+        assert_eq!(limits.marked("a b", &["dev", "fs", "read"], 0), "a_b_2f95bb26");
+        assert_eq!(limits.marked("a b", &["dev", "fs", "read"], 1), "a_b_88d7a1b6");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::digest::{from_hex, hex};
+
 /// Seals and opens.
 pub struct Seal {
     key: RwLock<LessSafeKey>,
@@ -61,16 +63,12 @@ impl Seal {
             .expect("short enough to be sealed");
         let mut whole = nonce.to_vec();
         whole.append(&mut text);
-        whole.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(whole)
     }
 
     /// What was sealed; `None` for anything else, and after it has expired.
     pub fn open(&self, text: &str, now: u64) -> Option<Sealed> {
-        if !text.is_ascii() || !text.len().is_multiple_of(2) {
-            return None;
-        }
-        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
-        let whole: Vec<u8> = (0..text.len()).step_by(2).map(byte).collect::<Option<_>>()?;
+        let whole = from_hex(text)?;
         let (nonce, rest) = whole.split_at_checked(NONCE_LEN)?;
         let mut rest = rest.to_vec();
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -105,7 +103,7 @@ pub fn params_digest(params: &str) -> String {
         }
     }
     let text = serde_json::to_string(&value).expect("a value is JSON");
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(digest(&SHA256, text.as_bytes()))
 }
 
 #[cfg(test)]

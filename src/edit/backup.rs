@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::wire::digest;
+
 /// The backup of one file. All of it is readable by its owner alone, since clients keep secrets in their files.
 #[derive(Debug)]
 pub struct Backup {
@@ -30,11 +32,9 @@ pub struct Record {
 impl Backup {
     /// The backup of `file`, below the directory where programs keep their state.
     pub fn new(state: &Path, name: &str, file: &Path) -> Self {
-        // One client may have several files; FNV is enough to tell them apart.
-        let hash = file.to_string_lossy().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let directory = state.join("mcp-workbench").join("backups").join(format!("{name}-{hash:016x}"));
+        // One client may have several files.
+        let number = digest::number(file.to_string_lossy().bytes());
+        let directory = state.join("mcp-workbench").join("backups").join(format!("{name}-{number:016x}"));
         Self { state: state.to_owned(), directory, file: file.to_owned() }
     }
 

@@ -14,7 +14,7 @@ mod value;
 mod yaml;
 
 pub use diff::{paint, unified};
-pub use mask::{Secrecy, mask};
+pub use mask::mask;
 pub use merge::undone;
 pub use value::Value;
 

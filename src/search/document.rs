@@ -1,7 +1,5 @@
 //! What one document gives the index: its words counted by field, and what can be told of it beside.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::ToolDoc;
 use super::tokens::{fold, words};
 
@@ -67,13 +65,6 @@ pub(super) fn split_summary(text: &str) -> (&str, &str) {
         before = c;
     }
     (text, "")
-}
-
-/// The same number for the same text.
-pub(super) fn text_hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// What a call can do: as the server says, else as the verb of the name says.

@@ -1,7 +1,9 @@
 //! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
 
-use super::document::{Counts, packed, risk, split_summary, text_hash};
-use super::hash::HashMap;
+use std::hash::BuildHasher;
+
+use super::document::{Counts, packed, risk, split_summary};
+use super::hash::{HashMap, Seeded};
 use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 
@@ -200,7 +202,7 @@ impl Index {
             position,
             name_terms,
             risk: risk(tool),
-            text_hash: text_hash(&tool.description),
+            text_hash: Seeded::default().hash_one(&tool.description),
         }));
     }
 

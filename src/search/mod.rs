@@ -14,7 +14,7 @@ mod tokens;
 mod tests;
 
 pub use index::Index;
-pub use rank::{Hit, Outcome};
+pub use rank::Hit;
 
 /// What is known of a server.
 #[derive(Clone, Debug, Default)]

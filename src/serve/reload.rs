@@ -69,7 +69,7 @@ impl Moves {
     fn renew_window(&mut self, gateway: &Arc<Gateway>, window: &Arc<Window>, whole: &dyn Face) {
         let mut part = gateway.faces.part_of(window);
         let token = whole.common().serving.tokens.iter().find(|token| token.name == window.principal);
-        if let Some(token) = token.filter(|_| !gateway.engine.audience.stdio().is_some()) {
+        if let Some(token) = token.filter(|_| gateway.engine.audience.stdio().is_none()) {
             part.names = token.scope.clone();
         }
         let Some(place) = gateway.faces.place_of(&part) else {

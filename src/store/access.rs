@@ -5,6 +5,7 @@ use std::path::Path;
 
 /// What the group of a file and all others may do with it, the worst of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(unix), allow(dead_code, reason = "elsewhere nothing is known"))]
 pub enum Access {
     /// Nothing.
     None,

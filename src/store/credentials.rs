@@ -10,10 +10,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use ring::digest::{Context, SHA256};
-
 use super::access::{Access, mend};
 use super::replace;
+use crate::wire::digest::Digest;
 use crate::wire::oauth::{Grant, Memory};
 
 /// The login to one server.
@@ -26,14 +25,10 @@ pub struct Credentials {
 impl Credentials {
     /// In the directory for state; of the server at this URL, as this client where the configuration names one.
     pub fn new(state: &Path, server: &str, client_id: Option<&str>) -> Self {
-        let mut context = Context::new(&SHA256);
-        for part in [server, client_id.unwrap_or_default()] {
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part.as_bytes());
-        }
-        let digest = context.finish();
-        let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let path = state.join("mcp-workbench").join("credentials").join(format!("{name}.json"));
+        let mut digest = Digest::default();
+        digest.eat(server);
+        digest.eat(client_id.unwrap_or_default());
+        let path = state.join("mcp-workbench").join("credentials").join(format!("{}.json", digest.name()));
         Self { path, told: Once::new() }
     }
 
@@ -91,6 +86,7 @@ mod tests {
         let state = std::env::temp_dir().join(format!("mcp-workbench-credentials-{}", std::process::id()));
         let own = Credentials::new(&state, "https://h/mcp", None);
         assert!(own.load().is_none());
+        assert!(own.path.ends_with("credentials/7c1fa926181eb32cfb082f0fca1c6dc4.json"), "{:?}", own.path);
         let client = Client {
             id: "c".into(),
             secret: Some("s".into()),

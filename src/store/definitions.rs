@@ -9,13 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::replace;
 use crate::config::Transport;
 use crate::core::catalog::{Item, Items, Kind, read_page};
 use crate::core::upstream::Era;
+use crate::wire::digest::Digest;
 use crate::wire::era::TaskSupport;
 use crate::wire::json::Scanner;
 
@@ -86,11 +86,8 @@ impl Definitions {
 /// A digest of what an upstream is, started in this directory unless it names another. Values of variables make no
 /// difference.
 pub fn digest(transport: &Transport, working: &Path) -> String {
-    let mut context = Context::new(&SHA256);
-    let mut eat = |part: &str| {
-        context.update(&(part.len() as u64).to_le_bytes());
-        context.update(part.as_bytes());
-    };
+    let mut digest = Digest::default();
+    let mut eat = |part: &str| digest.eat(part);
     eat(env!("CARGO_PKG_VERSION"));
     match transport {
         Transport::Stdio(command) => {
@@ -116,7 +113,7 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
             http.headers.iter().for_each(|(name, _)| eat(name));
         }
     }
-    context.finish().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    digest.name()
 }
 
 /// Where what one upstream offers is remembered.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use self::turn::Turn;
+use crate::wire::digest;
 
 /// What was switched by hand in one `tools.toml`, by exposed name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +43,7 @@ impl Switched {
         state.join("toolman").join(format!(
             "{}-{:016x}.json",
             tail.trim_matches('-'),
-            hash(&tools_toml.to_string_lossy())
+            digest::number(tools_toml.to_string_lossy().bytes())
         ))
     }
 
@@ -90,12 +91,6 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// FNV-1a: the same in every version, since files outlive them.
-fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 /// Renames a finished file to its place, where there may be an older one. Windows may refuse that for as long as somebody
 /// has one of them open, which is a matter of milliseconds; it opens them itself, so that of those who try at once each
 /// would keep the others from it.
@@ -127,6 +122,7 @@ mod tests {
         let state = std::env::temp_dir().join(format!("mcp-workbench-store-{}", std::process::id()));
         let path = Switched::path(&state, Path::new("/a/project/tools.toml"));
         assert_ne!(path, Switched::path(&state, Path::new("/another/project/tools.toml")));
+        assert!(path.ends_with("toolman/a-project-tools-toml-22f44ad4db388233.json"), "{}", path.display());
         assert_eq!(Switched::load(&path), Switched::default());
         let switched = Switched {
             file: "/a/project/tools.toml".into(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::hash;
+use crate::wire::digest;
 
 /// The longest wait. A turn takes milliseconds, so somebody hangs then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ fn open(state: &Path, file: &Path) -> io::Result<File> {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     builder.recursive(true).create(&directory)?;
-    let name = format!("{:016x}.lock", hash(&real(file).to_string_lossy()));
+    let name = format!("{:016x}.lock", digest::number(real(file).to_string_lossy().bytes()));
     options.create(true).append(true).open(directory.join(name))
 }
 

@@ -371,6 +371,7 @@ impl<T: Send + 'static> Peer<T> {
     }
 
     /// How many requests are open.
+    #[cfg(test)]
     pub fn open(&self) -> usize {
         self.calls.lock().open.len()
     }

@@ -1,4 +1,4 @@
-//! Server-sent events: an incremental reader for any chunking, and a writer.
+//! Server-sent events: an incremental reader for any chunking.
 
 use std::time::Duration;
 
@@ -165,37 +165,6 @@ impl Parser {
     }
 }
 
-/// Writes one event; data with line breaks takes several `data` lines. The id must not hold line breaks.
-pub fn write_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
-    if let Some(id) = id {
-        debug_assert!(!id.contains(['\n', '\r', '\0']), "an event id is one line");
-        out.extend_from_slice(b"id: ");
-        out.extend_from_slice(id.as_bytes());
-        out.push(b'\n');
-    }
-    let mut rest = data;
-    loop {
-        let end = memchr::memchr2(b'\n', b'\r', rest);
-        out.extend_from_slice(b"data: ");
-        out.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
-        out.push(b'\n');
-        let Some(end) = end else { break };
-        rest = &rest[end..];
-        rest = rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]);
-    }
-    out.push(b'\n');
-}
-
-/// Writes how long the client shall wait before it reconnects.
-pub fn write_retry(out: &mut Vec<u8>, wait: Duration) {
-    out.extend_from_slice(format!("retry: {}\n\n", wait.as_millis()).as_bytes());
-}
-
-/// Writes a comment, which keeps idle connections open and means nothing.
-pub fn write_keep_alive(out: &mut Vec<u8>) {
-    out.extend_from_slice(b":\n\n");
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -273,14 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_reads() {
-        let mut out = Vec::new();
-        write_retry(&mut out, Duration::from_millis(1500));
-        write_event(&mut out, Some("4-2"), b"{\"a\":\r\n1,\n\r2}");
-        write_keep_alive(&mut out);
-        write_event(&mut out, None, b"");
-        let text = String::from_utf8(out).unwrap();
-        check(&text, &["|{\"a\":\n1,\n\n2}", "|"], "Some(\"4-2\") Some(1.5s)");
+    fn data_of_several_lines_is_joined() {
+        let text = "retry: 1500\n\nid: 4-2\ndata: {\"a\":\ndata: 1,\ndata: \ndata: 2}\n\n:\n\ndata: \n\n";
+        check(text, &["|{\"a\":\n1,\n\n2}", "|"], "Some(\"4-2\") Some(1.5s)");
     }
 
     proptest! {

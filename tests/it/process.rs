@@ -9,8 +9,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_workbench::config;
-use mcp_workbench::core::process::{Child, Control, Exit, Launch, Launcher};
+use mcp_workbench::inside::{Child, Command, Control, Exit, Launch, Launcher};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Longest that anything here may take on a busy machine.
@@ -325,7 +324,7 @@ async fn a_program_of_the_login_shells_path_is_found_and_the_shell_asked_once() 
     ]
     .map(|(name, value)| (name.into(), value.to_owned()))
     .to_vec();
-    let command = |program: &str| config::Command {
+    let command = |program: &str| Command {
         program: program.into(),
         args: vec![],
         env: vec![],

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::cli::screen::laid_out;
+use crate::cli::screen::{columns, cut, laid_out};
 
 /// Columns that lines are kept to where that is possible.
 const WIDTH: usize = 100;
@@ -49,7 +49,7 @@ impl Page<'_> {
 
     fn received_lines(&mut self, text: &str, most: usize) -> io::Result<()> {
         let arrow = if self.unicode { "←" } else { "<-" };
-        let indent = " ".repeat(arrow.chars().count() + 1);
+        let indent = " ".repeat(columns(arrow) + 1);
         let mut lead = format!("{} ", self.painted("32", arrow));
         let lines: Vec<_> = text.lines().collect();
         let shown = if lines.len() > most { most - 1 } else { lines.len() };
@@ -57,7 +57,7 @@ impl Page<'_> {
             if line.is_empty() {
                 writeln!(self.out)?;
             } else {
-                writeln!(self.out, "{lead}{}", cut(line, WIDTH - indent.len()))?;
+                writeln!(self.out, "{lead}{}", cut(line, WIDTH - indent.len(), "..."))?;
             }
             lead.clone_from(&indent);
         }
@@ -74,13 +74,6 @@ impl Page<'_> {
 
     fn painted(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-}
-
-fn cut(line: &str, width: usize) -> String {
-    match line.char_indices().nth(width) {
-        Some(_) => line.chars().take(width - 3).chain("...".chars()).collect(),
-        None => line.to_owned(),
     }
 }
 

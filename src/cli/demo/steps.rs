@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Stage;
 use super::client::Client;
 use super::server::Name;
+use crate::cli::screen::columns;
 
 const CLIENT: &str =
     r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"demo","version":"1"}}"#;
@@ -92,7 +93,7 @@ fn folded(text: &str) -> String {
     for line in text.lines() {
         let mut width = 0;
         for word in line.split(' ') {
-            let length = word.chars().count();
+            let length = columns(word);
             if width > 0 && width + 1 + length > 94 {
                 folded.push('\n');
                 width = 0;

@@ -14,6 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
+use crate::wire::percent::encode;
 
 /// The face, as configured.
 pub struct Workbench {
@@ -154,11 +155,7 @@ impl Exposure for Workbench {
         match kind {
             Kind::Tool | Kind::Prompt => [&*upstream.group, "__", &upstream.server, "__", key].concat(),
             Kind::Resource | Kind::Template => {
-                format!(
-                    "workbench://{}/{}/{key}",
-                    percent_encoded(&upstream.group),
-                    percent_encoded(&upstream.server)
-                )
+                format!("workbench://{}/{}/{key}", encode(&upstream.group), encode(&upstream.server))
             }
         }
     }
@@ -209,17 +206,4 @@ impl Exposure for Workbench {
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
 pub(in crate::faces) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
     if has_schema(tool) { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte))
-            }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
 }

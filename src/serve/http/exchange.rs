@@ -2,6 +2,7 @@
 //!
 //! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use super::{Backend, Scope, Server, Sink, body};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::message::{Malformed, Message, Refusal, code, is_modern_code};
+use crate::wire::percent::decode_strictly;
 
 impl<B: Backend> Server<B> {
     /// Answers one request of the connection that `hang_up` closes.
@@ -83,7 +85,7 @@ impl<B: Backend> Server<B> {
         };
         let toolbox = match path.strip_prefix("/mcp") {
             Some("") => None,
-            Some(rest) => match rest.strip_prefix('/').and_then(percent_decoded) {
+            Some(rest) => match rest.strip_prefix('/').and_then(segment) {
                 Some(name) => Some(name.into()),
                 None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
             },
@@ -398,20 +400,6 @@ impl Sink for Nobody {
 }
 
 /// The text of one path segment.
-fn percent_decoded(segment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        match byte {
-            b'/' => return None,
-            b'%' => {
-                let digits = tail.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-                rest = &tail[2..];
-            }
-            byte => bytes.push(*byte),
-        }
-    }
-    String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
+fn segment(path: &str) -> Option<Cow<'_, str>> {
+    if path.contains('/') { None } else { decode_strictly(path).filter(|name| !name.is_empty()) }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::stream::{Pushed, Reader, Stream};
 use super::{Scope, Sink};
+use crate::wire::digest::hex;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
 
@@ -66,7 +67,7 @@ impl<S> Session<S> {
     ) -> Result<Arc<Self>, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
-        let id = random.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = hex(random);
         let inbox = Arc::new(Inbox::new(budget));
         Ok(Arc::new(Self {
             id: id.into(),

@@ -37,6 +37,7 @@ use self::outgoing::{Kind, Outgoing};
 use self::reach::Gate;
 use super::message::code;
 use super::oauth::Authorizer;
+use super::percent;
 use super::tool_headers::{ToolHeaders, base64};
 
 /// Notifications that may wait for their turn; more are dropped, and logged.
@@ -130,7 +131,7 @@ impl HttpClient {
         let (url, credentials) = uri::split_credentials(&endpoint.url)?;
         let mut headers = HeaderMap::new();
         if let Some(credentials) = credentials {
-            let value = format!("Basic {}", base64(&uri::decode(&credentials)));
+            let value = format!("Basic {}", base64(&percent::decode(&credentials)));
             headers.insert(AUTHORIZATION, value.parse().expect("Base64 is visible ASCII"));
         }
         let mut own = HeaderMap::new();

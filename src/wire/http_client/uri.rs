@@ -50,26 +50,6 @@ fn has_good_port(authority: &Authority) -> bool {
     authority.port_u16().is_some() || authority.as_str() == authority.host()
 }
 
-/// Undoes percent-encoding, for credentials.
-pub(in crate::wire) fn decode(text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        let code = behind.get(..2).filter(|_| byte == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(decoded) => {
-                out.push(decoded);
-                rest = &behind[2..];
-            }
-            None => {
-                out.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    out
-}
-
 /// A reference as seen from `base`; `None` if it is malformed or holds credentials.
 pub(in crate::wire) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.trim().split('#').next().unwrap_or_default();
@@ -128,6 +108,7 @@ fn without_dots(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::percent::decode;
 
     #[test]
     fn references_are_resolved() {
@@ -167,11 +148,11 @@ mod tests {
     fn credentials_leave_the_url() {
         let (uri, credentials) = split_credentials("http://me:p%40ss@host:1/mcp?k=v").unwrap();
         assert_eq!(uri.to_string(), "http://host:1/mcp?k=v");
-        assert_eq!(decode(&credentials.unwrap()), b"me:p@ss");
+        assert_eq!(*decode(&credentials.unwrap()), *b"me:p@ss");
         assert_eq!(split_credentials("http://host").unwrap().0.to_string(), "http://host/");
         for bad in ["host/mcp", "ftp://h/", "http://", "http://u:secret@/x", "http://h:99999/"] {
             assert!(!split_credentials(bad).unwrap_err().contains("secret"), "{bad}");
         }
-        assert_eq!(decode("%zz%4"), b"%zz%4");
+        assert_eq!(*decode("%zz%4"), *b"%zz%4");
     }
 }

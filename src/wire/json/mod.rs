@@ -92,16 +92,6 @@ impl<'a> Node<'a> {
         &self.doc.text[self.span.start as usize..self.span.end as usize]
     }
 
-    /// Where the value stands in its document.
-    pub fn range(self) -> Range<usize> {
-        self.span.start as usize..self.span.end as usize
-    }
-
-    /// The document's whole text.
-    pub fn text(self) -> &'a str {
-        self.doc.text
-    }
-
     /// Whether the value is an object.
     pub fn is_object(self) -> bool {
         self.raw().starts_with('{')
@@ -194,7 +184,7 @@ impl<'a> Node<'a> {
             }
         }
         out.push(b'}');
-        if self.doc.found.broken_lines {
+        if self.doc.has_line_breaks() {
             unbreak(&mut out[start..]);
         }
     }
@@ -203,7 +193,7 @@ impl<'a> Node<'a> {
     pub fn write(self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.raw().as_bytes());
-        if self.doc.found.broken_lines {
+        if self.doc.has_line_breaks() {
             unbreak(&mut out[start..]);
         }
     }

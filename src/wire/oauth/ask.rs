@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::discovery::{ServerMetadata, shown};
-use super::flow::encode;
 use super::grant::{Client, Grant, Method, Token};
 use super::now;
 use crate::wire::http_client::body::collect;
 use crate::wire::http_client::connect::Http;
 use crate::wire::http_client::reach::Gate;
 use crate::wire::http_client::uri::origin;
+use crate::wire::percent::encode;
 use crate::wire::tool_headers::base64;
 
 /// For one answer.

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
 use super::grant::Grant;
-use crate::wire::http_client::uri::decode;
+use crate::wire::percent::{decode, encode};
 
 /// The path of the redirect URI.
 pub(super) const CALLBACK: &str = "/callback";
@@ -96,18 +96,6 @@ impl Flow {
             (None, None) => Answer::Refused("the answer holds no code".to_owned()),
         }
     }
-}
-
-/// Percent-encoding of everything that is not unreserved.
-pub(super) fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 /// 256 bits that nobody can guess.

@@ -30,7 +30,9 @@ use self::ask::NoToken;
 use self::challenge::Challenge;
 use self::discovery::Found;
 use self::flow::{CALLBACK, Flow};
-pub use self::grant::{Client, Grant, Memory, Method, Token};
+#[cfg(test)]
+pub use self::grant::Token;
+pub use self::grant::{Client, Grant, Memory, Method};
 use self::scope::Scope;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 

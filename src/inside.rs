@@ -1,0 +1,39 @@
+//! What integration tests, the benchmark and the examples reach besides the executables.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use crate::config::Command;
+pub use crate::core::process::{Child, Control, Exit, Launch, Launcher};
+pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
+
+use crate::config;
+use crate::core::engine::Surroundings;
+use crate::faces::workbench::Workbench;
+use crate::serve::{Configured, Gateway, stdio};
+use crate::wire;
+
+/// Serves a file on stdin and stdout as the gateway does, with this executable as the shim.
+pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
+    let text = std::fs::read(file).expect("the file is there");
+    let Ok((config, _)) = config::load(file, &text, &|_| None) else { panic!("a good file") };
+    let around = Surroundings {
+        launcher: Launcher::with_shim(shim),
+        vars: std::env::vars_os().collect(),
+        directory: std::env::temp_dir(),
+        cache: None,
+        state: None,
+        attended: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (stdin, stdout) = (wire::stdio::stdin(), wire::stdio::stdout());
+        stdio::run(
+            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
+            stdin,
+            stdout,
+            std::future::pending(),
+        )
+        .await;
+    });
+}

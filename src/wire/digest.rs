@@ -1,0 +1,85 @@
+//! Short texts and numbers that stand for long ones. They are the same on every machine and in every version, since files
+//! and names outlive a process.
+
+use ring::digest::{Context, SHA256};
+
+/// The bytes as hexadecimal digits.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The bytes that stand there as hexadecimal digits; `None` for anything else.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    if rest.is_empty() { bytes } else { None }
+}
+
+/// A number that tells texts apart where nobody means to mislead us: FNV-1a.
+pub fn number(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A digest of several texts that nobody can find others for: SHA-256, half of it.
+pub struct Digest(Context);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl Digest {
+    /// Takes one more text. Two are not the same as both in one.
+    pub fn eat(&mut self, part: &str) {
+        self.0.update(&(part.len() as u64).to_le_bytes());
+        self.0.update(part.as_bytes());
+    }
+
+    /// What a file can be called.
+    pub fn name(self) -> String {
+        hex(&self.0.finish().as_ref()[..16])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_a_text_never_changes() {
+        for (text, expected) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(number(text.bytes()), expected, "{text}");
+        }
+        for (parts, expected) in [
+            (["https://h/mcp", ""], "7c1fa926181eb32cfb082f0fca1c6dc4"),
+            (["https://h/mcp", "me"], "28b700ad95b4f1431689f0875fdc5f09"),
+        ] {
+            let mut digest = Digest::default();
+            parts.iter().for_each(|part| digest.eat(part));
+            assert_eq!(digest.name(), expected, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn digits_become_bytes_and_back() {
+        assert_eq!(hex([0x00, 0x0f, 0xa0, 0xff]), "000fa0ff");
+        for (text, expected) in [
+            ("", Some(&b""[..])),
+            ("000fA0ff", Some(b"\x00\x0f\xa0\xff")),
+            ("0", None),
+            ("+f", None),
+            ("zz", None),
+            ("ä", None),
+        ] {
+            assert_eq!(from_hex(text).as_deref(), expected, "{text}");
+        }
+    }
+}
