@@ -185,6 +185,11 @@ impl Fault {
         }
     }
 
+    /// Whether the server turns to other calls before it has answered this one, so that it may end over them.
+    pub(crate) fn takes_time(self) -> bool {
+        matches!(self, Self::Slow | Self::Late | Self::Hang | Self::ErrorWithoutId)
+    }
+
     /// Whether a server over HTTP can do it. There are no lines to spoil there, and one process serves all gateways.
     pub(crate) fn is_possible_over_http(self) -> bool {
         use Fault::{Hang, Large, Late, Refused, Slow, Storm};

@@ -289,10 +289,11 @@ impl Oracle {
                     false => broken(Promise::Stray, "progress that is not the next of an open call"),
                 }
             }
-            Message { id: None, method: Some(method), .. } if method.ends_with("/list_changed") => Vec::new(),
+            Message { id: None, method: Some("notifications/tools/list_changed"), .. } => Vec::new(),
             Message { id: Some(id), method: None, params: None, .. } => {
                 let id = id.get();
-                if let Some(number) = id.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix('"')) {
+                let fence = id.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix('"'));
+                if let (Some(number), Some("{}")) = (fence, message.result.map(RawValue::get)) {
                     return self.passed(number.parse().unwrap_or(0));
                 }
                 match self.open.remove(id) {
@@ -469,11 +470,11 @@ fn is_end(
     let fits = match injected {
         // What reached its server has failed there.
         Some(_) if !was_sent => false,
-        // Nobody but itself can have ended the server before it got to the fault; and what was answered was answered.
-        Some(fault) if fault.exit_status().is_some() => {
-            death.culprit == call.mark && fault != Fault::CrashAfter
-        }
-        _ => was_sent || open.heard == 0,
+        // What was answered before the end was answered.
+        Some(Fault::CrashAfter) => false,
+        // Nobody else can have ended the server before it got to the fault.
+        Some(fault) => fault.takes_time() || death.culprit == call.mark,
+        None => was_sent || open.heard == 0,
     };
     Some(is_whole && is_so && is_plain && fits && in_time)
 }
@@ -742,6 +743,26 @@ mod tests {
                     journal("start"),
                     injected(8, CrashAfter),
                     failed_by_end(1, 2, CrashAfter, 8),
+                ],
+                true,
+            ),
+            (
+                "after it was answered",
+                vec![
+                    Sent(1, Some(Fault::Garbage)),
+                    injected(1, Fault::Garbage),
+                    crash.clone(),
+                    failed_by_end(1, 1, CrashBefore, 9),
+                ],
+                false,
+            ),
+            (
+                "before it was answered",
+                vec![
+                    Sent(1, Some(Fault::Slow)),
+                    injected(1, Fault::Slow),
+                    crash.clone(),
+                    failed_by_end(1, 1, CrashBefore, 9),
                 ],
                 true,
             ),
