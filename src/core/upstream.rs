@@ -32,7 +32,7 @@ pub struct Upstream {
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
     /// Whoever holds it may ask for `phase` and `spec`; never the other way round.
-    state: Mutex<State>,
+    state: Mutex<UpstreamState>,
     /// How many of its lives are not over yet, processes included.
     lives: watch::Sender<usize>,
     /// Told whenever a request no longer waits for it to come up.
@@ -57,7 +57,7 @@ pub struct Spec {
 }
 
 #[derive(Default)]
-struct State {
+struct UpstreamState {
     generation: u64,
     backoff: Backoff,
     link: Option<Arc<Link>>,
@@ -147,7 +147,7 @@ impl Upstream {
             spec: RwLock::new(Arc::new(spec)),
             engine,
             phase: watch::Sender::new(Phase::Idle),
-            state: Mutex::new(State { backoff, last_failure, ..State::default() }),
+            state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
             less_waiting: Notify::new(),
         })
@@ -229,7 +229,7 @@ impl Upstream {
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
         let phase = self.start()?;
-        let _waiting = Waiting::new(self);
+        let _waiting = StartWaiter::new(self);
         self.settled(phase).await
     }
 
@@ -456,16 +456,16 @@ impl Drop for Life {
 }
 
 /// A request that waits for an upstream to come up.
-struct Waiting<'a>(&'a Upstream);
+struct StartWaiter<'a>(&'a Upstream);
 
-impl<'a> Waiting<'a> {
+impl<'a> StartWaiter<'a> {
     fn new(upstream: &'a Upstream) -> Self {
         upstream.state.lock().waiting += 1;
         Self(upstream)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for StartWaiter<'_> {
     fn drop(&mut self) {
         self.0.state.lock().waiting -= 1;
         self.0.less_waiting.notify_waiters();

@@ -49,8 +49,8 @@ impl Definitions {
     }
 
     /// Where what the upstream offers is remembered.
-    pub fn place(&self, transport: &Transport) -> Place {
-        Place(self.path(transport, "json"))
+    pub fn place(&self, transport: &Transport) -> DefinitionsFile {
+        DefinitionsFile(self.path(transport, "json"))
     }
 
     /// Remembers what the upstream offers.
@@ -118,12 +118,12 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
 
 /// Where what one upstream offers is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place(PathBuf);
+pub struct DefinitionsFile(PathBuf);
 
 /// When a place was last written, and how much.
 pub type Stamp = (SystemTime, u64);
 
-impl Place {
+impl DefinitionsFile {
     /// Differs when something else is remembered; `None` where nothing is.
     pub fn stamp(&self) -> Option<Stamp> {
         let metadata = fs::metadata(&self.0).ok()?;
