@@ -5,16 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
-use super::catalog::Items;
 use super::connection;
 use super::engine::Engine;
 use super::link::Link;
 use super::modern::Watched;
 use super::trouble::Trouble;
+use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
 
@@ -94,15 +93,6 @@ impl Past {
     pub(super) fn matters(&self, now: Instant) -> bool {
         self.backoff.matters(now)
     }
-}
-
-/// Which era an upstream speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Era {
-    /// With `initialize`.
-    Legacy,
-    /// With `server/discover`.
-    Modern,
 }
 
 /// Where an upstream is in its life.
@@ -515,7 +505,7 @@ fn jitter() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::catalog::Kind;
+    use crate::catalog::Kind;
     use crate::core::link::Caller;
     use crate::core::route::Route;
     use crate::core::session::Session;

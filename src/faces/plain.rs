@@ -8,8 +8,8 @@ use super::workbench::schema_change;
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
+use crate::catalog::{Kind, NameLimits, nearest};
 use crate::config::{Common, NameRule, Toolbox};
-use crate::core::catalog::{Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::ClientHello;

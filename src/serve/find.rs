@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Gateway;
+use crate::catalog::{Exposed, Item, Items, Kind};
 use crate::config::ToolFilter;
-use crate::core::catalog::{Exposed, Item, Items, Kind};
 use crate::core::engine::Engine;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gateway, startup};
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::opening::Opened;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};

@@ -12,11 +12,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::replace;
+use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
-use crate::core::catalog::{Item, Items, Kind, read_page};
-use crate::core::upstream::Era;
 use crate::wire::digest::Digest;
-use crate::wire::era::TaskSupport;
+use crate::wire::era::{Era, TaskSupport};
 use crate::wire::json::Scanner;
 
 /// The remembered definitions of all upstreams.

@@ -6,8 +6,8 @@ use std::io::Read;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::catalog::nearest;
 use crate::cli::failure::Failure;
-use crate::core::catalog::nearest;
 use crate::wire::json::quote;
 
 /// What the command line gives, before the schema is known.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
+use crate::catalog::Kind;
 use crate::config::{Common, Isolation, ToolFilter, Transport};
-use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
 use crate::core::upstream::Spec;
 use crate::core::view::{Target, View};
