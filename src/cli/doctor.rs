@@ -73,7 +73,7 @@ pub(super) fn run(
         screen.clear();
         return Err(Failure::failed("interrupted", "what was started has been ended"));
     };
-    let rows: Vec<_> = findings.iter().map(Row::new).collect();
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     match manner.json {
         true => {
             let mut told = as_json(face, &rows);
@@ -88,14 +88,14 @@ pub(super) fn run(
 }
 
 /// A finding in words.
-struct Row<'a> {
+struct ServerRow<'a> {
     finding: &'a Finding,
     problem: Option<String>,
     hint: Option<String>,
     stderr: Vec<String>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ServerRow<'a> {
     fn new(finding: &'a Finding) -> Self {
         let trouble = match &finding.outcome {
             Err(trouble) => trouble,
@@ -134,7 +134,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn as_json(face: Face, rows: &[Row<'_>]) -> Value {
+fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
     let servers: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -161,10 +161,10 @@ fn as_json(face: Face, rows: &[Row<'_>]) -> Value {
             server
         })
         .collect();
-    json!({ "ok": rows.iter().all(Row::is_ok), "servers": servers })
+    json!({ "ok": rows.iter().all(ServerRow::is_ok), "servers": servers })
 }
 
-fn as_text(rows: &[Row<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {

@@ -209,12 +209,12 @@ struct Sources {
     servers: Vec<ImportedServer>,
     notes: Vec<Note>,
     warnings: Vec<String>,
-    found: Vec<Source>,
+    found: Vec<ImportSource>,
     /// All that were read.
     files: Vec<PathBuf>,
 }
 
-struct Source {
+struct ImportSource {
     client: &'static str,
     file: PathBuf,
     servers: usize,
@@ -235,7 +235,11 @@ impl Sources {
             imported.servers.into_iter().partition(|server| !is_gateway(server));
         self.files.push(path.to_owned());
         if !servers.is_empty() {
-            self.found.push(Source { client: client.title, file: path.to_owned(), servers: servers.len() });
+            self.found.push(ImportSource {
+                client: client.title,
+                file: path.to_owned(),
+                servers: servers.len(),
+            });
         }
         self.servers.extend(servers);
         self.notes.extend(imported.notes);

@@ -24,7 +24,7 @@ const AT_REST: Duration = Duration::from_millis(50);
 
 /// Watches the file of a gateway. Clients are served on this thread, so all that may take time, on a slow disk or with a
 /// large file, happens on others.
-pub(super) struct Watch<Reload> {
+pub(super) struct FileWatch<Reload> {
     /// Which.
     pub(super) file: PathBuf,
     /// What is in force, or was refused last.
@@ -39,7 +39,7 @@ pub(super) struct Watch<Reload> {
     pub(super) rules: Option<Arc<Rules>>,
 }
 
-impl<Reload> Watch<Reload>
+impl<Reload> FileWatch<Reload>
 where
     Reload: Fn(&[u8]) -> Result<(Configured, Vec<Problem>), Vec<Problem>> + Send + Sync + 'static,
 {
@@ -193,7 +193,7 @@ mod tests {
         let manner = Manner { json: false, quiet: false, colour: false };
         let bytes = Arc::default();
         let watch =
-            Watch { file: file.clone(), bytes, reload: Arc::new(reload), manner, gateway, rules: None };
+            FileWatch { file: file.clone(), bytes, reload: Arc::new(reload), manner, gateway, rules: None };
         let client = async {
             has_begun.await.expect("the file has changed");
             go_on.send(()).expect("it is waited for");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::failure::{Failure, Manner};
 use super::load::{Loaded, load, read, runtime, signal};
-use super::reload::Watch;
+use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
@@ -48,7 +48,7 @@ pub(super) fn run(
             let (path, world) = (file.clone(), world.clone());
             let reload = move |bytes: &[u8]| read(face, &path, bytes, tool_mode, state.as_deref(), &world);
             let (bytes, reload) = (Arc::new(bytes), Arc::new(reload));
-            Watch { file, bytes, reload, manner, gateway: gateway.clone(), rules }.follow()
+            FileWatch { file, bytes, reload, manner, gateway: gateway.clone(), rules }.follow()
         };
         if let Some(address) = &http.http {
             let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;

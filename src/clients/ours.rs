@@ -102,13 +102,13 @@ pub fn toolman_value(server: &ImportedServer) -> Value {
     Value::Object(entry)
 }
 
-type Entry = Vec<(String, Value)>;
+type OurEntry = Vec<(String, Value)>;
 
 fn launch(
     server: &ImportedServer,
-    entry: &mut Entry,
+    entry: &mut OurEntry,
     spelled: impl Fn(&str) -> String,
-    command: impl Fn(&Template, &[Template], &mut Entry),
+    command: impl Fn(&Template, &[Template], &mut OurEntry),
 ) {
     match &server.launch {
         Launch::Command { program, args } => command(program, args, entry),
@@ -131,7 +131,7 @@ fn launch(
     }
 }
 
-fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &mut Entry) {
+fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &mut OurEntry) {
     if !server.env.is_empty() {
         entry.push(("env".to_owned(), pairs(&server.env)));
     }
@@ -146,7 +146,7 @@ fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &
     }
 }
 
-fn off(server: &ImportedServer, entry: &mut Entry) {
+fn off(server: &ImportedServer, entry: &mut OurEntry) {
     if server.disabled {
         entry.push(("disabled".to_owned(), Value::Boolean(true)));
     }

@@ -5,8 +5,8 @@ use super::template::{Piece, Template, is_name};
 use crate::config::Environment;
 use crate::config::command_line::words;
 use crate::config::detect::{
-    Part, SCHEMES, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument, secrets_of_url,
-    variable_name,
+    SCHEMES, SecretPart, is_secret_value, is_secret_word, secret_of_header, secrets_of_argument,
+    secrets_of_url, variable_name,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -220,7 +220,7 @@ fn any_secret(text: &str) -> bool {
     words.iter().zip(previous).any(|(word, previous)| !secrets_of_argument(previous, word).is_empty())
 }
 
-fn parts_hidden(text: &str, parts: Vec<Part>) -> Option<String> {
+fn parts_hidden(text: &str, parts: Vec<SecretPart>) -> Option<String> {
     let (mut shown, mut at) = (String::new(), 0);
     // A variable is no secret.
     let only_a_name =

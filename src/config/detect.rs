@@ -1,7 +1,7 @@
 //! Which texts are secrets. A guess, on the safe side: a variable in place of a harmless text costs little.
 
 /// Where a secret begins and ends in a text, and what it is called.
-pub(crate) type Part = (usize, usize, String);
+pub(crate) type SecretPart = (usize, usize, String);
 
 /// Words of a name that say: this is a secret.
 const SECRET_WORDS: [&str; 16] = [
@@ -108,7 +108,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Parts of an argument that are secret, with what they are called.
-pub(crate) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<Part> {
+pub(crate) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<SecretPart> {
     if let Some(option) = previous.filter(|option| option.starts_with('-') && !option.contains('='))
         && !text.starts_with('-')
         && is_secret_name(option)
@@ -167,7 +167,7 @@ pub(crate) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
 }
 
 /// The password of a URL, and those values of its query that are secrets.
-pub(crate) fn secrets_of_url(text: &str) -> Vec<Part> {
+pub(crate) fn secrets_of_url(text: &str) -> Vec<SecretPart> {
     let mut found = Vec::new();
     let Some(start) = text.find("://").map(|scheme| scheme + 3) else { return found };
     let authority = text[start..].find(['/', '?', '#']).map_or(text.len(), |end| start + end);

@@ -32,10 +32,10 @@ const SHORTEST: usize = 6;
 
 /// Replaces secret values by `${NAME}`. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<Known>);
+pub struct Redactor(Arc<Values>);
 
 #[derive(Default)]
-struct Known {
+struct Values {
     /// Values and their names, longer values first.
     pairs: Vec<(String, String)>,
     /// By the first bytes of a value, which of the pairs begin so, in their order: a text is gone through once, however
@@ -56,7 +56,7 @@ impl Redactor {
             let start = *value.as_bytes().first_chunk().expect("none has fewer characters");
             starts.entry(start).or_default().push(index);
         }
-        Self(Arc::new(Known { pairs, starts }))
+        Self(Arc::new(Values { pairs, starts }))
     }
 
     /// The same with more pairs of value and name.

@@ -53,20 +53,21 @@ const FOREIGN: [(&str, &str); 17] = [
 
 /// How a server says that it is to be spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransportName {
     Stdio,
     Http,
     Sse,
 }
 
-const KINDS: [(&str, Kind); 3] = [("stdio", Kind::Stdio), ("http", Kind::Http), ("sse", Kind::Sse)];
+const KINDS: [(&str, TransportName); 3] =
+    [("stdio", TransportName::Stdio), ("http", TransportName::Http), ("sse", TransportName::Sse)];
 
 /// What clients call `http`.
-const HTTP: [(&str, Kind); 4] = [
-    ("streamable-http", Kind::Http),
-    ("streamableHttp", Kind::Http),
-    ("streamable_http", Kind::Http),
-    ("remote", Kind::Http),
+const HTTP: [(&str, TransportName); 4] = [
+    ("streamable-http", TransportName::Http),
+    ("streamableHttp", TransportName::Http),
+    ("streamable_http", TransportName::Http),
+    ("remote", TransportName::Http),
 ];
 
 /// Reads an entry; one that is disabled is checked all the same, and `None`.
@@ -164,10 +165,10 @@ pub(super) fn http(
     table: &Table<'_>,
     url: String,
     headers: Vec<(String, Secret)>,
-    kind: Option<Kind>,
+    kind: Option<TransportName>,
     oauth: Option<OAuth>,
 ) -> Http {
-    let http = Http { url, headers, sse: kind == Some(Kind::Sse), oauth };
+    let http = Http { url, headers, sse: kind == Some(TransportName::Sse), oauth };
     if http.has_credentials() && http.oauth.is_some() {
         warn_of_useless(table, &["oauth"], "Authorization");
     }
@@ -175,18 +176,18 @@ pub(super) fn http(
 }
 
 /// What `transport` and `type` say.
-pub(super) fn declared_kind(table: &Table<'_>) -> Option<Kind> {
+pub(super) fn declared_kind(table: &Table<'_>) -> Option<TransportName> {
     let kinds: Vec<_> =
         table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
     agreed(&kinds, PartialEq::eq)
 }
 
 /// Whether what is declared goes with `command`, or with a URL under the given key.
-pub(super) fn fits(table: &Table<'_>, kind: Option<Kind>, key: &str) -> Option<()> {
+pub(super) fn fits(table: &Table<'_>, kind: Option<TransportName>, key: &str) -> Option<()> {
     let (speaks, other) = match (key, kind) {
-        (_, None) | ("command", Some(Kind::Stdio)) => return Some(()),
+        (_, None) | ("command", Some(TransportName::Stdio)) => return Some(()),
         ("command", Some(_)) => ("`stdio`", "url"),
-        (_, Some(Kind::Stdio)) => ("`http` or `sse`", "command"),
+        (_, Some(TransportName::Stdio)) => ("`http` or `sse`", "command"),
         _ => return Some(()),
     };
     if let Some(at) = table.synonyms(&TRANSPORT).first() {

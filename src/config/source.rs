@@ -205,10 +205,10 @@ fn around(leaf: &Span, target: &Span) -> Vec<Span> {
 }
 
 /// What the bytes of a line belong to.
-struct Cover(Vec<Part>);
+struct Cover(Vec<ExcerptPart>);
 
 #[derive(Clone, Copy)]
-enum Part {
+enum ExcerptPart {
     Hidden,
     /// The first or last byte of what is hidden, where a quote may show.
     Edge,
@@ -218,19 +218,19 @@ enum Part {
 
 impl Cover {
     fn new(line: &Span, open: &[Span], hidden: &[Span]) -> Self {
-        let mut parts = vec![Part::Between; line.len()];
-        let mut paint = |span: Span, part: Part| {
+        let mut parts = vec![ExcerptPart::Between; line.len()];
+        let mut paint = |span: Span, part: ExcerptPart| {
             let (start, end) = (span.start.max(line.start), span.end.min(line.end));
             if start < end {
                 parts[start - line.start..end - line.start].fill(part);
             }
         };
-        open.iter().for_each(|span| paint(span.clone(), Part::Open));
+        open.iter().for_each(|span| paint(span.clone(), ExcerptPart::Open));
         // The first of them wins.
         for span in hidden.iter().rev().filter(|span| !span.is_empty()) {
-            paint(span.clone(), Part::Hidden);
-            paint(span.start..span.start + 1, Part::Edge);
-            paint(span.end - 1..span.end, Part::Edge);
+            paint(span.clone(), ExcerptPart::Hidden);
+            paint(span.start..span.start + 1, ExcerptPart::Edge);
+            paint(span.end - 1..span.end, ExcerptPart::Edge);
         }
         Self(parts)
     }
@@ -245,10 +245,10 @@ fn mask(text: &str, line: Span, target: &Span, open: &[Span], hidden: &[Span]) -
     for (offset, character) in text[line.clone()].char_indices() {
         let at = line.start + offset;
         let visible = match cover.0[offset] {
-            Part::Hidden => false,
-            Part::Edge => character == '"',
-            Part::Open => true,
-            Part::Between => character.is_whitespace() || "{}[]:,=\"".contains(character),
+            ExcerptPart::Hidden => false,
+            ExcerptPart::Edge => character == '"',
+            ExcerptPart::Open => true,
+            ExcerptPart::Between => character.is_whitespace() || "{}[]:,=\"".contains(character),
         };
         let before = copy.len();
         if visible {

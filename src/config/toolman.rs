@@ -79,8 +79,8 @@ pub fn load_toolman(
     // A command is split before its variables are put in, see `command`.
     report
         .prepare(&mut root, environment, &|path| path.starts_with("servers[") && path.ends_with("].command"));
-    let toolman =
-        Reader { directory: file.parent().unwrap_or(Path::new("")), environment }.toolman(&report, &root);
+    let toolman = ToolmanReader { directory: file.parent().unwrap_or(Path::new("")), environment }
+        .toolman(&report, &root);
     let (problems, secrets) = report.finish(Some(&root));
     match toolman {
         Some(mut toolman) if !problems.iter().any(Problem::is_error) => {
@@ -94,12 +94,12 @@ pub fn load_toolman(
 /// Names and values.
 type Assignments = Vec<(String, String)>;
 
-struct Reader<'a> {
+struct ToolmanReader<'a> {
     directory: &'a Path,
     environment: &'a Environment<'a>,
 }
 
-impl Reader<'_> {
+impl ToolmanReader<'_> {
     fn toolman(&self, report: &Report, root: &Node) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
         let mut explained = Vec::new();

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use super::catalog::Kind;
 use super::session::Session;
 use super::window::Window;
+use crate::catalog::Kind;
 
 /// The windows of a gateway, and the client on its stdin.
 #[derive(Default)]

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{timeout, timeout_at};
 
-use super::catalog::{Item, Items, Kind, read_page};
 use super::engine::Engine;
 use super::life::Life;
 use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
 use super::trouble::{Cause, Trouble};
-use super::upstream::{End, Era, Upstream};
+use super::upstream::{End, Upstream};
+use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
-use crate::wire::era::{ServerHello, Version, initialize_params, modern_meta};
+use crate::wire::era::{Era, ServerHello, Version, initialize_params, modern_meta};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 use crate::wire::peer::{CallError, Deadline, Lost};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::upstream::Era;
+use crate::wire::era::Era;
 
 /// What this process knows of eras.
 #[derive(Default)]

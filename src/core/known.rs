@@ -9,12 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::catalog::Items;
 use super::eras::{Asking, Eras};
 use super::link::Link;
-use super::upstream::{Era, Upstream};
+use super::upstream::Upstream;
+use crate::catalog::Items;
 use crate::config::Transport;
 use crate::store::definitions::{Definitions, Manner, digest};
+use crate::wire::era::Era;
 
 /// What is known of servers.
 pub struct Known {

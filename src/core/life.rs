@@ -58,8 +58,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The parts of a running process.
 pub(super) struct Process {
     control: Control,
-    reader: Reader,
-    stderr: Reader,
+    reader: OutputReader,
+    stderr: OutputReader,
     _writer: Task,
     tail: Arc<Tail>,
     over: bool,
@@ -204,8 +204,8 @@ impl Process {
         let (out, tail) = (link.out.clone(), Arc::new(Tail::default()));
         Ok(Self {
             control,
-            reader: Reader::spawn(stdout, |stdout| read(engine.clone(), link.clone(), stdout)),
-            stderr: Reader::spawn(stderr, |stderr| {
+            reader: OutputReader::spawn(stdout, |stdout| read(engine.clone(), link.clone(), stdout)),
+            stderr: OutputReader::spawn(stderr, |stderr| {
                 tail.clone().drain(stderr, link.upstream.to_string(), link.redactor.clone())
             }),
             _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
@@ -245,7 +245,7 @@ impl Process {
 }
 
 /// A task that reads an output to its end, and how far it is.
-struct Reader {
+struct OutputReader {
     task: Task,
     progress: Arc<Progress>,
 }
@@ -257,13 +257,13 @@ struct Progress {
     waits: AtomicBool,
 }
 
-impl Reader {
-    fn spawn<R, F>(stream: R, read: impl FnOnce(Watched<R>) -> F) -> Self
+impl OutputReader {
+    fn spawn<R, F>(stream: R, read: impl FnOnce(CountedStream<R>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let progress = Arc::<Progress>::default();
-        let task = Task::spawn(read(Watched { stream, progress: progress.clone() }));
+        let task = Task::spawn(read(CountedStream { stream, progress: progress.clone() }));
         Self { task, progress }
     }
 
@@ -286,12 +286,12 @@ impl Reader {
 }
 
 /// A stream that says how far it was read.
-struct Watched<R> {
+struct CountedStream<R> {
     stream: R,
     progress: Arc<Progress>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for CountedStream<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::bridge::Call;
-use super::catalog::{Item, Kind};
 use super::engine::{Engine, send_quietly};
 use super::modern::Cache;
 use super::session::Session;
 use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
+use crate::catalog::{Item, Kind};
 use crate::config::{Redactor, Transport};
 use crate::wire::cut_off::{id_of_broken_response, id_of_response};
 use crate::wire::era::{LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};

@@ -3,7 +3,6 @@
 pub mod audience;
 pub mod backoff;
 mod bridge;
-pub mod catalog;
 mod connection;
 pub mod engine;
 mod eras;

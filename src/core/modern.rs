@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::catalog::Kind;
 use super::reply::Reply;
 use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
+use crate::catalog::Kind;
 use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Refusal};

@@ -9,13 +9,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::catalog::Kind;
 use super::engine::Engine;
 use super::modern::Watched;
 use super::session::Session;
 use super::trouble::Trouble;
 use super::upstream::{Phase, Upstream};
 use super::window::Window;
+use crate::catalog::Kind;
 
 /// What calls in flight on an upstream that a new file has no place for may take.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);

@@ -13,19 +13,19 @@ use crate::config::{Isolation, Transport};
 
 /// The upstreams of a gateway.
 #[derive(Default)]
-pub struct Registry(Mutex<State>);
+pub struct Registry(Mutex<Upstreams>);
 
 #[derive(Default)]
-struct State {
-    upstreams: HashMap<Place, Arc<Upstream>>,
+struct Upstreams {
+    upstreams: HashMap<RegistryKey, Arc<Upstream>>,
     /// What is known of those that were closed, so that opening them again does not make them fail more often.
-    pasts: HashMap<Place, Past>,
+    pasts: HashMap<RegistryKey, Past>,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
     retired: Vec<Weak<Upstream>>,
 }
 
 /// Group, server, and the client that has it for itself.
-type Place = (Arc<str>, Arc<str>, Option<u64>);
+type RegistryKey = (Arc<str>, Arc<str>, Option<u64>);
 
 /// What a new file changes.
 pub(super) struct Renewed {
@@ -123,6 +123,6 @@ impl Registry {
 }
 
 /// Where a server of a group is, for all clients and for the window's own.
-fn places(window: &Window, group: &str, server: &str) -> [Place; 2] {
+fn places(window: &Window, group: &str, server: &str) -> [RegistryKey; 2] {
     [None, Some(window.client)].map(|client| (group.into(), server.into(), client))
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::bridge::{Call, Needed, level_of};
-use super::catalog::Kind;
 use super::engine::Engine;
 use super::link::Link;
 use super::progress::{Progress, write_params};
 use super::session::{Question, Session};
 use super::tasks::{related_id, with_related};
 use super::window::Window;
+use crate::catalog::Kind;
 use crate::wire::era::{LOG_LEVELS, declares, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
-use super::catalog::{Items, Kind, NameLimits};
 use super::engine::{Engine, Surroundings};
 use super::life;
 use super::link::Link;
@@ -20,6 +19,7 @@ use super::session::Session;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::window::Window;
+use crate::catalog::{Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, Scanner};

@@ -9,7 +9,6 @@ use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::catalog::Kind;
 use super::link::Link;
 use super::modern::ModernCall;
 use super::reply::{Batch, Reply};
@@ -17,6 +16,7 @@ use super::route::Route;
 use super::upstream::Upstream;
 use super::view::View;
 use super::window::{Origin, Window};
+use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
 use crate::wire::message::{Id, code, error_object, write_notification, write_raw_error};
 use crate::wire::peer::{Lost, Peer};

@@ -18,10 +18,10 @@ const PAGE: usize = 100;
 
 /// The tasks of one client.
 #[derive(Default)]
-pub struct Tasks(Mutex<Table>);
+pub struct Tasks(Mutex<TaskTable>);
 
 #[derive(Default)]
-struct Table {
+struct TaskTable {
     /// In the order of their beginning.
     tasks: Vec<Task>,
     begun: u64,
@@ -54,7 +54,7 @@ impl Task {
 }
 
 /// A task as it is asked for at its upstream.
-pub struct Place {
+pub struct TaskPlace {
     /// As the client knows it.
     pub id: Arc<str>,
     /// Where it is.
@@ -89,21 +89,22 @@ impl Tasks {
     }
 
     /// Where the task is that the client knows by this id.
-    pub fn find(&self, id: &str) -> Option<Place> {
+    pub fn find(&self, id: &str) -> Option<TaskPlace> {
         let table = self.0.lock();
         let task = table.tasks.iter().find(|task| *task.id == *id)?;
-        Some(Place { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
+        Some(TaskPlace { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
     }
 
     /// The next tasks after the one with this number, and the number to go on from, if there are more.
-    pub fn page(&self, after: u64) -> (Vec<Place>, Option<u64>) {
+    pub fn page(&self, after: u64) -> (Vec<TaskPlace>, Option<u64>) {
         let table = self.0.lock();
         let rest = table.tasks.iter().filter(|task| task.number > after);
         let shown: Vec<&Task> = rest.take(PAGE).collect();
         let last = shown.last().map(|task| task.number);
         let more = last.filter(|last| table.tasks.iter().any(|task| task.number > *last));
-        let place =
-            |task: &&Task| Some(Place { id: task.id.clone(), link: task.link()?, own: task.own.to_string() });
+        let place = |task: &&Task| {
+            Some(TaskPlace { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
+        };
         (shown.iter().filter_map(place).collect(), more)
     }
 

@@ -11,10 +11,10 @@ type Go = Box<dyn FnOnce(Turn) + Send>;
 /// The calls whose client can be asked: as many as there are until the upstream asks for the first time, one at a
 /// time from then on.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct Turns(Mutex<TurnState>);
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     /// Whether the upstream has ever asked in mid-call.
     asks: bool,
     /// Calls that have the turn.

@@ -5,16 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
-use super::catalog::Items;
 use super::connection;
 use super::engine::Engine;
 use super::link::Link;
 use super::modern::Watched;
 use super::trouble::Trouble;
+use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
 
@@ -32,7 +31,7 @@ pub struct Upstream {
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
     /// Whoever holds it may ask for `phase` and `spec`; never the other way round.
-    state: Mutex<State>,
+    state: Mutex<UpstreamState>,
     /// How many of its lives are not over yet, processes included.
     lives: watch::Sender<usize>,
     /// Told whenever a request no longer waits for it to come up.
@@ -57,7 +56,7 @@ pub struct Spec {
 }
 
 #[derive(Default)]
-struct State {
+struct UpstreamState {
     generation: u64,
     backoff: Backoff,
     link: Option<Arc<Link>>,
@@ -94,15 +93,6 @@ impl Past {
     pub(super) fn matters(&self, now: Instant) -> bool {
         self.backoff.matters(now)
     }
-}
-
-/// Which era an upstream speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Era {
-    /// With `initialize`.
-    Legacy,
-    /// With `server/discover`.
-    Modern,
 }
 
 /// Where an upstream is in its life.
@@ -147,7 +137,7 @@ impl Upstream {
             spec: RwLock::new(Arc::new(spec)),
             engine,
             phase: watch::Sender::new(Phase::Idle),
-            state: Mutex::new(State { backoff, last_failure, ..State::default() }),
+            state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
             less_waiting: Notify::new(),
         })
@@ -229,7 +219,7 @@ impl Upstream {
     /// Starts it if need be and waits until it is connected or failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
         let phase = self.start()?;
-        let _waiting = Waiting::new(self);
+        let _waiting = StartWaiter::new(self);
         self.settled(phase).await
     }
 
@@ -456,16 +446,16 @@ impl Drop for Life {
 }
 
 /// A request that waits for an upstream to come up.
-struct Waiting<'a>(&'a Upstream);
+struct StartWaiter<'a>(&'a Upstream);
 
-impl<'a> Waiting<'a> {
+impl<'a> StartWaiter<'a> {
     fn new(upstream: &'a Upstream) -> Self {
         upstream.state.lock().waiting += 1;
         Self(upstream)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for StartWaiter<'_> {
     fn drop(&mut self) {
         self.0.state.lock().waiting -= 1;
         self.0.less_waiting.notify_waiters();
@@ -515,7 +505,7 @@ fn jitter() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::catalog::Kind;
+    use crate::catalog::Kind;
     use crate::core::link::Caller;
     use crate::core::route::Route;
     use crate::core::session::Session;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
 use super::level;
 use super::upstream::Upstream;
+use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
 use crate::wire::era::ClientHello;
 use crate::wire::json::Node;
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::catalog::Kind;
 use super::modern::Listener;
 use super::opening::{Hush, Hushes};
 use super::session::Session;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
+use crate::catalog::Kind;
 use crate::wire::message::Id;
 
 /// A view, and the sessions that look through it: one over stdio and in the legacy era, all callers with the same

@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marks};
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let mut offsets: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     offsets.push(text.len());
-    let mut reader = Reader { parser: Parser::new_from_str(text), offsets, text };
+    let mut reader = YamlReader { parser: Parser::new_from_str(text), offsets, text };
     let mut root = None;
     loop {
         let (event, marks) = reader.next()?;
@@ -26,14 +26,14 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     }
 }
 
-struct Reader<'t> {
+struct YamlReader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
     /// The byte of each character.
     offsets: Vec<usize>,
     text: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> YamlReader<'t> {
     fn next(&mut self) -> Result<(Event<'t>, Marks), SyntaxError> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),

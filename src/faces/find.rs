@@ -1,6 +1,6 @@
 //! What searching takes and what it knows of a thing, whatever the face.
 
-use crate::core::catalog::{Item, Kind};
+use crate::catalog::{Item, Kind};
 use crate::search::{ParamDoc, ToolDoc};
 use crate::wire::json::{Node, Scanner, quote};
 
@@ -140,7 +140,7 @@ fn text(node: Node<'_>, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::catalog::Items;
+    use crate::catalog::Items;
 
     fn read(kind: Kind, raw: &str) -> ToolDoc {
         document(kind, &Items::defined(kind, raw)[0])

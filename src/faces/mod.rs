@@ -20,8 +20,8 @@ use std::time::Duration;
 use self::find::Query;
 use self::toolman::Change;
 use self::workbench::Meta;
+use crate::catalog::{Item, Items, Kind};
 use crate::config::{Common, Transport};
-use crate::core::catalog::{Item, Items, Kind};
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::{ClientHello, OUR_NAME};
@@ -106,7 +106,13 @@ pub trait Face: Exposure + Send + Sync {
     }
 
     /// The answer to a search.
-    fn found(&self, _view: &View, _query: &str, _things: &[FoundThing<'_>], _unknown: &[Place]) -> String {
+    fn found(
+        &self,
+        _view: &View,
+        _query: &str,
+        _things: &[FoundThing<'_>],
+        _unknown: &[ServerPlace],
+    ) -> String {
         String::new()
     }
 
@@ -119,13 +125,13 @@ pub trait Face: Exposure + Send + Sync {
     }
 
     /// What a client is told of a call that the tool's server refused or never answered.
-    fn failed_call(&self, target: &Target, failure: &Failure<'_>) -> Wording;
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording;
 
     /// What a client is told of another request, for something of this name, that a server refused or never answered.
-    fn failed(&self, name: &str, failure: &Failure<'_>) -> Wording {
+    fn failed(&self, name: &str, failure: &CallFailure<'_>) -> Wording {
         match failure {
-            Failure::Refused(_) => Wording::AsItCame,
-            Failure::Lost(lost) => Wording::Error(self.refusal(lost.code, &format!("{name}: {lost}"))),
+            CallFailure::Refused(_) => Wording::AsItCame,
+            CallFailure::Lost(lost) => Wording::Error(self.refusal(lost.code, &format!("{name}: {lost}"))),
         }
     }
 
@@ -222,7 +228,7 @@ pub enum Wording {
 }
 
 /// Why a request has no result.
-pub enum Failure<'a> {
+pub enum CallFailure<'a> {
     /// The server answered with this error.
     Refused(Node<'a>),
     /// The server did not answer.
@@ -293,12 +299,12 @@ pub enum Searched {
 }
 
 /// A group and the key of a server in it.
-pub type Place = (String, String);
+pub type ServerPlace = (String, String);
 
 /// A thing that a search found.
 pub struct FoundThing<'a> {
     /// Where it is.
-    pub place: &'a Place,
+    pub place: &'a ServerPlace,
     /// What it is.
     pub kind: Kind,
     /// As its server defined it.

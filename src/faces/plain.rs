@@ -6,10 +6,10 @@ use super::reach::resource_owner;
 use super::workbench::decide::{declared, not_found};
 use super::workbench::schema_change;
 use super::{
-    Declared, Face, Failure, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
+    CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
+use crate::catalog::{Kind, NameLimits, nearest};
 use crate::config::{Common, NameRule, Toolbox};
-use crate::core::catalog::{Kind, NameLimits, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
 use crate::wire::era::ClientHello;
@@ -103,10 +103,10 @@ impl Face for Plain {
         }
     }
 
-    fn failed_call(&self, target: &Target, failure: &Failure<'_>) -> Wording {
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
         match failure {
-            Failure::Refused(_) => Wording::AsItCame,
-            Failure::Lost(lost) => {
+            CallFailure::Refused(_) => Wording::AsItCame,
+            CallFailure::Lost(lost) => {
                 let message = format!("[{}/{}] {lost}", target.upstream, target.own_name());
                 Wording::Error(self.refusal(lost.code, &message))
             }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::uri_template;
-use crate::core::catalog::{ExposedItem, Kind, nearest};
+use crate::catalog::{ExposedItem, Kind, nearest};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Entry, Exposure, View};
 use crate::wire::json::quote;

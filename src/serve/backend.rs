@@ -7,8 +7,8 @@ use hyper::header::HeaderMap;
 
 use super::http::{Backend, Scope, mirror};
 use super::{Gateway, SHUTTING_DOWN};
+use crate::catalog::Kind;
 use crate::config::{Serving, Token};
-use crate::core::catalog::Kind;
 use crate::core::route::{Route, Sink};
 use crate::core::session::Session;
 use crate::core::window::Window;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 use crate::core::window::Window;

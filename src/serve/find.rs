@@ -8,14 +8,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Gateway;
+use crate::catalog::{Exposed, Item, Items, Kind};
 use crate::config::ToolFilter;
-use crate::core::catalog::{Exposed, Item, Items, Kind};
 use crate::core::engine::Engine;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::window::Window;
 use crate::faces::find::{Query, document};
-use crate::faces::{Declared, Face, FoundThing, Place, Searched};
+use crate::faces::{Declared, Face, FoundThing, Searched, ServerPlace};
 use crate::search::{Index, ServerDoc};
 use crate::store::definitions::{self, Stamp};
 
@@ -37,7 +37,7 @@ pub enum Offers {
     /// Tools that it said it has.
     Tools(Arc<Items>, ToolFilter),
     /// Tools that it had when it was last asked, if there is something in this place.
-    Remembered(definitions::Place, ToolFilter),
+    Remembered(definitions::DefinitionsFile, ToolFilter),
     /// Tools and resources, those of them that are exposed.
     Exposed(Arc<Items>, Arc<Exposed>),
     /// Not known.
@@ -71,11 +71,11 @@ pub struct Findings {
 #[derive(Default)]
 pub struct Finder {
     index: Index,
-    known: HashMap<String, Known>,
+    known: HashMap<String, IndexedSource>,
 }
 
 /// What the index was told of a server.
-struct Known {
+struct IndexedSource {
     about: (u32, String, String),
     version: Version,
     items: Arc<Items>,
@@ -86,7 +86,7 @@ struct Known {
 /// Differs when what a server offers may be another thing.
 enum Version {
     Tools(Arc<Items>, ToolFilter),
-    Remembered(definitions::Place, Option<Stamp>, ToolFilter),
+    Remembered(definitions::DefinitionsFile, Option<Stamp>, ToolFilter),
     Exposed(Arc<Exposed>),
     Unknown,
 }
@@ -137,7 +137,7 @@ impl Finder {
                 things.iter().flatten().map(|(kind, at)| document(*kind, &items.of(*kind)[*at])).collect();
             let (title, description) = (source.title.clone(), source.description.clone());
             index.set_server(&source.key, &ServerDoc { order, title, description, tools });
-            self.known.insert(source.key.clone(), Known { about, version, items, things });
+            self.known.insert(source.key.clone(), IndexedSource { about, version, items, things });
         }
     }
 }
@@ -247,7 +247,7 @@ impl Finders {
 }
 
 /// The servers that a face searches, in their order, and where each of them is.
-fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
     match face.searches() {
         Some(Searched::File) => file_sources(engine, face, window),
         Some(Searched::View) => view_sources(window),
@@ -256,7 +256,7 @@ fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, V
 }
 
 /// Every server of the file.
-fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<Place>) {
+fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |server: Declared<'_>| {
         let running = engine.registry.known(window, server.group, server.key);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
@@ -279,7 +279,7 @@ fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Sourc
 }
 
 /// Every server that stands in the lists of a window.
-fn view_sources(window: &Window) -> (Vec<Source>, Vec<Place>) {
+fn view_sources(window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
     let view = window.view();
     let listed = view.entries().filter(|entry| entry.is_listed());
     let source = |entry: &Entry| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::steps::{finish, say};
 use super::{Gateway, TWICE, modern, startup};
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
 use crate::core::session::Session;

@@ -25,7 +25,7 @@ use self::find::Finders;
 use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
 use crate::core::modern::ModernCall;
@@ -415,8 +415,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::catalog::NameLimits;
     use crate::config::NameRule;
-    use crate::core::catalog::NameLimits;
     use crate::core::process::Launcher;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tasks::refuse_tasks;
 use super::{Gateway, TWICE, items, startup, tasks};
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
 use crate::core::seal::State;

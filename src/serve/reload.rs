@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{Configured, Gateway};
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::opening::{Hush, start_and_settle};
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Gateway;
-use crate::core::catalog::{Items, Kind};
+use crate::catalog::{Items, Kind};
 use crate::core::route::{Route, Sink};
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;

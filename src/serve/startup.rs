@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::Gateway;
+use crate::catalog::Kind;
 use crate::config::Isolation;
-use crate::core::catalog::Kind;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::window::Window;

@@ -42,7 +42,7 @@ pub async fn run(
         let out = out.clone();
         async move { out.run(stdout).await }
     });
-    let client = Client { gateway: gateway.clone(), session: session.clone() };
+    let client = StdioClient { gateway: gateway.clone(), session: session.clone() };
     let reading = client.read(stdin);
     tokio::pin!(reading);
     let mut open = true;
@@ -69,12 +69,12 @@ pub async fn run(
     let _ = timeout(LAST_WRITE, writer).await;
 }
 
-struct Client {
+struct StdioClient {
     gateway: Arc<Gateway>,
     session: Arc<Session>,
 }
 
-impl Client {
+impl StdioClient {
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
         let limit = self.gateway.engine.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Gateway, startup};
-use crate::core::catalog::Kind;
+use crate::catalog::Kind;
 use crate::core::opening::Opened;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::window::Window;
 use crate::faces::toolman::Change;
-use crate::faces::{Declared, Face, Failure, Opening, Remembered, Step, Then, Wording};
+use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::peer::Answer;
 
@@ -173,11 +173,11 @@ impl Gateway {
 }
 
 /// Answers as the upstream did; where it did not, in the words of the face.
-pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&Failure<'_>) -> Wording) {
+pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
     match answer {
         Answer::Result(result) => reply.result_with(|out| result.write(out)),
-        Answer::Error(error) => say(reply, word(&Failure::Refused(error)), Some(error)),
-        Answer::Lost(lost) => say(reply, word(&Failure::Lost(lost)), None),
+        Answer::Error(error) => say(reply, word(&CallFailure::Refused(error)), Some(error)),
+        Answer::Lost(lost) => say(reply, word(&CallFailure::Lost(lost)), None),
     }
 }
 

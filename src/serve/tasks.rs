@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::Session;
-use crate::core::tasks::Place;
+use crate::core::tasks::TaskPlace;
 use crate::wire::era::{TASKS, TaskSupport, Version};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::code;
@@ -83,7 +83,7 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
 }
 
 /// A task as its server says that it is, under the client's id; `None` where it does not know it any more.
-async fn state(place: Place) -> Option<String> {
+async fn state(place: TaskPlace) -> Option<String> {
     let params = format!("{{\"taskId\":{}}}", quote(&place.own));
     let result = tokio::time::timeout(PATIENCE, place.link.ask("tasks/get", &params)).await.ok()?.ok()?;
     let mut text = Vec::new();

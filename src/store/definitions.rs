@@ -12,11 +12,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::replace;
+use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
-use crate::core::catalog::{Item, Items, Kind, read_page};
-use crate::core::upstream::Era;
 use crate::wire::digest::Digest;
-use crate::wire::era::TaskSupport;
+use crate::wire::era::{Era, TaskSupport};
 use crate::wire::json::Scanner;
 
 /// The remembered definitions of all upstreams.
@@ -49,8 +48,8 @@ impl Definitions {
     }
 
     /// Where what the upstream offers is remembered.
-    pub fn place(&self, transport: &Transport) -> Place {
-        Place(self.path(transport, "json"))
+    pub fn place(&self, transport: &Transport) -> DefinitionsFile {
+        DefinitionsFile(self.path(transport, "json"))
     }
 
     /// Remembers what the upstream offers.
@@ -118,12 +117,12 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
 
 /// Where what one upstream offers is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place(PathBuf);
+pub struct DefinitionsFile(PathBuf);
 
 /// When a place was last written, and how much.
 pub type Stamp = (SystemTime, u64);
 
-impl Place {
+impl DefinitionsFile {
     /// Differs when something else is remembered; `None` where nothing is.
     pub fn stamp(&self) -> Option<Stamp> {
         let metadata = fs::metadata(&self.0).ok()?;

@@ -22,6 +22,15 @@ pub enum Version {
     V2026July,
 }
 
+/// A family of versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Era {
+    /// With `initialize`.
+    Legacy,
+    /// With `server/discover`.
+    Modern,
+}
+
 /// Keys of `_meta` that the modern era has.
 pub mod meta {
     #![allow(missing_docs)]

@@ -34,13 +34,13 @@ impl Out for Outbox {
 
 /// Messages on their way out.
 pub struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     filled: Notify,
     drained: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct OutboxState {
     buffer: Vec<u8>,
     /// Bytes taken out of the buffer and not yet written.
     writing: usize,
@@ -48,19 +48,19 @@ struct State {
 }
 
 /// A message that is being appended. One that a panic cuts short leaves nothing behind.
-struct Message<'a> {
+struct Unsent<'a> {
     buffer: &'a mut Vec<u8>,
     start: usize,
     whole: bool,
 }
 
-impl<'a> Message<'a> {
+impl<'a> Unsent<'a> {
     fn begin(buffer: &'a mut Vec<u8>) -> Self {
         Self { start: buffer.len(), buffer, whole: false }
     }
 }
 
-impl Drop for Message<'_> {
+impl Drop for Unsent<'_> {
     fn drop(&mut self) {
         if !self.whole {
             self.buffer.truncate(self.start);
@@ -81,7 +81,7 @@ impl Outbox {
             if state.closed {
                 return false;
             }
-            let mut message = Message::begin(&mut state.buffer);
+            let mut message = Unsent::begin(&mut state.buffer);
             write(message.buffer);
             message.buffer.push(b'\n');
             message.whole = true;

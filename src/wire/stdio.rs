@@ -37,26 +37,26 @@ mod unix {
 
     pub(super) fn reader() -> Option<Box<dyn AsyncRead + Send + Unpin>> {
         match watched(std::io::stdin().as_fd())? {
-            Watched::Pipe(file) => Some(Box::new(pipe::Receiver::from_file(file).ok()?)),
-            Watched::Socket(stream) => Some(Box::new(stream)),
+            WatchedPipe::Pipe(file) => Some(Box::new(pipe::Receiver::from_file(file).ok()?)),
+            WatchedPipe::Socket(stream) => Some(Box::new(stream)),
         }
     }
 
     pub(super) fn writer() -> Option<Box<dyn AsyncWrite + Send + Unpin>> {
         match watched(std::io::stdout().as_fd())? {
-            Watched::Pipe(file) => Some(Box::new(pipe::Sender::from_file(file).ok()?)),
-            Watched::Socket(stream) => Some(Box::new(stream)),
+            WatchedPipe::Pipe(file) => Some(Box::new(pipe::Sender::from_file(file).ok()?)),
+            WatchedPipe::Socket(stream) => Some(Box::new(stream)),
         }
     }
 
-    enum Watched {
+    enum WatchedPipe {
         Pipe(File),
         Socket(UnixStream),
     }
 
     /// The descriptor in a form that the reactor can watch. Whether reads block is a property that all holders of
     /// a pipe's end share, so one that is our stderr as well is left alone: log lines would be lost.
-    fn watched(fd: BorrowedFd<'_>) -> Option<Watched> {
+    fn watched(fd: BorrowedFd<'_>) -> Option<WatchedPipe> {
         let identity = |fd: BorrowedFd<'_>| {
             let about = File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?;
             Some((about.dev(), about.ino(), about.file_type()))
@@ -68,12 +68,12 @@ mod unix {
         let owned: OwnedFd = fd.try_clone_to_owned().ok()?;
         if kind.is_fifo() {
             widen(&owned);
-            Some(Watched::Pipe(File::from(owned)))
+            Some(WatchedPipe::Pipe(File::from(owned)))
         } else if kind.is_socket() {
             let stream = StdStream::from(owned);
             stream.local_addr().ok()?;
             stream.set_nonblocking(true).ok()?;
-            Some(Watched::Socket(UnixStream::from_std(stream).ok()?))
+            Some(WatchedPipe::Socket(UnixStream::from_std(stream).ok()?))
         } else {
             None
         }

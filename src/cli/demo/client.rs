@@ -29,7 +29,7 @@ pub(super) struct Client {
 }
 
 /// What came back after a request.
-pub(super) struct Answer {
+pub(super) struct DemoAnswer {
     /// Methods of the notifications that came before the answer.
     pub(super) notifications: Vec<String>,
     /// The raw result.
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer; `params` are JSON.
-    pub(super) async fn request(&mut self, method: &str, params: &str) -> io::Result<Answer> {
+    pub(super) async fn request(&mut self, method: &str, params: &str) -> io::Result<DemoAnswer> {
         self.last_id += 1;
         let id = self.last_id;
         self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)).await?;
@@ -78,7 +78,7 @@ impl Client {
             match message {
                 Message { method: Some(method), id: None, .. } => notifications.push(method),
                 Message { id: Some(answered), method: None, result: Some(result) } if answered == id => {
-                    return Ok(Answer { notifications, result: result.get().to_owned() });
+                    return Ok(DemoAnswer { notifications, result: result.get().to_owned() });
                 }
                 _ => return Err(self.broken(&format!("answered {method} with this: {line}"))),
             }

@@ -6,8 +6,8 @@ use std::io::Read;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::catalog::nearest;
 use crate::cli::failure::Failure;
-use crate::core::catalog::nearest;
 use crate::wire::json::quote;
 
 /// What the command line gives, before the schema is known.
@@ -16,12 +16,12 @@ pub(super) enum Given {
     /// A JSON object as it was written.
     Whole(String),
     /// Keys with their values; the values of files are read.
-    Words(Vec<(String, Word)>),
+    Words(Vec<(String, ArgumentWord)>),
 }
 
 /// One value as it was written.
 #[derive(Debug)]
-pub(super) struct Word {
+pub(super) struct ArgumentWord {
     text: String,
     /// Came from a file: text as it is, white space around anything else does not count.
     file: bool,
@@ -56,7 +56,7 @@ impl Given {
                 }
             };
         }
-        let mut read: Vec<(String, Word)> = Vec::new();
+        let mut read: Vec<(String, ArgumentWord)> = Vec::new();
         for word in words {
             let Some((key, value)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) else {
                 return Err(malformed(
@@ -68,7 +68,7 @@ impl Given {
                 return Err(malformed(format!("`{key}` stands twice"), "give a list as JSON: key='[1, 2]'"));
             }
             let value = match value.strip_prefix('@') {
-                Some(text) if text.starts_with('@') => Word { text: text.to_owned(), file: false },
+                Some(text) if text.starts_with('@') => ArgumentWord { text: text.to_owned(), file: false },
                 Some(path) => {
                     let text = std::fs::read_to_string(path).map_err(|error| {
                         malformed(
@@ -76,9 +76,9 @@ impl Given {
                             "a text that begins with @ is written @@…",
                         )
                     })?;
-                    Word { text, file: true }
+                    ArgumentWord { text, file: true }
                 }
-                None => Word { text: value.to_owned(), file: false },
+                None => ArgumentWord { text: value.to_owned(), file: false },
             };
             read.push((key.to_owned(), value));
         }
@@ -232,7 +232,7 @@ fn is_of(value: &Value, wanted: &str) -> bool {
     }
 }
 
-impl Word {
+impl ArgumentWord {
     /// The value as raw JSON; the error is what was wanted.
     fn typed(&self, schema: Option<&Value>, root: &Value) -> Result<String, String> {
         let wanted = schema.map(|schema| types(schema, root, 0)).unwrap_or_default();

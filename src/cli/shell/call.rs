@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::arguments::Given;
 use super::{Run, Said};
+use crate::catalog::Kind as Offer;
 use crate::cli::advice::lost;
 use crate::cli::failure::{Failure, Kind};
 use crate::cli::login;
 use crate::cli::screen::Screen;
-use crate::core::catalog::Kind as Offer;
 use crate::core::trouble::{Cause, Trouble};
 use crate::serve::shell::{Called, Shell};
 use crate::wire::message::code;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::catalog::{Items, Kind, nearest};
 use crate::cli::advice::lost;
 use crate::cli::failure::{self, Failure};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
-use crate::core::catalog::{Items, Kind, nearest};
 use crate::core::trouble::Trouble;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;

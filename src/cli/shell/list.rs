@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::catalog::{Catalog, Row};
 use super::{Run, Said, What};
+use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::core::catalog::Kind;
 use crate::wire::json::quote;
 
 impl Run {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use super::catalog::{Catalog, Row};
 use super::list::array;
 use super::{Run, Said};
+use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::core::catalog::Kind;
 use crate::serve::find::{Finder, Found, Offers, Source};
 use crate::wire::json::quote;
 

@@ -3,9 +3,9 @@
 use super::catalog::{Catalog, Row};
 use super::tokens::estimate;
 use super::{Run, Said};
+use crate::catalog::Kind;
 use crate::cli::screen::laid_out;
 use crate::config::locate::Face;
-use crate::core::catalog::Kind;
 use crate::wire::json::{Scanner, quote};
 
 impl Run {

@@ -2,8 +2,8 @@
 
 use super::catalog::Catalog;
 use super::{Run, Said};
+use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::core::catalog::Kind;
 use crate::serve::shell::Shell;
 use crate::wire::json::quote;
 

@@ -74,10 +74,10 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
     } else {
         let path = named(cwd, &command.program);
         match kind_of(&path) {
-            Kind::Executable => path,
-            Kind::Directory => return Err(CommandError::Directory { path }),
-            Kind::Other => return Err(CommandError::NotExecutable { path }),
-            Kind::Missing => return Err(CommandError::Missing { path }),
+            FileKind::Executable => path,
+            FileKind::Directory => return Err(CommandError::Directory { path }),
+            FileKind::Other => return Err(CommandError::NotExecutable { path }),
+            FileKind::Missing => return Err(CommandError::Missing { path }),
         }
     };
     Ok(Launch { program, args: command.args.clone(), env, cwd: command.cwd.clone() })
@@ -242,9 +242,9 @@ fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, Option<PathBu
     let mut unusable = None;
     for path in directories.iter().flat_map(|directory| candidates(directory, program)) {
         match kind_of(&path) {
-            Kind::Executable => return Ok(path),
-            Kind::Other => unusable = unusable.or(Some(path)),
-            Kind::Directory | Kind::Missing => {}
+            FileKind::Executable => return Ok(path),
+            FileKind::Other => unusable = unusable.or(Some(path)),
+            FileKind::Directory | FileKind::Missing => {}
         }
     }
     Err(unusable)
@@ -288,25 +288,25 @@ fn joined(first: &OsStr, second: &OsStr) -> OsString {
     std::env::join_paths(entries).unwrap_or_else(|_| first.into())
 }
 
-enum Kind {
+enum FileKind {
     Executable,
     Directory,
     Other,
     Missing,
 }
 
-fn kind_of(path: &Path) -> Kind {
+fn kind_of(path: &Path) -> FileKind {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Kind::Directory,
-        Ok(metadata) if metadata.is_file() && may_execute(&metadata) => Kind::Executable,
-        Ok(_) => Kind::Other,
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Kind::Other,
-        Err(_) => Kind::Missing,
+        Ok(metadata) if metadata.is_dir() => FileKind::Directory,
+        Ok(metadata) if metadata.is_file() && may_execute(&metadata) => FileKind::Executable,
+        Ok(_) => FileKind::Other,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => FileKind::Other,
+        Err(_) => FileKind::Missing,
     }
 }
 
 fn is_executable(path: &Path) -> bool {
-    matches!(kind_of(path), Kind::Executable)
+    matches!(kind_of(path), FileKind::Executable)
 }
 
 #[cfg(unix)]

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
+use crate::catalog::Kind;
 use crate::config::{Common, Isolation, ToolFilter, Transport};
-use crate::core::catalog::Kind;
 use crate::core::reload::same_servers;
 use crate::core::upstream::Spec;
 use crate::core::view::{Target, View};
 use crate::faces::find::Query;
 use crate::faces::reach::{closest_template, own_uri};
 use crate::faces::{
-    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Remembered, Searched, Step, ToolCall,
-    Viewer, WantedUri, Wording,
+    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
+    ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::wire::json::{Node, quote};
 use crate::wire::message::{Refusal, code};
@@ -134,7 +134,7 @@ impl Face for Toolman {
         tool_result(Ok(&result))
     }
 
-    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], _unknown: &[Place]) -> String {
+    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], _unknown: &[ServerPlace]) -> String {
         tool_result(Ok(&self.found_things(view, query, things)))
     }
 
@@ -182,10 +182,12 @@ impl Face for Toolman {
         Refusal { code, message: message.to_owned(), data: Some(super::answer(Err(message))) }
     }
 
-    fn failed_call(&self, target: &Target, failure: &Failure<'_>) -> Wording {
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
         match failure {
-            Failure::Refused(_) => Wording::AsItCame,
-            Failure::Lost(lost) => Wording::Result(tool_result(Err(&format!("{}: {lost}", target.name())))),
+            CallFailure::Refused(_) => Wording::AsItCame,
+            CallFailure::Lost(lost) => {
+                Wording::Result(tool_result(Err(&format!("{}: {lost}", target.name()))))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::catalog::Items;
+use crate::catalog::Items;
 use proptest::prelude::*;
 
 fn toolman(text: &str) -> Toolman {

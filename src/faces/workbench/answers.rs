@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::{Address, Meta, Mode, Workbench, schema_change};
+use crate::catalog::{Kind, nearest};
 use crate::config::Toolbox;
-use crate::core::catalog::{Kind, nearest};
 use crate::core::view::{Entry, View};
 use crate::faces::FoundThing;
 use crate::wire::json::{Node, Scanner, quote};

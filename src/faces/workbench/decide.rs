@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
 use super::{Address, Meta, Mode, Workbench};
+use crate::catalog::Kind;
 use crate::config::{Common, Server, Toolbox};
-use crate::core::catalog::Kind;
 use crate::core::upstream::Spec;
 use crate::core::view::{Exposure, Target, View};
 use crate::faces::find::Query;
 use crate::faces::plain::Plain;
 use crate::faces::reach::resource_owner;
 use crate::faces::{
-    Declared, Face, Failure, Found, FoundThing, Opening, Part, Place, Remembered, Searched, Step, Then,
-    ToolCall, Viewer, WantedUri, Wording,
+    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
+    Then, ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::wire::json::quote;
 use crate::wire::message::{Refusal, code, error_object};
@@ -115,7 +115,7 @@ impl Face for Workbench {
         self.closed_toolbox_answer(toolbox, tools, servers)
     }
 
-    fn found(&self, _view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[Place]) -> String {
+    fn found(&self, _view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
         let mut toolboxes: Vec<&str> = Vec::new();
         for (toolbox, _) in unknown {
             if !toolboxes.contains(&toolbox.as_str()) {
@@ -139,11 +139,11 @@ impl Face for Workbench {
         }
     }
 
-    fn failed_call(&self, target: &Target, failure: &Failure<'_>) -> Wording {
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
         let address = format!("{}/{}", target.upstream, target.own_name());
         Wording::Result(match failure {
-            Failure::Refused(error) => refused_call(&address, *error),
-            Failure::Lost(lost) => {
+            CallFailure::Refused(error) => refused_call(&address, *error),
+            CallFailure::Lost(lost) => {
                 failed_call(&address, &lost.message, &error_object(lost.code, &lost.message, None))
             }
         })

@@ -8,8 +8,8 @@ mod offer;
 use std::borrow::Cow;
 use std::fmt::Display;
 
+use crate::catalog::{Kind, NameLimits, has_schema};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
-use crate::core::catalog::{Kind, NameLimits, has_schema};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::wire::era::ClientHello;

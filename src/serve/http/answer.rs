@@ -13,7 +13,7 @@ use super::stream::{CutOff, Reader};
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, Refusal, code, error_object, write_raw_error};
 
-pub(super) type Answer = Response<Payload>;
+pub(super) type HttpAnswer = Response<Payload>;
 
 /// Why a message is not taken in, and the status that says so.
 pub(super) struct Denied {
@@ -22,7 +22,7 @@ pub(super) struct Denied {
 }
 
 impl Denied {
-    pub(super) fn answer(&self, id: Option<&Id>) -> Answer {
+    pub(super) fn answer(&self, id: Option<&Id>) -> HttpAnswer {
         json(self.status, error_message(id, &self.refusal))
     }
 }
@@ -94,20 +94,20 @@ impl std::fmt::Display for CutOff {
 
 impl std::error::Error for CutOff {}
 
-pub(super) fn empty(status: StatusCode) -> Answer {
+pub(super) fn empty(status: StatusCode) -> HttpAnswer {
     let mut answer = Response::new(Payload::Whole(Bytes::new()));
     *answer.status_mut() = status;
     answer
 }
 
-fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
     let mut answer = Response::new(Payload::Whole(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }
 
-pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpAnswer {
     whole(status, "application/json", body)
 }
 
@@ -117,12 +117,12 @@ pub(super) fn event_stream(
     start: Option<Bytes>,
     silence: Duration,
     held: Box<dyn Send>,
-) -> Answer {
+) -> HttpAnswer {
     let stream = Events { reader, start, silence, alarm: Box::pin(sleep(silence)), _held: held };
     events(Payload::Events(Box::new(stream)))
 }
 
-pub(super) fn events(body: Payload) -> Answer {
+pub(super) fn events(body: Payload) -> HttpAnswer {
     let mut answer = Response::new(body);
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -131,7 +131,7 @@ pub(super) fn events(body: Payload) -> Answer {
     answer
 }
 
-pub(super) fn text(status: StatusCode, words: impl Into<String>) -> Answer {
+pub(super) fn text(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     whole(status, "text/plain; charset=utf-8", words.into() + "\n")
 }
 
@@ -143,37 +143,37 @@ pub(super) fn error_message(id: Option<&Id>, refusal: &Refusal) -> Vec<u8> {
 }
 
 /// Refuses a message.
-pub(super) fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
+pub(super) fn refused(id: Option<&Id>, refusal: &Refusal) -> HttpAnswer {
     json(StatusCode::BAD_REQUEST, error_message(id, refusal))
 }
 
 /// Refuses a request before its message is looked at.
-pub(super) fn refuse(status: StatusCode, words: impl Into<String>) -> Answer {
+pub(super) fn refuse(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     json(status, error_message(None, &Refusal::new(code::INVALID_REQUEST, words)))
 }
 
-pub(super) fn closing(mut answer: Answer) -> Answer {
+pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-pub(super) fn draining() -> Answer {
+pub(super) fn draining() -> HttpAnswer {
     closing(refuse(StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"))
 }
 
-pub(super) fn wrong_method(allowed: &'static str) -> Answer {
+pub(super) fn wrong_method(allowed: &'static str) -> HttpAnswer {
     let mut answer = refuse(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     answer
 }
 
-pub(super) fn unauthorized() -> Answer {
+pub(super) fn unauthorized() -> HttpAnswer {
     let mut answer = refuse(StatusCode::UNAUTHORIZED, "a bearer token is needed");
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     answer
 }
 
-pub(super) fn answer_preflight(headers: &HeaderMap) -> Answer {
+pub(super) fn answer_preflight(headers: &HeaderMap) -> HttpAnswer {
     let mut answer = empty(StatusCode::NO_CONTENT);
     let out = answer.headers_mut();
     out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));

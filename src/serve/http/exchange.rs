@@ -13,23 +13,23 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::answer::{
-    Answer, Denied, Payload, answer_preflight, closing, draining, empty, error_code, error_message,
+    Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, error_code, error_message,
     event_stream, events, json, refuse, text, unauthorized, wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, mirrored, says_modern};
 use super::plan::{Plan, is_modern};
 use super::sessions::{Full, Session};
-use super::stream::{Batch, Kind, Part, Reader, Stream, Writer};
-use super::{Backend, Scope, Server, Sink, body};
+use super::stream::{AnswerForm, Batch, BatchPart, Reader, Stream, Writer};
+use super::{Backend, HttpServer, Scope, Sink, body};
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
 use crate::wire::message::{Malformed, Message, Refusal, code, is_modern_code};
 use crate::wire::percent::decode_strictly;
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> HttpServer<B> {
     /// Answers one request of the connection that `hang_up` closes.
-    pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> Answer {
+    pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> HttpAnswer {
         let (head, mut body) = request.into_parts();
         let waits = head.headers.contains_key(header::EXPECT);
         let answer = self.admitted(Request::from_parts(head, &mut body)).await;
@@ -43,7 +43,7 @@ impl<B: Backend> Server<B> {
         answer
     }
 
-    async fn admitted(&self, request: Request<&mut Incoming>) -> Answer {
+    async fn admitted(&self, request: Request<&mut Incoming>) -> HttpAnswer {
         let headers = request.headers();
         if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
             return refuse(status, words);
@@ -64,7 +64,7 @@ impl<B: Backend> Server<B> {
         answer
     }
 
-    async fn route(&self, request: Request<&mut Incoming>) -> Answer {
+    async fn route(&self, request: Request<&mut Incoming>) -> HttpAnswer {
         let method = request.method().clone();
         let path = request.uri().path();
         if path == "/healthz" || path == "/readyz" {
@@ -105,7 +105,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    fn readiness(&self) -> Answer {
+    fn readiness(&self) -> HttpAnswer {
         let state = if self.is_draining() { Err("shutting down".to_owned()) } else { self.backend.ready() };
         match state {
             Ok(()) => text(StatusCode::OK, "ready"),
@@ -114,7 +114,7 @@ impl<B: Backend> Server<B> {
     }
 
     /// Opens the stream of messages that belong to no request, or resumes a stream.
-    fn get(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
+    fn get(&self, headers: &HeaderMap, scope: &Scope) -> HttpAnswer {
         let session = self.session(headers, scope);
         if let Err(denied) = &session
             && denied.status == StatusCode::NOT_FOUND
@@ -144,7 +144,7 @@ impl<B: Backend> Server<B> {
         self.event_stream(reader, start, Box::new(session.busy()))
     }
 
-    fn delete(&self, headers: &HeaderMap, scope: &Scope) -> Answer {
+    fn delete(&self, headers: &HeaderMap, scope: &Scope) -> HttpAnswer {
         match self.live_session(headers, scope) {
             Ok(_) if self.is_draining() => draining(),
             Ok(session) => {
@@ -192,7 +192,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> Answer {
+    async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> HttpAnswer {
         // Whether a message is modern, and its session of no account, shows only in its body.
         let session = self.session(request.headers(), &scope).err();
         let stale = session
@@ -268,25 +268,37 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    async fn modern(&self, scope: Scope, message: &[u8], mirrored: HeaderMap, accepted: Accepted) -> Answer {
+    async fn modern(
+        &self,
+        scope: Scope,
+        message: &[u8],
+        mirrored: HeaderMap,
+        accepted: Accepted,
+    ) -> HttpAnswer {
         // A lone answer is looked at before it becomes an event: it may have a status of its own.
         let looked_at = Accepted { json: true, ..accepted };
         let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
         let mut reader = stream.read_after(0).expect("there is always a place before the first event");
         let cancel = self.backend.modern(scope, message, mirrored, Arc::new(Writer(stream)));
         match reader.kind().await {
-            Kind::Json(answer) => match error_code(&answer) {
+            AnswerForm::Json(answer) => match error_code(&answer) {
                 Some(code::METHOD_NOT_FOUND) => json(StatusCode::NOT_FOUND, answer),
                 Some(code) if is_modern_code(code) => json(StatusCode::BAD_REQUEST, answer),
                 _ if accepted.json => json(StatusCode::OK, answer),
                 _ => events(Payload::Whole([b"data: ", &*answer, b"\n\n"].concat().into())),
             },
-            Kind::Events => self.event_stream(reader, None, cancel),
-            Kind::Nothing => empty(StatusCode::ACCEPTED),
+            AnswerForm::Events => self.event_stream(reader, None, cancel),
+            AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
         }
     }
 
-    async fn initialize(&self, scope: Scope, version: Version, message: &[u8], accepted: Accepted) -> Answer {
+    async fn initialize(
+        &self,
+        scope: Scope,
+        version: Version,
+        message: &[u8],
+        accepted: Accepted,
+    ) -> HttpAnswer {
         let open = |unrelated: Arc<dyn Sink>| self.backend.open(scope.clone(), unrelated);
         let Ok(session) = Session::new(scope.clone(), version, &self.budget, open) else {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers");
@@ -327,14 +339,14 @@ impl<B: Backend> Server<B> {
         session: &Arc<Session<B::Session>>,
         stream: &Arc<Stream>,
         mut reader: Reader,
-    ) -> Answer {
+    ) -> HttpAnswer {
         match reader.kind().await {
-            Kind::Json(answer) => json(StatusCode::OK, answer),
-            Kind::Events => {
+            AnswerForm::Json(answer) => json(StatusCode::OK, answer),
+            AnswerForm::Events => {
                 session.keep(stream);
                 self.event_stream(reader, None, Box::new(session.busy()))
             }
-            Kind::Nothing => empty(StatusCode::ACCEPTED),
+            AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
         }
     }
 
@@ -358,7 +370,7 @@ impl<B: Backend> Server<B> {
         for (part, kind) in parts.iter().zip(kinds) {
             match (kind, &batch) {
                 (Ok(true), Some(batch)) => {
-                    let sink = Arc::new(Part::new(batch));
+                    let sink = Arc::new(BatchPart::new(batch));
                     self.backend.legacy(&session.backend, part.get().as_bytes(), sink);
                 }
                 (Err(bad), Some(batch)) => {
@@ -370,14 +382,14 @@ impl<B: Backend> Server<B> {
         expected > 0
     }
 
-    fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> Answer {
+    fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> HttpAnswer {
         event_stream(reader, start, self.settings.keep_alive, held)
     }
 }
 
 /// Ends a session whose client has not heard of it.
 struct Opening<'a, B: Backend> {
-    server: &'a Server<B>,
+    server: &'a HttpServer<B>,
     session: &'a Session<B::Session>,
     opened: bool,
 }

@@ -219,7 +219,7 @@ pub async fn serve<B: Backend>(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let bound = listener.local_addr()?;
-    let server = Arc::new(Server::new(backend, bound, settings));
+    let server = Arc::new(HttpServer::new(backend, bound, settings));
     let mut connections = JoinSet::new();
     let sweeping = {
         let server = server.clone();
@@ -261,7 +261,7 @@ pub async fn serve<B: Backend>(
 }
 
 /// What all connections share.
-struct Server<B: Backend> {
+struct HttpServer<B: Backend> {
     backend: Arc<B>,
     guard: guard::Guard,
     /// Whether nobody comes in without a token, whatever the rules say.
@@ -275,7 +275,7 @@ struct Server<B: Backend> {
     lobby: Lobby,
 }
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> HttpServer<B> {
     fn new(backend: Arc<B>, bound: SocketAddr, settings: Settings) -> Self {
         Self {
             backend,
@@ -366,12 +366,12 @@ struct Calls {
 }
 
 /// One request that is not answered yet.
-struct Call(Arc<Calls>);
+struct OpenCall(Arc<Calls>);
 
 impl Calls {
-    fn begin(self: &Arc<Self>) -> Call {
+    fn begin(self: &Arc<Self>) -> OpenCall {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Call(self.clone())
+        OpenCall(self.clone())
     }
 
     async fn finished(&self) {
@@ -385,7 +385,7 @@ impl Calls {
     }
 }
 
-impl Drop for Call {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.none.notify_waiters();
@@ -396,10 +396,10 @@ impl Drop for Call {
 /// Connections that have not yet sent a whole request head. Where room is needed the oldest gives way, so that those
 /// who only knock cannot keep others out.
 #[derive(Default)]
-struct Lobby(Mutex<Waiting>);
+struct Lobby(Mutex<Seats>);
 
 #[derive(Default)]
-struct Waiting {
+struct Seats {
     next: u64,
     seats: BTreeMap<u64, Arc<Notify>>,
 }

@@ -6,10 +6,10 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, refuse, refused};
+use super::answer::{HttpAnswer, refuse, refused};
 use super::headers::{Accepted, SESSION_ID, agree, legacy_version, says_modern};
 use super::sessions::Session;
-use super::{Backend, Scope, Server};
+use super::{Backend, HttpServer, Scope};
 use crate::wire::era::{ModernMeta, Version};
 use crate::wire::json::{Doc, Node, Scanner};
 use crate::wire::message::{Id, Message, Refusal, code};
@@ -20,7 +20,7 @@ const DEEPEST: usize = 512;
 /// What a POST asks for, once its message is read and found good.
 pub(super) enum Plan<S> {
     /// Nothing but the response.
-    Done(Answer),
+    Done(HttpAnswer),
     /// A modern request.
     Modern,
     /// A modern notification.
@@ -35,7 +35,7 @@ pub(super) enum Plan<S> {
     Batch(Arc<Session<S>>),
 }
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> HttpServer<B> {
     /// Reads the message and decides what is to be done.
     pub(super) fn plan(&self, headers: &HeaderMap, scope: &Scope, message: &[u8]) -> Plan<B::Session> {
         let mut scanner = Scanner::default();

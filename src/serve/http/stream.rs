@@ -35,10 +35,10 @@ pub(super) struct Stream {
     /// Where what it keeps counts; without it events have no ids and are not kept.
     budget: Option<Arc<Budget>>,
     own: Weak<Stream>,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
-struct State {
+struct StreamState {
     /// The only message of a stream that has no events.
     answer: Option<Bytes>,
     /// Whether there are, or will only be, events.
@@ -73,7 +73,7 @@ pub(super) struct Reader {
 }
 
 /// What a stream turns out to be.
-pub(super) enum Kind {
+pub(super) enum AnswerForm {
     /// One JSON text.
     Json(Bytes),
     /// Events.
@@ -110,7 +110,7 @@ impl Stream {
         budget: Option<Arc<Budget>>,
         work: Option<Box<dyn Send>>,
     ) -> Arc<Self> {
-        let state = State {
+        let state = StreamState {
             answer: None,
             started: false,
             events: VecDeque::new(),
@@ -168,7 +168,7 @@ impl Stream {
         pushed
     }
 
-    fn take_in(&self, state: &mut State, message: &[u8], last: bool) -> Pushed {
+    fn take_in(&self, state: &mut StreamState, message: &[u8], last: bool) -> Pushed {
         let can_be_read = state.attached || state.keeps && state.started;
         if !can_be_read {
             return Pushed::Nowhere;
@@ -244,7 +244,7 @@ impl Stream {
     }
 
     /// Notes how much is kept for readers that come back; what a reader has yet to get is not.
-    fn account(&self, state: &mut State) {
+    fn account(&self, state: &mut StreamState) {
         let Some(budget) = &self.budget else { return };
         let (kept, claim) = match (state.attached, state.finished) {
             (true, false) => (state.held - state.unread, Claim::Read),
@@ -256,7 +256,7 @@ impl Stream {
     }
 
     /// Ends a change of what is kept: where all streams together keep too much, some give way.
-    fn settle(&self, mut state: MutexGuard<'_, State>) {
+    fn settle(&self, mut state: MutexGuard<'_, StreamState>) {
         self.account(&mut state);
         drop(state);
         if let Some(budget) = &self.budget {
@@ -300,7 +300,7 @@ pub(super) enum Pushed {
     Nowhere,
 }
 
-impl State {
+impl StreamState {
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -355,15 +355,15 @@ impl Reader {
     }
 
     /// Waits for the first message, which decides what the stream is.
-    pub(super) async fn kind(&mut self) -> Kind {
+    pub(super) async fn kind(&mut self) -> AnswerForm {
         std::future::poll_fn(|context| {
             let mut state = self.stream.state.lock();
             if let Some(answer) = state.answer.take() {
-                Poll::Ready(Kind::Json(answer))
+                Poll::Ready(AnswerForm::Json(answer))
             } else if state.started {
-                Poll::Ready(Kind::Events)
+                Poll::Ready(AnswerForm::Events)
             } else if state.finished {
-                Poll::Ready(Kind::Nothing)
+                Poll::Ready(AnswerForm::Nothing)
             } else {
                 state.waker = Some(context.waker().clone());
                 Poll::Pending
@@ -473,18 +473,18 @@ impl Batch {
 }
 
 /// Where one part of a batch is answered.
-pub(super) struct Part {
+pub(super) struct BatchPart {
     batch: Arc<Batch>,
     answered: Mutex<bool>,
 }
 
-impl Part {
+impl BatchPart {
     pub(super) fn new(batch: &Arc<Batch>) -> Self {
         Self { batch: batch.clone(), answered: Mutex::new(false) }
     }
 }
 
-impl Sink for Part {
+impl Sink for BatchPart {
     fn send(&self, message: &[u8], last: bool) -> bool {
         if !last {
             return self.batch.stream.send(message, false);
@@ -496,7 +496,7 @@ impl Sink for Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for BatchPart {
     fn drop(&mut self) {
         if !*self.answered.get_mut() {
             self.batch.add(None);

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use super::body::{collect, is_event_stream, too_long};
 use super::connect::{Failure, Http, peer};
-use super::outgoing::{Kind, Outgoing};
+use super::outgoing::{Outgoing, OutgoingKind};
 use super::session::{Session, Sessions};
 use super::sort::{Sorted, Stream, error_code, sort};
-use super::{Incoming, Outcome, Patience, Receive};
+use super::{Incoming, Patience, Receive, TaskOutcome};
 use crate::wire::cut_off::id_of_response;
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, code, error_object, is_modern_code, write_raw_error};
@@ -49,7 +49,7 @@ pub(super) struct Shared<R> {
 }
 
 /// The answer to a request, and what is left of the stream that it came on.
-pub(super) struct Answer {
+pub(super) struct ReadAnswer {
     pub(super) message: Bytes,
     pub(super) rest: Option<HttpBody>,
 }
@@ -75,7 +75,7 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Sends a request and hands over its answer, whatever becomes of it.
-    pub(super) async fn call(&self, id: u64, request: Outgoing) -> Outcome {
+    pub(super) async fn call(&self, id: u64, request: Outgoing) -> TaskOutcome {
         if request.is_initialize() && !self.is_old() {
             return self.initialize(id, request).await;
         }
@@ -97,7 +97,7 @@ impl<R: Receive> Shared<R> {
             };
             if self.is_old() {
                 return match response.status().is_success() {
-                    true => Outcome::Done, // The answer comes on the one stream.
+                    true => TaskOutcome::Done, // The answer comes on the one stream.
                     false => self.failed(id, &request, Failure::status(response.status())),
                 };
             }
@@ -115,7 +115,7 @@ impl<R: Receive> Shared<R> {
                             format!("the server lost the session and opened no new one: {}", failure.message);
                         let failure = Failure { message, ..failure };
                         self.hand_error(id, code::UPSTREAM_LOST, &failure);
-                        return Outcome::Fatal(failure);
+                        return TaskOutcome::Fatal(failure);
                     }
                 }
             }
@@ -127,7 +127,7 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Sends the first message of a legacy session. A server that does not know this transport may know the old one.
-    async fn initialize(&self, id: u64, request: Outgoing) -> Outcome {
+    async fn initialize(&self, id: u64, request: Outgoing) -> TaskOutcome {
         let response = match self.post(&request, None).await {
             Ok(response) => response,
             Err(failure) => return self.failed(id, &request, failure),
@@ -140,7 +140,7 @@ impl<R: Receive> Shared<R> {
             && !modern_error
             && let Ok(stream) = self.open_old().await
         {
-            return Outcome::Old(Box::new(stream), request);
+            return TaskOutcome::Old(Box::new(stream), request);
         }
         match answer {
             Ok(answer) => {
@@ -172,7 +172,7 @@ impl<R: Receive> Shared<R> {
             Ok(response) => Failure::status(response.status()),
             Err(failure) => failure,
         };
-        let what = if message.kind == Kind::Response { "an answer" } else { &message.method };
+        let what = if message.kind == OutgoingKind::Response { "an answer" } else { &message.method };
         log::debug!("{what} was not taken: {}", refused.message);
         false
     }
@@ -268,7 +268,7 @@ impl<R: Receive> Shared<R> {
         id: u64,
         session: Option<&Session>,
         response: Response<HttpBody>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ReadAnswer, Failure> {
         let status = response.status();
         if status.is_success() && is_event_stream(&response) {
             return self.stream(id, session, response.into_body()).await;
@@ -292,7 +292,7 @@ impl<R: Receive> Shared<R> {
             Sorted::Noise => {}
         });
         match found {
-            Some(message) => Ok(Answer { message, rest: None }),
+            Some(message) => Ok(ReadAnswer { message, rest: None }),
             None if status.is_success() => {
                 let message = format!(
                     "the server answered HTTP {} with {kind} instead of a JSON-RPC message; is the URL right?",
@@ -305,12 +305,17 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Reads a request's stream up to the answer, over as many connections as it takes.
-    async fn stream(&self, id: u64, session: Option<&Session>, body: HttpBody) -> Result<Answer, Failure> {
+    async fn stream(
+        &self,
+        id: u64,
+        session: Option<&Session>,
+        body: HttpBody,
+    ) -> Result<ReadAnswer, Failure> {
         let mut parser = Parser::new(self.limit());
         let mut body = body;
         loop {
             if let Some(message) = self.read_stream(&mut parser, &mut body, Stream::Of(id)).await? {
-                return Ok(Answer { message, rest: Some(body) });
+                return Ok(ReadAnswer { message, rest: Some(body) });
             }
             let resumable = session.is_some() && parser.last_id().is_some();
             if !resumable {
@@ -392,27 +397,27 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Hands the answer over and lets the stream end, so that its connection can be used again.
-    async fn answered(&self, id: u64, answer: Answer) -> Outcome {
+    async fn answered(&self, id: u64, answer: ReadAnswer) -> TaskOutcome {
         self.hand(Some(id), &answer.message);
         if let Some(mut rest) = answer.rest {
             let _ =
                 timeout(self.patience.retry, async { while let Some(Ok(_)) = rest.frame().await {} }).await;
         }
-        Outcome::Done
+        TaskOutcome::Done
     }
 
-    fn failed(&self, id: u64, request: &Outgoing, failure: Failure) -> Outcome {
+    fn failed(&self, id: u64, request: &Outgoing, failure: Failure) -> TaskOutcome {
         self.hand_error(id, code::UPSTREAM_LOST, &failure);
         if failure.broken && request.is_call() {
             self.receive.missed();
         }
         let handshake = matches!(request.method.as_str(), "initialize" | "server/discover");
         if failure.unreachable {
-            Outcome::Down(failure)
+            TaskOutcome::Down(failure)
         } else if handshake && (failure.status == Some(401) || failure.unauthorized) {
-            Outcome::Fatal(failure)
+            TaskOutcome::Fatal(failure)
         } else {
-            Outcome::Done
+            TaskOutcome::Done
         }
     }
 

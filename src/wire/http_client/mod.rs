@@ -33,7 +33,7 @@ pub use self::connect::Failure;
 use self::connect::Http;
 use self::exchange::Shared;
 use self::old::OldStream;
-use self::outgoing::{Kind, Outgoing};
+use self::outgoing::{Outgoing, OutgoingKind};
 use self::reach::Gate;
 use super::message::code;
 use super::oauth::Authorizer;
@@ -235,7 +235,7 @@ impl HttpClient {
 }
 
 /// How a task ended, as far as the others are concerned.
-enum Outcome {
+enum TaskOutcome {
     Done,
     /// No connection can be made any more.
     Down(Failure),
@@ -248,8 +248,8 @@ enum Outcome {
 /// The tasks of one client and what is known about each.
 struct Tasks<R> {
     shared: Arc<Shared<R>>,
-    set: JoinSet<(Option<u64>, Outcome)>,
-    calls: HashMap<u64, Call>,
+    set: JoinSet<(Option<u64>, TaskOutcome)>,
+    calls: HashMap<u64, RunningCall>,
     notifications: mpsc::Sender<(Outgoing, Option<AbortHandle>)>,
     listener: AbortHandle,
     /// The version of the last request, if it was a modern one: notifications do not say theirs.
@@ -257,7 +257,7 @@ struct Tasks<R> {
     down: Option<Failure>,
 }
 
-struct Call {
+struct RunningCall {
     abort: AbortHandle,
     modern: bool,
     /// A subscription, which has no end of its own.
@@ -276,7 +276,7 @@ impl<R: Receive> Tasks<R> {
             let shared = shared.clone();
             async move {
                 shared.notify_in_order(queue).await;
-                (None, Outcome::Done)
+                (None, TaskOutcome::Done)
             }
         });
         Self { shared, set, calls: HashMap::new(), notifications, listener, modern: None, down: None }
@@ -285,28 +285,28 @@ impl<R: Receive> Tasks<R> {
     /// Starts to send one message.
     fn send(&mut self, mut message: Outgoing) {
         match message.kind {
-            Kind::Request(id) if message.modern && self.shared.is_old() => {
+            OutgoingKind::Request(id) if message.modern && self.shared.is_old() => {
                 self.shared.hand_error(
                     id,
                     code::METHOD_NOT_FOUND,
                     &Failure::new("the HTTP+SSE transport has no modern era"),
                 );
             }
-            Kind::Request(id) => {
+            OutgoingKind::Request(id) => {
                 self.modern = message.headers.get(outgoing::PROTOCOL_VERSION).cloned();
                 let (modern, endless) = (message.modern, message.method == "subscriptions/listen");
                 let shared = self.shared.clone();
                 let abort = self.set.spawn(async move { (Some(id), shared.call(id, message).await) });
-                self.calls.insert(id, Call { abort, modern, endless });
+                self.calls.insert(id, RunningCall { abort, modern, endless });
             }
-            Kind::Response => {
+            OutgoingKind::Response => {
                 let shared = self.shared.clone();
                 self.set.spawn(async move {
                     shared.tell(&message).await;
-                    (None, Outcome::Done)
+                    (None, TaskOutcome::Done)
                 });
             }
-            Kind::Notification { cancels } => {
+            OutgoingKind::Notification { cancels } => {
                 let call = cancels.and_then(|id| self.calls.remove(&id));
                 if let Some(call) = &call
                     && call.modern
@@ -333,15 +333,15 @@ impl<R: Receive> Tasks<R> {
     }
 
     /// Takes note of a task's end. `Some`: all is over, and why.
-    fn ended(&mut self, id: Option<u64>, outcome: Outcome) -> Option<Failure> {
+    fn ended(&mut self, id: Option<u64>, outcome: TaskOutcome) -> Option<Failure> {
         if let Some(id) = id {
             self.calls.remove(&id);
         }
         match outcome {
-            Outcome::Done => {}
-            Outcome::Down(reason) => self.down = Some(reason),
-            Outcome::Fatal(reason) => return Some(reason),
-            Outcome::Old(stream, message) => {
+            TaskOutcome::Done => {}
+            TaskOutcome::Down(reason) => self.down = Some(reason),
+            TaskOutcome::Fatal(reason) => return Some(reason),
+            TaskOutcome::Old(stream, message) => {
                 self.read_old(*stream);
                 self.send(message);
             }

@@ -9,7 +9,7 @@ use super::connect::Failure;
 use super::exchange::Shared;
 use super::sort::Stream;
 use super::uri::{resolve, same_origin};
-use super::{Outcome, Receive};
+use super::{Receive, TaskOutcome};
 use crate::wire::sse::Parser;
 
 /// An open stream whose first event has been read.
@@ -62,12 +62,12 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Reads the stream; with its end the session is over.
-    pub(super) async fn read_old(&self, stream: OldStream) -> Outcome {
+    pub(super) async fn read_old(&self, stream: OldStream) -> TaskOutcome {
         let OldStream { mut body, mut parser, early } = stream;
         for message in early {
             self.hand(None, &message);
         }
         let _ = self.read_stream(&mut parser, &mut body, Stream::Only).await;
-        Outcome::Fatal(Failure::new("the server ended the event stream"))
+        TaskOutcome::Fatal(Failure::new("the server ended the event stream"))
     }
 }

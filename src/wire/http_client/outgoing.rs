@@ -14,7 +14,7 @@ pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-pro
 /// One message and what sending it needs.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
-    pub(super) kind: Kind,
+    pub(super) kind: OutgoingKind,
     /// Empty for a response.
     pub(super) method: String,
     /// Of a modern message; a legacy one has none of its own.
@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OutgoingKind {
     /// With our id.
     Request(u64),
     /// Cancels one of our requests, or tells something else.
@@ -42,7 +42,7 @@ impl Outgoing {
         let body = Bytes::from(message);
         let (kind, method, params) = match Message::read(scanner.scan(&body).ok()?.root()).ok()? {
             Message::Request { id, method, params } => {
-                (Kind::Request(id.raw().parse().ok()?), method, params)
+                (OutgoingKind::Request(id.raw().parse().ok()?), method, params)
             }
             Message::Notification { method, params } => {
                 let cancels = match &*method {
@@ -50,12 +50,12 @@ impl Outgoing {
                     _ => None,
                 };
                 let cancels = cancels.and_then(|id| id.raw().parse().ok());
-                (Kind::Notification { cancels }, method, params)
+                (OutgoingKind::Notification { cancels }, method, params)
             }
             Message::Response { .. } => {
                 let body = body.clone();
                 return Some(Self {
-                    kind: Kind::Response,
+                    kind: OutgoingKind::Response,
                     method: String::new(),
                     headers: HeaderMap::new(),
                     modern: false,

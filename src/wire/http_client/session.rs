@@ -12,9 +12,9 @@ use tokio::time::{sleep, timeout};
 
 use super::connect::Failure;
 use super::exchange::Shared;
-use super::outgoing::{Kind, Outgoing, PROTOCOL_VERSION};
+use super::outgoing::{Outgoing, OutgoingKind, PROTOCOL_VERSION};
 use super::sort::Stream;
-use super::{Outcome as TaskOutcome, Receive};
+use super::{Receive, TaskOutcome};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Message, Outcome};
 
@@ -57,7 +57,7 @@ impl Session {
 
 /// The sessions of one client, of which one is current, and the old transport's address.
 pub(super) struct Sessions {
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// The session that is open and greeted.
     ready: watch::Sender<Option<Arc<Session>>>,
     /// Whether `initialized` is on its way: nothing may overtake it.
@@ -66,7 +66,7 @@ pub(super) struct Sessions {
 }
 
 #[derive(Default)]
-struct State {
+struct SessionState {
     current: Option<Arc<Session>>,
     begun: u64,
     /// The messages that opened it.
@@ -183,7 +183,7 @@ impl<R: Receive> Shared<R> {
         };
         let initialize = initialize.ok_or_else(|| Failure::new("it was never initialized"))?;
         let id = id_of(&initialize).ok_or_else(|| Failure::new("it was never initialized"))?;
-        let response = self.post(&message(Kind::Request(id), initialize.clone()), None).await?;
+        let response = self.post(&message(OutgoingKind::Request(id), initialize.clone()), None).await?;
         let headers = response.headers().clone();
         let answer = self.answer(id, None, response).await?;
         if !self.sessions.begin(initialize, &headers, &answer.message) {
@@ -191,7 +191,7 @@ impl<R: Receive> Shared<R> {
         }
         if let Some(initialized) = initialized {
             let session = self.sessions.current();
-            let kind = Kind::Notification { cancels: None };
+            let kind = OutgoingKind::Notification { cancels: None };
             let response = self.post(&message(kind, initialized), session.as_deref()).await?;
             if !response.status().is_success() {
                 return Err(Failure::status(response.status()));

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::flow::{Answer, CALLBACK, Flow};
+use super::flow::{CALLBACK, CallbackAnswer, Flow};
 
 /// What a browser may take to read the last page.
 const LAST_PAGE: Duration = Duration::from_secs(2);
@@ -84,9 +84,9 @@ impl<C> Desk<C> {
         let taken = {
             let mut waiting = self.flow.lock();
             match waiting.as_ref().map(|flow| flow.read(request.uri().query().unwrap_or_default())) {
-                None | Some(Answer::Foreign) => None,
-                Some(Answer::Code(code)) => waiting.take().map(|flow| (flow, Ok(code))),
-                Some(Answer::Refused(reason)) => waiting.take().map(|flow| (flow, Err(reason))),
+                None | Some(CallbackAnswer::Foreign) => None,
+                Some(CallbackAnswer::Code(code)) => waiting.take().map(|flow| (flow, Ok(code))),
+                Some(CallbackAnswer::Refused(reason)) => waiting.take().map(|flow| (flow, Err(reason))),
             }
         };
         let Some((flow, code)) = taken else {

@@ -10,7 +10,7 @@ use crate::wire::http_client::uri::{origin, same_origin};
 use crate::wire::text::plain;
 
 /// What a login needs to know: the authorization server, and what a token is to be good for.
-pub(super) struct Found {
+pub(super) struct Discovered {
     pub(super) server: ServerMetadata,
     /// The identifier of the resource.
     pub(super) resource: String,
@@ -29,7 +29,7 @@ struct ResourceMetadata {
 }
 
 /// The metadata of an authorization server (RFC 8414, OpenID Connect Discovery), as far as we read it. One that
-/// [`Found`] holds was checked: the issuer is who was asked, the endpoints are safe, and PKCE is there.
+/// [`Discovered`] holds was checked: the issuer is who was asked, the endpoints are safe, and PKCE is there.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ServerMetadata {
@@ -54,7 +54,7 @@ pub(super) async fn discover(
     known: Option<&str>,
     own: &Gate,
     named: &Gate,
-) -> Result<Option<Found>, String> {
+) -> Result<Option<Discovered>, String> {
     let (resource, mut issuers, scopes) = match resource_metadata(server, challenge, own, named).await? {
         Some(metadata) => {
             if !covers(&metadata.resource, server) {
@@ -73,7 +73,7 @@ pub(super) async fn discover(
     let mut problem = None;
     for issuer in &issuers {
         match server_metadata(issuer, named).await {
-            Ok(Some(server)) => return Ok(Some(Found { server, resource, scopes })),
+            Ok(Some(server)) => return Ok(Some(Discovered { server, resource, scopes })),
             Ok(None) => {}
             Err(reason) => problem = problem.or(Some(reason)),
         }

@@ -26,7 +26,7 @@ pub(super) struct Flow {
 
 /// What comes back with the browser.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum CallbackAnswer {
     /// Not the answer to this login.
     Foreign,
     /// The login has failed, and why.
@@ -64,7 +64,7 @@ impl Flow {
 
     /// Reads the query of the redirect. Nothing that it says counts unless it is the answer to this login, of the
     /// authorization server that was asked (RFC 9207, compared as it stands).
-    pub(super) fn read(&self, query: &str) -> Answer {
+    pub(super) fn read(&self, query: &str) -> CallbackAnswer {
         let parameter = |name: &str| {
             let found =
                 query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
@@ -72,15 +72,15 @@ impl Flow {
         };
         let state = parameter("state").unwrap_or_default();
         if !bool::from(state.as_bytes().ct_eq(self.state.as_bytes())) {
-            return Answer::Foreign;
+            return CallbackAnswer::Foreign;
         }
         let asked = &self.grant.issuer;
         match parameter("iss") {
             Some(iss) if iss != *asked => {
-                return Answer::Refused(format!("the answer is not from {asked}, which was asked"));
+                return CallbackAnswer::Refused(format!("the answer is not from {asked}, which was asked"));
             }
             None if self.names_itself => {
-                return Answer::Refused(format!(
+                return CallbackAnswer::Refused(format!(
                     "the answer does not say that it is from {asked}, as it should"
                 ));
             }
@@ -90,10 +90,13 @@ impl Flow {
             (Some(error), _) => {
                 let words: Vec<_> =
                     [Some(error), parameter("error_description")].into_iter().flatten().collect();
-                Answer::Refused(format!("{asked} says: {}", super::discovery::shown(&words.join(": "))))
+                CallbackAnswer::Refused(format!(
+                    "{asked} says: {}",
+                    super::discovery::shown(&words.join(": "))
+                ))
             }
-            (None, Some(code)) => Answer::Code(code),
-            (None, None) => Answer::Refused("the answer holds no code".to_owned()),
+            (None, Some(code)) => CallbackAnswer::Code(code),
+            (None, None) => CallbackAnswer::Refused("the answer holds no code".to_owned()),
         }
     }
 }
@@ -151,11 +154,11 @@ mod tests {
     #[test]
     fn only_the_answer_of_who_was_asked_counts() {
         let (silent, named) = (flow("", false), flow("", true));
-        let refused = |text: &str| Answer::Refused(text.to_owned());
+        let refused = |text: &str| CallbackAnswer::Refused(text.to_owned());
         for (flow, query, expected) in [
-            (&silent, "code=c%2Bd+e", Answer::Code("c+d e".into())),
-            (&silent, "code=c&iss=https%3A%2F%2Fas", Answer::Code("c".into())),
-            (&named, "code=c&iss=https://as", Answer::Code("c".into())),
+            (&silent, "code=c%2Bd+e", CallbackAnswer::Code("c+d e".into())),
+            (&silent, "code=c&iss=https%3A%2F%2Fas", CallbackAnswer::Code("c".into())),
+            (&named, "code=c&iss=https://as", CallbackAnswer::Code("c".into())),
             (&named, "code=c", refused("the answer does not say that it is from https://as, as it should")),
             (&named, "code=c&iss=https://as/", refused("the answer is not from https://as, which was asked")),
             (
@@ -177,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(flow.read(&format!("{query}&state={}", flow.state)), expected, "{query}");
             for state in ["", "&state=", "&state=guess", &format!("&state={}x", flow.state)] {
-                assert_eq!(flow.read(&format!("{query}{state}")), Answer::Foreign, "{query}{state}");
+                assert_eq!(flow.read(&format!("{query}{state}")), CallbackAnswer::Foreign, "{query}{state}");
             }
         }
     }

@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep};
 
 use self::ask::NoToken;
 use self::challenge::Challenge;
-use self::discovery::Found;
+use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
@@ -42,7 +42,7 @@ const LOGIN: Duration = Duration::from_secs(600);
 const OTHERS: Duration = Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-type Turn = tokio::sync::OwnedMutexGuard<()>;
+type AuthorizerTurn = tokio::sync::OwnedMutexGuard<()>;
 
 /// What the configuration says of logins to one server.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -86,13 +86,13 @@ pub struct Authorizer {
     /// Called whenever somebody has logged in.
     on_login: Box<dyn Fn() + Send + Sync>,
     lookup: Lookup,
-    state: Mutex<State>,
+    state: Mutex<LoginState>,
     /// One at a time looks for a token.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
-struct State {
+struct LoginState {
     grant: Option<Grant>,
     /// The header, and when its token is to be renewed.
     bearer: Option<(HeaderValue, Option<u64>)>,
@@ -224,7 +224,7 @@ impl Authorizer {
     fn scope(
         &self,
         challenge: &Challenge,
-        found: &Found,
+        found: &Discovered,
         same: Option<&Grant>,
         lacks_scope: bool,
     ) -> Result<Scope, String> {
@@ -252,7 +252,7 @@ impl Authorizer {
     /// Begins a login, or finds the one under way. What to tell the user, or why there can be none.
     async fn log_in(
         self: &Arc<Self>,
-        found: Found,
+        found: Discovered,
         scope: Scope,
         before: Option<Grant>,
     ) -> Result<String, String> {
@@ -281,7 +281,7 @@ impl Authorizer {
 
     async fn begin(
         self: &Arc<Self>,
-        found: Found,
+        found: Discovered,
         scope: Scope,
         before: Option<Grant>,
     ) -> Result<String, String> {
@@ -313,7 +313,11 @@ impl Authorizer {
 
     /// Who we are at this authorization server, and the port that the browser comes back to: as the configuration says,
     /// else by a document where it reads such, else as before, else registered anew.
-    async fn client(&self, found: &Found, before: Option<&Grant>) -> Result<(TcpListener, Client), String> {
+    async fn client(
+        &self,
+        found: &Discovered,
+        before: Option<&Grant>,
+    ) -> Result<(TcpListener, Client), String> {
         let (server, settings) = (&found.server, &self.settings);
         let own = |id: &String, secret: Option<String>| {
             let supported = server.token_endpoint_auth_methods_supported.as_deref();
@@ -365,7 +369,11 @@ impl Authorizer {
 
     /// Has the token renewed. That goes on when nobody waits for it any more: many servers take a refresh token once
     /// only, and the answer that is not heard holds the next one.
-    async fn renew(self: &Arc<Self>, grant: Grant, turn: Turn) -> (Turn, Result<(), NoToken>) {
+    async fn renew(
+        self: &Arc<Self>,
+        grant: Grant,
+        turn: AuthorizerTurn,
+    ) -> (AuthorizerTurn, Result<(), NoToken>) {
         let this = self.clone();
         let renewing = tokio::spawn(async move {
             let renewed = this.renew_here(&grant).await;
@@ -482,7 +490,7 @@ async fn finish(
     outcome
 }
 
-impl State {
+impl LoginState {
     fn set(&mut self, grant: Grant) {
         self.bearer = grant.token.as_ref().and_then(|token| {
             let mut header: HeaderValue = format!("Bearer {}", token.access).parse().ok()?;
@@ -579,7 +587,7 @@ mod tests {
 
         let NoToken::Failed(renewal) = authorizer.renew_here(&grant).await.unwrap_err() else { panic!() };
         let server = ServerMetadata { registration_endpoint: Some(endpoint), ..ServerMetadata::default() };
-        let found = Found { server, resource: String::new(), scopes: Vec::new() };
+        let found = Discovered { server, resource: String::new(), scopes: Vec::new() };
         let registration = authorizer.client(&found, None).await.err().unwrap();
         let flow = Flow::new(grant, redirect(1), false).unwrap();
         let done = Arc::new(watch::channel(None).0);

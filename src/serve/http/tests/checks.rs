@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::super::{Rules, Server, Settings};
+use super::super::{HttpServer, Rules, Settings};
 use super::fake::Shared;
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
 
@@ -102,7 +102,7 @@ fn only_this_machine_comes_in_without_a_token_and_only_where_there_is_none() {
     ] {
         let rules = Rules::new(&serving(tokens), None);
         let backend = Arc::new(Shared(Arc::default()));
-        let server = Server::new(backend, bound.parse().unwrap(), Settings::new(rules.clone()));
+        let server = HttpServer::new(backend, bound.parse().unwrap(), Settings::new(rules.clone()));
         assert_eq!(server.needs_no_token(&rules.get()), expected, "{bound}");
     }
 }

@@ -78,14 +78,14 @@ impl Kind {
 #[derive(Clone)]
 pub struct Item {
     page: Arc<str>,
-    raw: Span,
-    raw_key: Span,
+    raw: PageSpan,
+    raw_key: PageSpan,
     /// Its name or URI, decoded.
     pub key: Arc<str>,
 }
 
 /// A part of a page; as messages, none is longer than 32 bits tell.
-type Span = Range<u32>;
+type PageSpan = Range<u32>;
 
 impl Item {
     /// The whole definition.
