@@ -1,7 +1,8 @@
 //! Measures the search on data of one's own: `search_eval TOOLS QUERIES [--summary]`.
 //!
 //! Both files are JSON lines, gzipped or not; `docs/search.md` tells their fields. One line is printed for
-//! each query, or with `--summary` the means over all of them.
+//! each query, or with `--summary` the means over all of them: what was found for queries that have a tool, how
+//! often silence was kept for those that have none.
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashMap;
@@ -43,13 +44,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     for query in &queries {
         let start = Instant::now();
-        let outcome = index.search(&query.text, DEPTH);
+        let outcome = index.search(&query.text, 2 * DEPTH);
         means.times.push(start.elapsed());
         let ranked = corpus.ids_of(&outcome.hits);
         if summary {
             means.add(&ranked, &query.gold);
         } else {
-            writeln!(out, "{}", json!({ "id": query.id, "ranked": ranked }))?;
+            writeln!(out, "{}", json!({ "id": query.id, "ranked": ranked, "coverage": outcome.coverage }))?;
         }
     }
     if summary {
@@ -121,8 +122,16 @@ impl Corpus {
         Ok(Self { servers, ids })
     }
 
+    /// The ids of the first tools; one that stands twice counts by its first place.
     fn ids_of(&self, hits: &[Hit]) -> Vec<&str> {
-        hits.iter().map(|hit| self.ids[&hit.server][hit.position].as_str()).collect()
+        let mut ids: Vec<&str> = Vec::new();
+        for id in hits.iter().map(|hit| self.ids[&hit.server][hit.position].as_str()) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        ids.truncate(DEPTH);
+        ids
     }
 }
 
@@ -149,7 +158,13 @@ struct Means {
     recall_at_5: f64,
     recall_at_10: f64,
     ndcg_at_10: f64,
-    empty: usize,
+    /// Of the queries in even and in odd places: how many, and the sum of their nDCG@10.
+    halves: [(f64, f64); 2],
+    /// Queries with a tool that were answered with silence.
+    lost: usize,
+    /// Queries without a tool, and how many of them were answered with silence.
+    without: usize,
+    silent: usize,
     times: Vec<Duration>,
 }
 
@@ -157,10 +172,16 @@ impl Means {
     /// Counts one ranking. The alternatives of an inner list are one tool: the first of them that is ranked
     /// counts at its place, further ones count as nothing found.
     fn add(&mut self, ranked: &[&str], gold: &[Vec<String>]) {
+        if gold.is_empty() {
+            self.without += 1;
+            self.silent += usize::from(ranked.is_empty());
+            return;
+        }
         let mut found = vec![false; gold.len()];
         let mut gain = 0.0;
+        let half = &mut self.halves[self.queries as usize % 2];
         self.queries += 1.0;
-        self.empty += usize::from(ranked.is_empty());
+        self.lost += usize::from(ranked.is_empty());
         for (place, id) in ranked.iter().enumerate() {
             let next = (0..gold.len()).find(|&at| !found[at] && gold[at].iter().any(|one| one == id));
             if let Some(at) = next {
@@ -177,7 +198,8 @@ impl Means {
         }
         self.recall_at_10 += share(&found);
         let ideal: f64 = (0..gold.len().min(DEPTH)).map(discount).sum();
-        self.ndcg_at_10 += if ideal > 0.0 { gain / ideal } else { 0.0 };
+        self.ndcg_at_10 += gain / ideal;
+        *half = (half.0 + 1.0, half.1 + gain / ideal);
     }
 
     fn report(&mut self, corpus: &Corpus, built: Duration, size: usize) -> Value {
@@ -195,7 +217,9 @@ impl Means {
             "recall@5": mean(self.recall_at_5),
             "recall@10": mean(self.recall_at_10),
             "ndcg@10": mean(self.ndcg_at_10),
-            "empty": self.empty,
+            "halves": self.halves.map(|(count, sum)| rounded(sum / count.max(1.0))),
+            "lost": self.lost,
+            "silent": [self.silent, self.without],
             "ms": { "p50": quantile(0.5), "p95": quantile(0.95) },
             "index": { "ms": rounded(built.as_secs_f64() * 1e3), "bytes": size },
         })

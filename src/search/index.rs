@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 
 use super::document::{Counts, packed, risk, split_summary};
 use super::hash::{HashMap, Seeded};
+use super::meaning::{self, Deed};
 use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 
@@ -15,6 +16,12 @@ const DETAILS: usize = 2;
 const PARAM_NAMES: usize = 3;
 const PARAM_TEXT: usize = 4;
 const SERVER: usize = 5;
+
+/// How many words of a first sentence are kept in order.
+const SENTENCE: usize = 16;
+
+/// Among how many words of a description, from the first, its verb is looked for: a title may stand before it.
+const VERB_WITHIN: usize = 6;
 
 /// Fields of a server.
 pub(super) const SERVER_FIELDS: usize = 4;
@@ -46,6 +53,8 @@ pub(super) struct Term {
     pub(super) servers: Vec<Posting>,
     /// In how many tools' names it stands.
     pub(super) names: u32,
+    /// What it says is done, where it is a verb.
+    deed: Option<Deed>,
 }
 
 /// A tool as the ranker needs it.
@@ -56,6 +65,10 @@ pub(super) struct Tool {
     pub(super) position: u32,
     /// The terms of its name, in order.
     pub(super) name_terms: Box<[u32]>,
+    /// The first terms of its first sentence, in order.
+    pub(super) sentence: Box<[u32]>,
+    /// What it does, where that can be told.
+    pub(super) deed: Option<Deed>,
     /// 0 reads only, 1 unknown, 2 destroys.
     pub(super) risk: u8,
     /// The same for tools whose descriptions have the same letters.
@@ -178,7 +191,8 @@ impl Index {
         terms: &mut Vec<u32>,
     ) {
         let number = count(self.tools.len());
-        let name_terms = self.read_tool(tool, titles, counts);
+        let (name_terms, sentence) = self.read_tool(tool, titles, counts);
+        let deed = self.deed(tool, &name_terms, &sentence);
         counts.each(|term, found| {
             let entry = &mut self.terms[term as usize];
             entry.tools.push(Posting { doc: number, counts: packed(found, 4) });
@@ -201,6 +215,8 @@ impl Index {
             server,
             position,
             name_terms,
+            sentence,
+            deed,
             risk: risk(tool),
             text_hash: Seeded::default().hash_one(&tool.description),
         }));
@@ -270,8 +286,13 @@ impl Index {
         }
     }
 
-    /// Counts the words of one tool; gives the terms of its name in order.
-    fn read_tool(&mut self, tool: &ToolDoc, titles: &[u32], counts: &mut Counts<TOOL_FIELDS>) -> Box<[u32]> {
+    /// Counts the words of one tool; gives the terms of its name and of its first sentence in order.
+    fn read_tool(
+        &mut self,
+        tool: &ToolDoc,
+        titles: &[u32],
+        counts: &mut Counts<TOOL_FIELDS>,
+    ) -> (Box<[u32]>, Box<[u32]>) {
         let mut sequence = Vec::new();
         words(&tool.name, |word| {
             let term = self.term(word.raw);
@@ -281,7 +302,14 @@ impl Index {
             }
         });
         let (summary, details) = split_summary(&tool.description);
-        self.count(summary, SUMMARY, counts);
+        let mut sentence = Vec::new();
+        words(summary, |word| {
+            let term = self.term(word.raw);
+            counts.add(term, SUMMARY, u32::from(!word.whole));
+            if !word.whole && sentence.len() < SENTENCE {
+                sentence.push(term);
+            }
+        });
         self.count(details, DETAILS, counts);
         for param in &tool.params {
             self.count(&param.name, PARAM_NAMES, counts);
@@ -293,7 +321,15 @@ impl Index {
         for term in titles {
             counts.add(*term, SERVER, 1);
         }
-        sequence.into()
+        (sequence.into(), sentence.into())
+    }
+
+    /// What a tool does: as its server says, else as the first verb of its name says, or of its description.
+    fn deed(&self, tool: &ToolDoc, name: &[u32], sentence: &[u32]) -> Option<Deed> {
+        if tool.read_only == Some(true) {
+            return Some(Deed::Read);
+        }
+        name.iter().chain(sentence.iter().take(VERB_WITHIN)).find_map(|term| self.terms[*term as usize].deed)
     }
 
     fn count<const N: usize>(&mut self, text: &str, field: usize, counts: &mut Counts<N>) {
@@ -321,7 +357,11 @@ impl Index {
                         list.push(id);
                     }
                 });
-                self.terms.push(Term { text: stem.as_str().into(), ..Term::default() });
+                self.terms.push(Term {
+                    text: stem.as_str().into(),
+                    deed: meaning::deed(&stem),
+                    ..Term::default()
+                });
                 self.ids.insert(stem.into(), id);
                 id
             }
@@ -386,7 +426,7 @@ impl Index {
             .tools
             .iter()
             .flatten()
-            .map(|tool| tool.name.len() + 4 * tool.name_terms.len())
+            .map(|tool| tool.name.len() + 4 * (tool.name_terms.len() + tool.sentence.len()))
             .sum::<usize>();
         bytes += self.servers.capacity() * size_of::<Option<Server>>();
         bytes += self.servers.iter().flatten().map(|s| 2 * s.key.len() + 4 * s.terms.len()).sum::<usize>();

@@ -29,7 +29,7 @@ const TALK: &str = "hi hello hey dear thanks thank help helps helping need needs
     ideal suitable appropriate proper interesting important useful effective efficient efficiently \
     easily easy quick quickly fast new latest recent recently now today soon upcoming available \
     availability information info make makes made making take takes taking get gets getting got see say \
-    said says come came think thinking thought feel idea ideas way ways thing things something anything \
+    said says come came become think thinking thought feel idea ideas way ways thing things something anything \
     everything someone anyone everyone people person one ones two three including include includes \
     included ensure ensuring understand understanding explain describe discuss share obtain gain \
     involving involved require required requires requirements necessary potential exciting fun enjoy \
@@ -39,6 +39,42 @@ const TALK: &str = "hi hello hey dear thanks thank help helps helping need needs
     around still yet already always never ever often usually sometimes since while during before after \
     until because though however whether either neither even rather instead otherwise thus therefore \
     hence right left";
+
+/// What a tool does, or is wanted for, to the things that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Read,
+    Make,
+    Change,
+    Remove,
+}
+
+/// The verbs of each deed, and how people say that they want it.
+const DEEDS: [(Deed, &str); 4] = [
+    (
+        Deed::Read,
+        "get list read show view fetch find search see retrieve display check query count describe print lookup \
+         browse inspect return returns what which who when where how",
+    ),
+    (
+        Deed::Make,
+        "create add make new write insert save store append send post reply publish submit forward upload",
+    ),
+    (Deed::Change, "update edit change modify rename set patch move replace"),
+    (Deed::Remove, "delete remove erase drop destroy purge clear wipe trash unlink forget"),
+];
+
+/// What the stem of a verb says is done.
+pub(super) fn deed(stem: &str) -> Option<Deed> {
+    static STEMS: OnceLock<HashMap<String, Deed>> = OnceLock::new();
+    let table = || {
+        let stems = Stems::new();
+        let verbs =
+            DEEDS.iter().flat_map(|(deed, verbs)| verbs.split_whitespace().map(move |verb| (verb, *deed)));
+        verbs.map(|(verb, deed)| (stems.stem(verb), deed)).collect()
+    };
+    STEMS.get_or_init(table).get(stem).copied()
+}
 
 /// Groups of words that people use for one another; `left > right`: whoever says a word on the left may
 /// be served by what is described with a word on the right.

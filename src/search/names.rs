@@ -8,6 +8,9 @@ use super::score::rarity;
 /// Queries of more words than this are no parts of names.
 pub(super) const NAME_WORDS: usize = 8;
 
+/// How far apart, at most, two words of a sentence belong together: there may be an article between them.
+const WITHIN: usize = 2;
+
 /// How a query names a tool, if it does; the surest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
@@ -16,6 +19,8 @@ pub(super) enum Named {
     Partly,
     /// The last words of the name.
     BySuffix,
+    /// The first sentence of its description.
+    BySentence,
     /// All words of the name, perhaps mistyped, perhaps with words of the server's name before them.
     ByWords,
     /// Letter by letter, but for case and what parts the words.
@@ -26,7 +31,7 @@ impl Query {
     /// How this query names a tool.
     pub(super) fn names(&self, index: &Index, tool: &Tool) -> Named {
         let (words, name) = (self.sequence.as_slice(), &*tool.name_terms);
-        if words.is_empty() || name.is_empty() {
+        if words.is_empty() {
             return Named::No;
         }
         let all = self.are(words, name);
@@ -34,6 +39,8 @@ impl Query {
             Named::Exactly
         } else if all || self.is_qualified(index, tool) {
             Named::ByWords
+        } else if self.is_sentence(&tool.sentence) {
+            Named::BySentence
         } else if words.len() >= name.len().min(NAME_WORDS + 1)
             || !words.iter().any(|word| self.terms[*word].content)
         {
@@ -45,6 +52,28 @@ impl Query {
         } else {
             Named::No
         }
+    }
+
+    /// Whether the query is a first sentence, or what follows a title in it.
+    pub(super) fn is_sentence(&self, sentence: &[u32]) -> bool {
+        let words = self.sequence.as_slice();
+        let Some(before) = sentence.len().checked_sub(words.len()) else { return false };
+        (before == 0 || words.len() > before.max(NAME_WORDS / 2)) && self.are(words, &sentence[before..])
+    }
+
+    /// The share of the pairs of words in a query that follow one another in a tool's name or first sentence too.
+    pub(super) fn pairs_in(&self, tool: &Tool) -> f32 {
+        let follow = |terms: &[u32], within: usize, (one, other): (usize, usize)| {
+            let (one, other) = (&self.terms[one], &self.terms[other]);
+            let first = |at: &usize| one.is(terms[*at]);
+            let then = |at: usize| terms[at + 1..].iter().take(within).any(|term| other.is(*term));
+            (0..terms.len()).filter(first).any(then)
+        };
+        let found = self
+            .pairs
+            .iter()
+            .filter(|pair| follow(&tool.name_terms, 1, **pair) || follow(&tool.sentence, WITHIN, **pair));
+        found.count() as f32 / self.pairs.len().max(1) as f32
     }
 
     /// Whether the words are these terms, one by one.

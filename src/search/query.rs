@@ -3,11 +3,19 @@
 use std::collections::HashMap;
 
 use super::index::Index;
-use super::meaning;
+use super::meaning::{self, Deed};
 use super::tokens::{Word, fold, grams, words};
 
-/// What a word of grammar counts where there is nothing but talk beside it; beside anything else, nothing.
+/// What a word of grammar counts in a short query, where it may tell tools apart; in longer ones, nothing.
 const STOP: f32 = 0.25;
+/// How many words of content a short query has at most.
+const SHORT: usize = 5;
+/// What a verb counts in a short query, since tools have other verbs for the same.
+const VERB: f32 = 0.7;
+/// Among how many words, from the first, the verb of a short query is looked for.
+const VERB_WITHIN: usize = 4;
+/// Queries of more pairs of words than this tell a story, in which what follows what says little.
+const PAIRS: usize = 6;
 /// What a word of talk counts.
 const TALK: f32 = 0.3;
 /// What each part of an identifier counts, beside the whole.
@@ -36,6 +44,10 @@ pub(super) struct Query {
     pub(super) clauses: usize,
     /// The words in order, as places in `terms`.
     pub(super) sequence: Vec<usize>,
+    /// Words that follow one another, grammar left out, as places in `terms`.
+    pub(super) pairs: Vec<(usize, usize)>,
+    /// What a short query wants to be done, if it says so.
+    pub(super) deed: Option<Deed>,
     /// Letters and digits alone, folded.
     plain: String,
 }
@@ -77,8 +89,15 @@ impl Query {
         if grammar {
             seen.iter_mut().for_each(|(_, stop, _)| *stop = false);
         }
-        let mut query =
-            Self { terms: Vec::new(), clauses: breaks.len() + 1, sequence: Vec::new(), plain: plain(text) };
+        let mut query = Self {
+            terms: Vec::new(),
+            clauses: breaks.len() + 1,
+            sequence: Vec::new(),
+            pairs: Vec::new(),
+            deed: None,
+            plain: plain(text),
+        };
+        let mut before = None;
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut counts: Vec<f32> = Vec::new();
         for (word, stop, talk) in &seen {
@@ -89,22 +108,35 @@ impl Query {
                 query.terms.len() - 1
             });
             let weight = match (stop, talk) {
-                (true, _) if content > 0 => 0.0,
+                (true, _) if content > SHORT => 0.0,
                 (true, _) => STOP,
                 (_, true) => TALK,
+                _ if content <= SHORT && meaning::deed(&query.terms[place].stem).is_some() => VERB,
                 _ => 1.0,
             };
             let term = &mut query.terms[place];
             term.weight = term.weight.max(if word.part { PART * weight } else { weight });
             term.clauses |= 1 << breaks.partition_point(|at| *at <= word.start).min(CLAUSES - 1);
             counts[place] += 1.0;
-            if !word.whole {
-                query.sequence.push(place);
+            if word.whole {
+                continue;
+            }
+            if content <= SHORT && query.sequence.len() < VERB_WITHIN {
+                query.deed = query.deed.or_else(|| meaning::deed(&term.stem));
+            }
+            query.sequence.push(place);
+            if !stop {
+                query.pairs.extend(before.replace(place).map(|before| (before, place)));
             }
         }
         for (term, count) in query.terms.iter_mut().zip(counts) {
             term.weight *= count.powf(REPEATED);
             term.find_variants(index, grammar);
+        }
+        let stands = |place: usize| query.terms[place].literal > 0;
+        query.pairs.retain(|(one, other)| stands(*one) && stands(*other));
+        if query.pairs.len() > PAIRS {
+            query.pairs.clear();
         }
         query
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::document::DESTROYS;
-use super::index::Index;
+use super::index::{Index, Tool};
 use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
@@ -14,12 +14,19 @@ use super::tokens::words;
 const CLAUSE: f32 = 0.6;
 /// What it counts, at most, that a tool's name is made of words of the query.
 const NAME_COVERED: f32 = 0.25;
+/// What it counts, at most, that words of the query follow one another in a tool's name or first sentence.
+const PHRASE: f32 = 0.2;
+/// What it counts that a tool does what was asked for, and what it costs that it does something else.
+const RIGHT_DEED: f32 = 0.1;
+const WRONG_DEED: f32 = 0.3;
 /// What a term that better tools already have loses where the query has several clauses.
 const COVERED: f32 = 0.35;
 /// What is left of a term for the tools after one that has it.
 const LEFT: f32 = 0.2;
 /// What a tool keeps when the same one stands before it.
 const AGAIN: f32 = 0.8;
+/// How far below the last of them, as a share of the best, tools are still looked at.
+const REACH: f32 = 0.25;
 /// How many tools are put in order at least.
 const DEPTH: usize = 40;
 /// Scores that differ by less than this share of the best are as good as equal.
@@ -125,18 +132,16 @@ impl Ranking<'_> {
         let names = NameCover::new(self.index, self.query);
         let mut candidates: Vec<Candidate> = Vec::new();
         let depth = DEPTH.max(2 * limit);
-        let least = self.least(&scores, depth, top);
+        let least = least(&scores, depth, top);
         for (number, score) in (0..).zip(&scores).filter(|(_, score)| **score > 0.0) {
-            if *score < least && !self.may_be_name(number) {
+            let tool = self.index.tool(number);
+            let may_be_named = self.may_be_named(number, tool);
+            if *score < least && !may_be_named {
                 continue;
             }
-            let mut candidate = Candidate { number, named: Named::No, score: *score, step: 0 };
-            if self.evidence.in_name[number as usize] {
-                let tool = self.index.tool(number);
-                candidate.score += NAME_COVERED * top * names.share(tool);
-                candidate.named = self.query.names(self.index, tool);
-            }
-            candidates.push(candidate);
+            let named = if may_be_named { self.query.names(self.index, tool) } else { Named::No };
+            let score = score + top * self.beside(number, tool, &names);
+            candidates.push(Candidate { number, named, score, step: 0 });
         }
         let best = candidates.iter().map(|candidate| candidate.score).fold(f32::MIN_POSITIVE, f32::max);
         for candidate in &mut candidates {
@@ -154,21 +159,26 @@ impl Ranking<'_> {
         (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
     }
 
-    /// The score below which no name, however well covered, brings a tool among the first `depth`.
-    fn least(&self, scores: &[f32], depth: usize, top: f32) -> f32 {
-        let mut found = Vec::with_capacity(scores.len());
-        found.extend(scores.iter().copied().filter(|score| *score > 0.0));
-        if depth >= found.len() {
-            return 0.0;
+    /// What speaks for a tool, or against it, beside its words; 1 is as much as the best words.
+    fn beside(&self, number: u32, tool: &Tool, names: &NameCover<'_>) -> f32 {
+        let mut sum = PHRASE * self.query.pairs_in(tool);
+        if self.evidence.in_name[number as usize] {
+            sum += NAME_COVERED * names.share(tool);
         }
-        let (_, last, _) = found.select_nth_unstable_by(depth - 1, |a, b| b.total_cmp(a));
-        *last - (NAME_COVERED + TIE) * top
+        match (self.query.deed, tool.deed) {
+            (Some(wanted), Some(done)) if wanted == done => sum += RIGHT_DEED,
+            (Some(_), Some(_)) => sum -= WRONG_DEED,
+            _ => {}
+        }
+        sum
     }
 
-    /// Whether the query is short enough to be part of a name, or as long as the name of this tool.
-    fn may_be_name(&self, tool: u32) -> bool {
+    /// Whether the query is short enough to be part of a name, as long as the name of this tool, or its sentence.
+    fn may_be_named(&self, number: u32, tool: &Tool) -> bool {
         let words = self.query.sequence.len();
-        self.evidence.in_name[tool as usize] && (words <= NAME_WORDS || words == self.index.name_length(tool))
+        self.evidence.in_name[number as usize]
+            && (words <= NAME_WORDS || words == self.index.name_length(number))
+            || self.query.is_sentence(&tool.sentence)
     }
 
     /// The score of each tool by its number; nothing where it has no word of the query.
@@ -369,6 +379,17 @@ impl QueryTerm {
         let repaired = repaired.iter().map(|variant| variant.1.powi(3));
         repaired.chain(instead.iter().map(|variant| variant.1)).fold(0.0, f32::max)
     }
+}
+
+/// The score below which hardly any evidence beside the words brings a tool among the first `depth`.
+fn least(scores: &[f32], depth: usize, top: f32) -> f32 {
+    let mut found = Vec::with_capacity(scores.len());
+    found.extend(scores.iter().copied().filter(|score| *score > 0.0));
+    if depth >= found.len() {
+        return 0.0;
+    }
+    let (_, last, _) = found.select_nth_unstable_by(depth - 1, |a, b| b.total_cmp(a));
+    *last - REACH * top
 }
 
 /// What a tool itself has of a term.

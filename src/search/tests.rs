@@ -167,6 +167,68 @@ fn says_nothing_when_nothing_fits() {
 }
 
 #[test]
+fn grammar_alone_finds_texts_that_have_it() {
+    let mut index = index(&office());
+    index.set_server("me", &server(9, "", "", &[("whoami", "Who am I?"), ("spin_wheel", "Spin it.")]));
+    for query in ["who am i", "who I am", "am I"] {
+        assert_eq!(names(&index, query).first().map(String::as_str), Some("whoami"), "{query}");
+    }
+}
+
+#[test]
+fn grammar_tells_short_queries_apart() {
+    let mut index = Index::new();
+    let tools = [("a", "Convert pdf from text."), ("b", "Convert pdf to text.")];
+    index.set_server("one", &server(0, "", "", &tools));
+    assert_eq!(names(&index, "convert to pdf"), ["b", "a"]);
+}
+
+#[test]
+fn a_tools_sentence_finds_it_first() {
+    let mut index = Index::new();
+    let tools = [
+        (
+            "search_repository_code",
+            "Code search. Search for code in a repository, in code, for code, and code.",
+        ),
+        ("grep", "Search for code in a repository."),
+        ("titled", "Look around: Find the way from here to there"),
+        ("way_from_here", "Find the way from here: way, here, there."),
+    ];
+    index.set_server("one", &server(0, "", "", &tools));
+    for (query, first) in [
+        ("Search for code in a repository", "grep"),
+        ("search for code in a repository.", "grep"),
+        ("Find the way from here to there", "titled"),
+    ] {
+        assert_eq!(names(&index, query).first().map(String::as_str), Some(first), "{query}");
+    }
+}
+
+#[test]
+fn reading_and_writing_are_told_apart() {
+    let mut index = Index::new();
+    let tools = [
+        ("send_email", "Send emails to people."),
+        ("delete_emails", "Delete emails."),
+        ("update_email_draft", "Edit emails before they are sent."),
+        ("emails_in_inbox", "Retrieve emails of the mailbox."),
+    ];
+    index.set_server("mail", &server(0, "Mail", "", &tools));
+    let others = [("wind_clock", ""), ("ring_bell", ""), ("paint_wall", ""), ("sort_socks", "")];
+    index.set_server("house", &server(1, "House", "", &others));
+    for (query, first) in [
+        ("get emails", "emails_in_inbox"),
+        ("show my emails", "emails_in_inbox"),
+        ("remove emails", "delete_emails"),
+        ("post emails", "send_email"),
+        ("modify emails", "update_email_draft"),
+    ] {
+        assert_eq!(names(&index, query).first().map(String::as_str), Some(first), "{query}");
+    }
+}
+
+#[test]
 fn equals_are_ordered_by_risk_and_then_by_the_file() {
     let check = |tools: Vec<ToolDoc>, expected: &[&str]| {
         let mut index = Index::new();
@@ -220,7 +282,7 @@ fn grammar_alone_finds_what_has_it() {
     assert_eq!(index.search("to be or not", 5).hits[0].matched, ["to", "be", "or", "not"]);
     // A word of grammar is no mistyped word, nor does it stand for a longer one.
     assert_eq!(names(&index, "other does where"), [""; 0]);
-    // Beside anything else it counts for nothing.
+    // Beside anything else it finds nothing by itself.
     assert_eq!(names(&index, "the weather or not"), ["lookup"]);
 }
 

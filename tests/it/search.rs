@@ -658,3 +658,57 @@ async fn a_real_client_finds_and_uses_tools_of_real_servers() {
     service.cancel().await.expect("no panic");
     place.lab.wait_until_gone(DEADLINE);
 }
+
+/// The queries of a file in `tests/search`, each with what stands behind its `>`.
+fn queries(file: &str) -> Vec<(String, Vec<String>)> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/search").join(file);
+    let text = std::fs::read_to_string(path).expect("it is committed");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let read = |line: &str| {
+        let (query, behind) = line.split_once(" > ").unwrap_or((line, ""));
+        let behind = behind.split(" | ").filter(|name| !name.is_empty()).map(|name| format!("dev/{name}"));
+        (query.to_owned(), behind.collect())
+    };
+    lines.map(read).collect()
+}
+
+#[test]
+fn short_queries_find_the_tools_of_the_official_servers() {
+    let lab = Lab::new();
+    let directory = lab.dir.to_str().expect("a path in UTF-8").to_owned();
+    let mut config = dev(
+        "proxy",
+        json!({
+            "filesystem": npm::entry("filesystem", &[&directory]),
+            "memory": npm::entry("memory", &[]),
+            "everything": npm::entry("everything", &[]),
+        }),
+    );
+    config["search"] = json!(true);
+    let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    gateway.open("dev");
+    let mut find = |query: &str| gateway.call("find_tools", json!({"query": query}));
+
+    let good = queries("queries.txt");
+    let (mut first, mut among, mut lost) = (0, 0, 0);
+    for (query, wanted) in &good {
+        let names = found(&find(query));
+        let place = names.iter().position(|name| wanted.contains(name));
+        first += usize::from(place == Some(0));
+        among += usize::from(place.is_some());
+        lost += usize::from(names.is_empty());
+    }
+    let none = queries("nothing.txt");
+    let silent = none.iter().filter(|(query, _)| found(&find(query)).is_empty()).count();
+    let share = |part: usize, whole: usize| 100 * part / whole.max(1);
+    // Percents: first, among five, lost, silent.
+    let figures = [
+        share(first, good.len()),
+        share(among, good.len()),
+        share(lost, good.len()),
+        share(silent, none.len()),
+    ];
+    let [first, among, lost, silent] = figures;
+    assert!(first >= 78 && among >= 93 && lost <= 2 && silent >= 34, "{figures:?}");
+}
