@@ -189,6 +189,10 @@ impl Peer {
         send(self, self.stream(key.get()).as_ref(), message, last);
         if last {
             self.close(key);
+            // What names no request may have answered none.
+            if text.contains("@id") {
+                self.remember_answered(id.as_deref().unwrap_or(key.get()));
+            }
         }
     }
 
@@ -196,23 +200,29 @@ impl Peer {
         let open = self.close(key);
         let id = open.as_ref().map_or(key.get(), |open| &open.id);
         let message = fill(shape.replace("@id", id), open.as_ref());
-        send(self, open.and_then(|open| open.stream).as_ref(), message, true);
+        send(self, open.as_ref().and_then(|open| open.stream.as_ref()), message, true);
+        self.remember_answered(id);
     }
 
     /// Takes a request for answered that was answered in another way, or never will be.
     pub(crate) fn forget(&self, key: &RawValue) {
-        self.close(key);
+        if let Some(open) = self.close(key) {
+            self.remember_answered(&open.id);
+        }
     }
 
     fn close(&self, key: &RawValue) -> Option<Open> {
+        self.update(|heard| heard.open.remove(key.get()))
+    }
+
+    /// Only once the answer is written: another thread may answer these again.
+    fn remember_answered(&self, id: &str) {
         self.update(|heard| {
-            let open = heard.open.remove(key.get())?;
-            heard.answered.push_back(open.id.clone());
+            heard.answered.push_back(id.to_owned());
             if heard.answered.len() > MOST_ANSWERED {
                 heard.answered.pop_front();
             }
-            Some(open)
-        })
+        });
     }
 
     /// Sends a notification: about lists and resources to whoever wants to hear of them, all others on the stream of
