@@ -114,11 +114,11 @@ impl Servers {
         Choice { server, fault, not_before: now }
     }
 
-    /// A call has failed. If that was not the answer's fault, the server has a rest.
-    fn failed(&self, call: &Call) {
-        if call.fault.is_none_or(|fault| fault.exit_status().is_some()) {
-            self.0.lock().expect("no panic").servers[call.server].rests_until = Instant::now() + REST;
-        }
+    /// A call has failed because its server is down: it has a rest, and does not crash again before it has recovered.
+    fn is_down(&self, call: &Call) {
+        let server = &mut self.0.lock().expect("no panic").servers[call.server];
+        let now = Instant::now();
+        (server.rests_until, server.may_crash) = (now + REST, server.may_crash.max(now + BETWEEN_CRASHES));
     }
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn over_stdio(plan: &Plan, gateway: &mut Gateway, journals: &[PathBuf
             while stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
                 let message = std::mem::take(&mut line);
                 for message in saboteur.pass(message, |id| ledger.label(id)) {
-                    ledger.take(message.as_bytes()).iter().for_each(|call| servers.failed(call));
+                    ledger.take(message.as_bytes()).iter().for_each(|call| servers.is_down(call));
                 }
             }
             ledger.ended();
@@ -344,7 +344,7 @@ pub(crate) fn over_http(
                     ledger.sent(&id, Call { modern: web.modern, ..call });
                     for message in web.call(&ledger, &id, params, cancels) {
                         for message in saboteur.pass(message, |id| ledger.label(id)) {
-                            ledger.take(message.as_bytes()).iter().for_each(|call| servers.failed(call));
+                            ledger.take(message.as_bytes()).iter().for_each(|call| servers.is_down(call));
                         }
                     }
                     ledger.over(&id);

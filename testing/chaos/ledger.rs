@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::oracle::{Call, End, Event, Finding, Oracle, Promise};
+use crate::oracle::{Call, End, Event, Finding, Oracle, Promise, Why};
 
 /// All clients together.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) calls: AtomicU64,
     pub(crate) own_answers: AtomicU64,
-    pub(crate) errors: AtomicU64,
+    /// Errors, by what explains them: a fault of the answer, the end of the server, its being down.
+    pub(crate) errors: [AtomicU64; 3],
     pub(crate) cancelled: AtomicU64,
     pub(crate) broken: Mutex<BTreeMap<Promise, u64>>,
 }
@@ -106,7 +107,7 @@ impl<'a> Ledger<'a> {
         self.state.lock().expect("no panic").oracle.label(id)
     }
 
-    /// Takes a message of the gateway. Returns the calls that failed by it.
+    /// Takes a message of the gateway. Returns the calls that it ended because their server is down.
     pub(crate) fn take(&self, message: &[u8]) -> Vec<Call> {
         let mut state = self.state.lock().expect("no panic");
         let mut findings = Vec::new();
@@ -145,9 +146,9 @@ impl<'a> Ledger<'a> {
         self.count(state, findings);
     }
 
-    /// Counts what was found and returns the calls that ended with an error.
+    /// Counts what was found and returns the calls that ended because their server is down.
     fn count(&self, mut state: MutexGuard<'_, State>, findings: Vec<Finding>) -> Vec<Call> {
-        let mut failed = Vec::new();
+        let mut down = Vec::new();
         for finding in findings {
             let (call, end) = match finding {
                 Finding::Broken(promise, what) => {
@@ -159,18 +160,18 @@ impl<'a> Ledger<'a> {
             state.free.push(call.tool.clone());
             let counter = match end {
                 End::Answer => &self.totals.own_answers,
-                End::Error => &self.totals.errors,
+                End::Error(why) => &self.totals.errors[why as usize],
                 End::Cancelled => &self.totals.cancelled,
                 End::Broken => continue,
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            if end == End::Error {
-                failed.push(call);
+            if matches!(end, End::Error(Why::Ended | Why::Down)) {
+                down.push(call);
             }
         }
         drop(state);
         self.changed.notify_all();
-        failed
+        down
     }
 }
 

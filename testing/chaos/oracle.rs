@@ -78,10 +78,21 @@ pub(crate) enum Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Answer,
-    Error,
+    Error(Why),
     Cancelled,
     /// As none may.
     Broken,
+}
+
+/// What explains an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// What went wrong with the answer.
+    Fault,
+    /// The server ended while the call was under way.
+    Ended,
+    /// The server could not be started, or not yet.
+    Down,
 }
 
 /// The promises, by how they are broken.
@@ -345,10 +356,10 @@ impl Oracle {
                     }
                 }
                 Some(result) => match serde_json::from_str::<Failed>(&result) {
-                    Ok(failed) if self.is_explained(at, &open, &failed) => {
-                        return vec![ended(open, End::Error)];
-                    }
-                    Ok(failed) => (Promise::Unexplained, failed.content[0].text.clone()),
+                    Ok(failed) => match self.explained(at, &open, &failed) {
+                        Some(why) => return vec![ended(open, End::Error(why))],
+                        None => (Promise::Unexplained, failed.content[0].text.clone()),
+                    },
                     Err(_) => (Promise::Misrouted, format!("{result:.400}")),
                 },
                 None => (Promise::Misrouted, format!("no result of its era: {:.400}", result.get())),
@@ -371,8 +382,8 @@ impl Oracle {
         (known == info).then(|| format!("{own}}}}}"))
     }
 
-    /// Whether a call may have failed so, by what is known of its server.
-    fn is_explained(&self, at: Duration, open: &Open, failed: &Failed) -> bool {
+    /// Why a call may have failed so, by what is known of its server.
+    fn explained(&self, at: Duration, open: &Open, failed: &Failed) -> Option<Why> {
         let Failed { content: [Block { r#type, text }], is_error, meta: FailedMeta { error } } = failed;
         let call = &open.call;
         let prefix = format!("[{}] ", call.label());
@@ -399,7 +410,8 @@ impl Oracle {
             };
             told && open.heard == call.steps
         });
-        is_own && (by_fault || is_end(at, open, injected, history, error).unwrap_or(false))
+        let why = by_fault.then_some(Why::Fault).or_else(|| by_end(at, open, injected, history, error));
+        why.filter(|_| is_own)
     }
 }
 
@@ -431,20 +443,20 @@ impl History {
     }
 }
 
-/// Whether the error says that the server has ended, and did so while the call was under way: no later life had begun
-/// when the call was sent. `None`: it says something else.
-fn is_end(
+/// Why the call failed if the error says that the server has ended, and that did so while the call was under way: no
+/// later life had begun when the call was sent.
+fn by_end(
     at: Duration,
     open: &Open,
     injected: Option<Fault>,
     history: &History,
     error: &ErrorObject,
-) -> Option<bool> {
+) -> Option<Why> {
     let call = &open.call;
     let mut lives = history.lives.iter().skip(open.life.saturating_sub(1)).flatten();
     // Its input may be seen to be closed before its end is, and nothing is known of that then.
     if is(error, "the connection is closed") {
-        return Some(injected.is_none() && open.heard == 0 && lives.next().is_some());
+        return lives.next().filter(|_| injected.is_none() && open.heard == 0).map(|_| Why::Ended);
     }
     let (problem, quoted) = error.message.split_once("\nlast lines of its stderr:\n")?;
     let (floods, words) = quoted.rsplit_once('\n').map_or(("", quoted), |(floods, words)| (floods, words));
@@ -476,7 +488,8 @@ fn is_end(
         Some(fault) => fault.takes_time() || death.culprit == call.mark,
         None => was_sent || open.heard == 0,
     };
-    Some(is_whole && is_so && is_plain && fits && in_time)
+    let why = if was_sent { Why::Ended } else { Why::Down };
+    (is_whole && is_so && is_plain && fits && in_time).then_some(why)
 }
 
 /// Whether its server can have answered a call so.

@@ -199,10 +199,11 @@ fn report(options: &Options, plan: &Plan, scene: &Scene, took: Duration, samples
     );
     let listed: Vec<_> = faults.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
     println!("  {}", listed.join(", "));
+    let [faults, ended, down] = totals.errors.each_ref().map(get);
     println!(
-        "answered with their own answer {}, with an error {}, cancelled {}",
+        "answered with their own answer {}, cancelled {}; errors by faults {faults}, by the end of the server {ended}, \
+         while it was down {down}",
         get(&totals.own_answers),
-        get(&totals.errors),
         get(&totals.cancelled),
     );
     let broken = totals.broken.lock().expect("no panic");
