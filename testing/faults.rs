@@ -127,6 +127,8 @@ pub(crate) fn call(server: &Arc<Server>, id: &RawValue, call: &Call<'_>) {
                 server.peer.result(&id, &result);
             });
         }
+        // Over stdio nobody can tell whose it is, and the id stays in use.
+        Fault::ErrorWithoutId => peer.answer(id, &text(fault, mark), server.options.http.is_some()),
         malformed => peer.answer(id, &text(malformed, mark), true),
     }
 }

@@ -20,8 +20,10 @@ use crate::scene::{Gateway, tools};
 /// What all clients of a run share.
 pub(crate) struct Plan {
     pub(crate) totals: Totals,
-    /// What each client over stdio calls, and each over HTTP.
+    /// How often each client over stdio calls, and each over HTTP; and how much time a call has, so that crashes come no
+    /// faster than servers recover.
     pub(crate) calls: [u64; 2],
+    pub(crate) pace: [Duration; 2],
     pub(crate) until: Option<Instant>,
     /// One call in so many goes wrong.
     pub(crate) one_in: u64,
@@ -64,9 +66,11 @@ const REST: Duration = Duration::from_millis(100);
 /// What anything but a call may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// One fault in so many is a crash.
-const CRASH_ONE_IN: u64 = 7;
+pub(crate) const CRASH_ONE_IN: u64 = 7;
 /// Between two crashes of one server, so that it counts as healthy again and is started at once.
-const BETWEEN_CRASHES: Duration = Duration::from_secs(11);
+pub(crate) const BETWEEN_CRASHES: Duration = Duration::from_secs(11);
+/// A client is held up for this long at least, if it is.
+const BURST: Duration = Duration::from_millis(50);
 /// Calls that follow a crash to its server.
 const COMPANY: u32 = 4;
 
@@ -82,13 +86,15 @@ impl Servers {
         let State { servers, company } = &mut *state;
         let now = Instant::now();
         let remote = plan.servers - 1;
-        let is_fault = chance.once_in(plan.one_in);
-        if is_fault && plan.faults.fetch_add(1, Ordering::Relaxed).is_multiple_of(CRASH_ONE_IN) {
+        // One kind after the other, so that each has its share.
+        let number = chance.once_in(plan.one_in).then(|| plan.faults.fetch_add(1, Ordering::Relaxed));
+        if let Some(crash) = number.filter(|number| number.is_multiple_of(CRASH_ONE_IN)) {
+            let fault = Fault::CRASHES[(crash / CRASH_ONE_IN) as usize % Fault::CRASHES.len()];
             let server = (0..remote).min_by_key(|n| servers[*n].may_crash).expect("there is one");
             let not_before = now.max(servers[server].may_crash);
             servers[server].may_crash = not_before + BETWEEN_CRASHES;
             *company = (server, COMPANY);
-            return Choice { server, fault: Some(chance.one_of(&Fault::CRASHES)), not_before };
+            return Choice { server, fault: Some(fault), not_before };
         }
         let any = chance.below(plan.servers as u64) as usize;
         let awake =
@@ -100,10 +106,10 @@ impl Servers {
             }
             _ => awake.unwrap_or(any),
         };
-        let fault = is_fault.then(|| {
-            let possible = |fault: &Fault| server < remote || fault.is_possible_over_http();
-            let faults: Vec<Fault> = Fault::ANSWERS.into_iter().filter(possible).collect();
-            chance.one_of(&faults)
+        let possible = |fault: &Fault| server < remote || fault.is_possible_over_http();
+        let fault = number.and_then(|number| {
+            let place = number as usize % Fault::ANSWERS.len();
+            Fault::ANSWERS.into_iter().cycle().skip(place).find(possible)
         });
         Choice { server, fault, not_before: now }
     }
@@ -117,6 +123,13 @@ impl Servers {
 }
 
 impl Plan {
+    /// When a client that has made so many calls is to go on. It is not held up for less than [`BURST`], so that it has
+    /// many calls in flight then.
+    fn next_call(&self, began: Instant, kind: usize, number: u64) -> Instant {
+        let due = began + self.pace[kind].mul_f64(number as f64);
+        if due > Instant::now() + BURST { due } else { began }
+    }
+
     fn is_over(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
@@ -176,9 +189,11 @@ pub(crate) fn over_stdio(plan: &Plan, gateway: &mut Gateway, journals: &[PathBuf
             ledger.ended();
             stdout
         });
+        let began = Instant::now();
         let mut canceller =
             Canceller { ledger: &ledger, stdin: &mut stdin, due: BinaryHeap::new(), fences: 0 };
         for number in (0..plan.calls[0]).take_while(|_| !plan.is_over()) {
+            canceller.wait_until(plan.next_call(began, 0, number));
             let Some(tool) = canceller.tool() else { break };
             let choice = servers.choose(plan, &mut chance);
             canceller.wait_until(choice.not_before);
@@ -315,9 +330,14 @@ pub(crate) fn over_http(
                 let mut web = Web::new(address, number % 2 == 1);
                 let mut saboteur = Saboteur::new(plan.sabotage[1], true);
                 web.open(plan);
+                let began = Instant::now();
                 for number in (0..plan.calls[1]).take_while(|_| !plan.is_over()) {
+                    let wait = |until: Instant| {
+                        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                    };
+                    wait(plan.next_call(began, 1, number));
                     let choice = servers.choose(plan, &mut chance);
-                    std::thread::sleep(choice.not_before.saturating_duration_since(Instant::now()));
+                    wait(choice.not_before);
                     let (call, params) = call(&name, number, tool.clone(), &choice, &mut chance);
                     let cancels = cancels(call.fault, false, &mut chance);
                     let id = number.to_string();

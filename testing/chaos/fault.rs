@@ -222,9 +222,4 @@ impl Chance {
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
-
-    /// One of them.
-    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::clients::{Plan, over_http, over_stdio};
+use crate::clients::{BETWEEN_CRASHES, CRASH_ONE_IN, Plan, over_http, over_stdio};
 use crate::fault::{Chance, Fault};
 use crate::ledger::Totals;
 use crate::oracle::Promise;
@@ -92,15 +92,17 @@ pub(crate) fn run(options: &Options) -> bool {
     // Every gateway has its share, and the clients over HTTP have one gateway.
     let share = options.calls.div_ceil(options.clients as u64 + 1);
     let share = options.minutes.map_or(share, |_| u64::MAX);
+    let one_in = match (options.faults, options.minutes) {
+        (None, Some(_)) => 100,
+        _ => options.calls.checked_div(faults).unwrap_or(u64::MAX).max(1),
+    };
+    let pace = BETWEEN_CRASHES.div_f64(options.upstreams as f64 * CRASH_ONE_IN as f64 * one_in as f64);
     let plan = Plan {
         totals: Totals::default(),
         calls: [share, share.div_ceil(2 * options.clients as u64)],
         until: options.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
-        one_in: if options.minutes.is_some() && options.faults.is_none() {
-            100
-        } else {
-            options.calls.checked_div(faults).unwrap_or(u64::MAX).max(1)
-        },
+        one_in,
+        pace: [pace, pace * 2 * options.clients as u32],
         faults: AtomicU64::new(0),
         servers: options.upstreams + 1,
         lost_after: Duration::from_secs(options.lost_after),

@@ -8,8 +8,8 @@
 // The tree is copied into target/mutations first, so that nothing here changes while it runs.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -26,9 +26,9 @@ if (stale.length) process.exit(2);
 if (process.argv.includes('--check')) process.exit(0);
 
 copyTree();
-cargo(['build', '--examples']) || fail('the examples do not build');
+cargo(['build', '--examples'], 'inherit') || fail('the examples do not build');
 for (const test of new Set(chosen.map(({ test }) => test))) {
-  cargo(['test', ...test.split(' ')]) || fail(`without any lie, cargo test ${test} fails`);
+  cargo(['test', '--quiet', ...test.split(' ')], 'inherit') || fail(`without any lie, cargo test ${test} fails`);
 }
 const outcomes = chosen.map(mutate);
 const count = (outcome) => outcomes.filter((other) => other === outcome).length;
@@ -67,12 +67,12 @@ function mutate({ file, what, original, mutated, test, reason }) {
   return outcome;
 }
 
-function cargo(words) {
+function cargo(words, stdio = 'ignore') {
   const env = { ...process.env, CARGO_TARGET_DIR: join(root, 'target/mutations/target') };
-  return spawnSync('timeout', [LONGEST, 'cargo', ...words], { cwd: copy, env, stdio: 'ignore' }).status === 0;
+  return spawnSync('timeout', [LONGEST, 'cargo', ...words], { cwd: copy, env, stdio }).status === 0;
 }
 
-// Only files that differ are written, so that cargo builds no more than it must.
+// Only files that differ are written, so that cargo builds no more than it must; those that are gone here go there.
 function copyTree() {
   const git = (...words) => spawnSync('git', words, { cwd: root, encoding: 'utf8', maxBuffer: 1 << 26 }).stdout;
   const files = git('ls-files', '-co', '--exclude-standard').split('\n').filter((file) => file && existsSync(join(root, file)));
@@ -82,6 +82,10 @@ function copyTree() {
     if (existsSync(to) && readFileSync(to).equals(content)) continue;
     mkdirSync(dirname(to), { recursive: true });
     writeFileSync(to, content);
+  }
+  const there = readdirSync(copy, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  for (const path of there.map((entry) => join(entry.parentPath, entry.name))) {
+    if (!files.includes(relative(copy, path))) rmSync(path);
   }
 }
 

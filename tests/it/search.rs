@@ -166,6 +166,21 @@ fn the_shell_names_servers_that_fail_and_heeds_filters() {
 }
 
 #[test]
+fn models_do_not_find_what_a_filter_holds_back() {
+    let mut filtered = offering("a", &[("read_file", "Read a file."), ("read_secret", "Read a secret.")]);
+    filtered["toolFilters"] = json!(["read_file"]);
+    let mut config = dev("proxy", json!({"a": filtered}));
+    config["search"] = json!(true);
+    let (mut client, _) = client(Era::Legacy, false, known(config.clone()).lab, &config);
+    // Remembered first, then from the server itself.
+    for _ in 0..2 {
+        let answer = client.call("find_tools", json!({"query": "read"}));
+        assert_eq!(found(&answer), ["dev/a/read_file"]);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    }
+}
+
+#[test]
 fn toolmans_shell_has_namespaces() {
     let tool = definition("read_file", "Read a file.").replace('"', "\\\"");
     let place = Place::toolman(&server("files", &format!("--with echo --tool \"{tool}\""), ""));

@@ -324,6 +324,25 @@ fn used(tool: &str, arguments: Value) -> Value {
 }
 
 #[test]
+fn what_comes_on_the_stream_of_a_call_is_its_clients_whoever_else_calls() {
+    let remote = Remote::start("--with notify,slow,started,release");
+    let host = Host::workbench(dev("proxy", json!({"a": {"url": remote.url()}})));
+    let mut clients = [Era::Legacy, Era::Legacy].map(|era| host.client(era));
+    for client in &mut clients {
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    }
+    let [one, two] = &mut clients;
+    let slow = one.post_call("use_tool", used("slow", json!({"key": "k"}))["arguments"].to_string());
+    two.request("tools/call", used("started", json!({"key": "k"}))).text();
+    let said = json!({"method": LOG, "params": r#"{"level":"info","data":2}"#});
+    two.request("tools/call", used("notify", said)).text();
+    assert_eq!(two.notification(LOG).value()["params"]["data"], 2);
+    two.request("tools/call", used("release", json!({"key": "k"}))).text();
+    one.answer(&slow).text();
+    assert!(!one.left().iter().any(|message| message.method() == LOG), "{:?}", one.left());
+}
+
+#[test]
 fn logs_and_updates_reach_the_client_whose_they_are() {
     for era in ["legacy", "modern"] {
         let flags = format!("--with notify,update,echo --resources 2 --era {era}");
