@@ -11,7 +11,7 @@ const END: usize = 256;
 pub fn id_of_response(scanner: &mut Scanner, start: &[u8], end: &[u8]) -> Option<Option<u64>> {
     let (mut is_request, mut is_answer, mut id) = (false, false, None);
     scanner.each_outer(start, |key, value, first| match key {
-        "\"method\"" => is_request |= first == Some(b'"'),
+        "\"method\"" => is_request |= first.is_none_or(|first| first == b'"'),
         // Whoever writes them first may write the method last.
         "\"params\"" => is_request |= first == Some(b'{'),
         "\"jsonrpc\"" | "\"result\"" | "\"error\"" => is_answer = true,
@@ -86,6 +86,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
             (r#"{"jsonrpc":"2.0","id":17,"params":{"text":"aaa"#, r#"aaa"}}"#, None),
             (r#"{"jsonrpc":"2.0","id":17,"method":"m"#, "", None),
+            (r#"{"jsonrpc":"2.0","id":17,"method":"#, "", None),
             (r#"{"jsonrpc":"2.0","id":17,"method":null,"params":null,"result":{"x":NaN"#, "", Some(Some(17))),
             (r#"{"jsonrpc":"2.0","id":17,"#, "", Some(Some(17))),
             (r#"{"id":17,"level":"info","#, "", None),
