@@ -94,9 +94,11 @@ where
     /// Puts the file in force, or says what is wrong with it.
     async fn put_in_force(&self) {
         let (bytes, reload, manner) = (self.bytes.clone(), self.reload.clone(), self.manner);
+        let gateway = self.gateway.clone();
         let read = spawn_blocking(move || match reload(&bytes) {
             Ok((configured, warnings)) => {
                 tell(&warnings, manner);
+                gateway.recall(&*configured.face);
                 Some(configured)
             }
             Err(problems) => {

@@ -122,9 +122,11 @@ impl Source {
     /// problem is about; every other value, and every comment, is `…`, since any of them may hold a secret.
     pub(super) fn excerpt(&self, span: &Span, shown: &Shown<'_>) -> Excerpt {
         let Span { start: line_start, end: line_end } = self.line(self.line_at(span.start));
+        // What is wrong may be the very break that ends the line.
+        let span = span.start.min(line_end)..span.end;
         let start = self.boundary(span.start.saturating_sub(REACH).max(line_start));
         let end = self.boundary(span.end.min(span.start + REACH).saturating_add(REACH).min(line_end));
-        let target = span.start..span.end.clamp(span.start, end);
+        let target = span.start..span.end.clamp(span.start, end.max(span.start));
         let (mut open, mut hidden) = (Vec::new(), Vec::new());
         match shown {
             Shown::Keys => open = keys_of_line(&self.text[line_start..line_end], line_start),
@@ -318,6 +320,20 @@ mod tests {
             ("a\r\nb\rc\n\nd", 8, (5, 1)),
         ] {
             assert_eq!(source(text).position(at), expected, "{text:?} {at}");
+        }
+    }
+
+    #[test]
+    fn every_place_of_a_text_can_be_shown() {
+        for text in ["a\r\nb\rc\n\nd", "\r\n", "\n\r", "ä: \"ö\r\nü\"\r\n", ""] {
+            let source = source(text);
+            let places: Vec<_> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+            for (index, start) in places.iter().enumerate() {
+                for end in &places[index..] {
+                    let Excerpt { line, span } = source.excerpt(&(*start..*end), &Shown::Keys);
+                    assert!(line.get(span.clone()).is_some(), "{text:?} {start}..{end}: {line:?} {span:?}");
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use super::engine::Engine;
 use super::life::Life;
@@ -27,6 +27,9 @@ const BURST: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(100);
 /// or when it has lasted so long.
 const LONGEST_BURST: Duration = Duration::from_secs(5);
+/// How often lists that could not be read again are tried once more, and after which pause first; then it doubles.
+const MOST_RETRIES: u32 = 5;
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Pages of one list that are read; more are taken for a mistake of the upstream.
 const MOST_PAGES: usize = 10_000;
 
@@ -316,6 +319,7 @@ async fn list(
 /// when it turns out to be another server than the one that we greeted.
 async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Trouble {
     let mut last: Option<Instant> = None;
+    let mut failures = 0;
     loop {
         link.lists_to_change().await;
         if last.is_some_and(|last| last.elapsed() < BURST) {
@@ -323,10 +327,13 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
             let _ = timeout(LONGEST_BURST, quiet).await;
         }
         let kinds = link.changed_lists();
-        if kinds & HELLO != 0
-            && let Err(trouble) = discover_again(engine, link).await
-        {
-            return trouble;
+        let mut unread = 0;
+        if kinds & HELLO != 0 {
+            match discover_again(engine, link).await {
+                Ok(true) => {}
+                Ok(false) => unread |= HELLO,
+                Err(trouble) => return trouble,
+            }
         }
         let mut items = (*link.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
@@ -338,30 +345,43 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
                 Err(trouble) => {
                     let reason = trouble.redacted(&link.redactor);
                     log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
+                    unread |= 1 << kind as u8;
                 }
             }
         }
         engine.remember(link, items.clone());
         link.upstream.offers(generation, items);
         last = Some(Instant::now());
+        failures = if unread == 0 { 0 } else { failures + 1 };
+        if (1..=MOST_RETRIES).contains(&failures) {
+            // Whoever is just being redeployed may have an answer a little later.
+            let (link, pause) = (Arc::downgrade(link), FIRST_RETRY * (1 << (failures - 1)));
+            tokio::spawn(async move {
+                sleep(pause).await;
+                if let Some(link) = link.upgrade() {
+                    link.look_again(unread);
+                }
+            });
+        }
     }
 }
 
-/// Asks a modern upstream again what it can do. The error is the reason why the connection must begin anew.
-async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<(), Trouble> {
+/// Asks a modern upstream again what it can do; `false` if it does not say so now. The error is the reason why the
+/// connection must begin anew.
+async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<bool, Trouble> {
     let params = discover_params(link);
     let answer = link.peer.call("server/discover", &params, Caller::default(), link.own_deadline());
     let answer = timeout(link.upstream.spec().timeouts.connect, answer).await;
     match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(Trouble::timeout().to_string())))) {
         // It may still answer those that are under way.
-        Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(()),
+        Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(false),
         Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
         answer => {
             let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
             let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;
             link.set_hello(hello);
             engine.remember_manner(link);
-            Ok(())
+            Ok(true)
         }
     }
 }

@@ -49,6 +49,8 @@ impl Known {
     /// Reads how these servers spoke when last asked, so that nobody who asks waits for the disk.
     pub fn recall(&self, transports: &[Transport]) {
         let Some(definitions) = &self.definitions else { return };
+        // What the file has no longer need not be known.
+        self.manners.lock().retain(|(known, _)| transports.contains(known));
         for transport in transports {
             if self.manner(transport).is_none()
                 && let Some(manner) = definitions.manner(transport)

@@ -302,7 +302,12 @@ impl Link {
 
     /// Notes that the upstream's list of this kind has changed.
     pub(super) fn list_changed(&self, kind: Kind) {
-        self.changed_kinds.fetch_or(1 << kind as u8, Ordering::Relaxed);
+        self.look_again(1 << kind as u8);
+    }
+
+    /// Has these lists, a bit for each kind, and perhaps its capabilities asked for.
+    pub(super) fn look_again(&self, bits: u8) {
+        self.changed_kinds.fetch_or(bits, Ordering::Relaxed);
         self.changed.notify_one();
     }
 
@@ -323,11 +328,19 @@ impl Link {
         );
         let link = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
+        let own_id = Arc::new(AtomicU64::new(0));
+        let ended = own_id.clone();
         let again: OnAnswer = Box::new(move |answer| {
             // Not if it is gone altogether.
             let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) else { return };
-            if let Answer::Error(_) = answer {
-                return link.caught_up();
+            // Nor if another has taken its place: a server may allow one at a time.
+            if link.listening.lock().last() != Some(&ended.load(Ordering::Relaxed)) {
+                return;
+            }
+            match answer {
+                Answer::Error(_) => return link.caught_up(),
+                Answer::Lost(lost) if lost.is_malformed() => return link.caught_up(),
+                Answer::Result(_) | Answer::Lost(_) => {}
             }
             // It ended it, or the stream broke.
             let before = link.broken.fetch_add(1, Ordering::Relaxed);
@@ -337,10 +350,17 @@ impl Link {
             tokio::spawn(async move {
                 sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
                 link.listen();
+                // One that never acknowledges it may have been replaced all the same.
+                sleep(BETWEEN_LISTENS).await;
+                if before == 0 && link.broken.load(Ordering::Relaxed) > 0 {
+                    link.doubt();
+                }
             });
         });
-        let id = self.peer.request("subscriptions/listen", write, Caller::default(), None, again);
-        self.listening.lock().extend(id);
+        if let Some(id) = self.peer.request("subscriptions/listen", write, Caller::default(), None, again) {
+            own_id.store(id, Ordering::Relaxed);
+            self.listening.lock().push(id);
+        }
     }
 
     /// The upstream listens again, or refuses to: nobody knows what has changed meanwhile.
@@ -416,8 +436,9 @@ impl Link {
                 serde_json::from_str(doc.root().raw()).unwrap_or_default();
             let mut scanner = Scanner::default();
             for part in parts {
-                if !part.get().starts_with('[') {
-                    self.take(engine, &mut scanner, Line::Whole(part.get().as_bytes()), on);
+                match part.get().starts_with('[') {
+                    true => self.take_noise(part.get().as_bytes()),
+                    false => self.take(engine, &mut scanner, Line::Whole(part.get().as_bytes()), on),
                 }
             }
             return;

@@ -3,7 +3,8 @@
 //! A face decides, the gateway acts: it asks the face of a client what to do with a request and carries out the [`Step`]
 //! that it gets. The engine asks it for names ([`Exposure`]).
 //!
-//! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, locks or touches the disk.
+//! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, sends, changes anything or
+//! touches the disk. Of upstreams they read what the view holds, whether they run, and who must log in.
 
 pub mod find;
 pub mod fit;

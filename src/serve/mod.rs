@@ -117,8 +117,8 @@ impl Gateway {
         }
     }
 
-    /// Reads what is remembered of a face's servers and requests ask for, before they come.
-    fn recall(&self, face: &dyn Face) {
+    /// Reads what is remembered of a face's servers and requests ask for, before they come. May wait for the disk.
+    pub fn recall(&self, face: &dyn Face) {
         let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
         self.engine.known.recall(&transports);
     }

@@ -53,10 +53,6 @@ impl Moves {
             added: Vec::new(),
         };
         gateway.faces.replace(&face);
-        tokio::task::spawn_blocking({
-            let (gateway, face) = (gateway.clone(), face.clone());
-            move || gateway.recall(&*face)
-        });
         // What is still searched is indexed anew when it is asked for.
         gateway.finders.clear();
         for window in gateway.engine.audience.windows() {

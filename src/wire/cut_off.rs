@@ -10,8 +10,10 @@ const END: usize = 256;
 /// `None` for what is no response.
 pub fn id_of_response(scanner: &mut Scanner, start: &[u8], end: &[u8]) -> Option<Option<u64>> {
     let (mut is_request, mut is_answer, mut id) = (false, false, None);
-    scanner.each_outer(start, |key, value| match key {
-        "\"method\"" | "\"params\"" => is_request = true,
+    scanner.each_outer(start, |key, value, first| match key {
+        "\"method\"" => is_request |= first.is_none_or(|first| first == b'"'),
+        // Whoever writes them first may write the method last.
+        "\"params\"" => is_request |= first == Some(b'{'),
         "\"jsonrpc\"" | "\"result\"" | "\"error\"" => is_answer = true,
         "\"id\"" => id = id.or(value.and_then(own_id)),
         _ => {}
@@ -27,7 +29,7 @@ pub fn id_of_broken_response(scanner: &mut Scanner, text: &[u8]) -> Option<u64> 
 /// What stands under `id` in a message that was cut off, raw.
 pub fn raw_id<'a>(scanner: &mut Scanner, start: &'a [u8]) -> Option<&'a str> {
     let mut id = None;
-    scanner.each_outer(start, |key, value| {
+    scanner.each_outer(start, |key, value, _| {
         if key == "\"id\"" {
             id = id.or(value);
         }
@@ -83,6 +85,9 @@ mod tests {
             (r#"{"id":17.0,"error":{"text":"aaa"#, "", Some(Some(17))),
             (r#"{"jsonrpc":"2.0","id":17,"method":"m","params":{"text":"aaa"#, r#"aaa"}}"#, None),
             (r#"{"jsonrpc":"2.0","id":17,"params":{"text":"aaa"#, r#"aaa"}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":17,"method":"m"#, "", None),
+            (r#"{"jsonrpc":"2.0","id":17,"method":"#, "", None),
+            (r#"{"jsonrpc":"2.0","id":17,"method":null,"params":null,"result":{"x":NaN"#, "", Some(Some(17))),
             (r#"{"jsonrpc":"2.0","id":17,"#, "", Some(Some(17))),
             (r#"{"id":17,"level":"info","#, "", None),
             (r#"{"jsonrpc":"2.0","id":17"#, "", Some(None)),

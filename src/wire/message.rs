@@ -298,8 +298,11 @@ impl<'a> Message<'a> {
             return Err(NoMessage::with_duplicates(root));
         };
         let answers = result.is_some() || error.is_some();
+        let is_said = |member: Option<Node<'_>>| member.is_some_and(|member| member.raw() != "null");
         let outcome = match method.filter(|method| method.is_string()) {
-            Some(_) if answers => Outcome::Malformed("it has a method besides its result or error"),
+            Some(_) if is_said(result) || is_said(error) => {
+                Outcome::Malformed("it has a method besides its result or error")
+            }
             // A line of a log may have a method as well.
             Some(_) if version.is_none() => return Err(NoMessage::Noise),
             Some(method) => {
@@ -582,6 +585,10 @@ mod tests {
         check_server(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#, "Noise");
         check_server(r#"{"jsonrpc":"1.0","id":7,"method":"m"}"#, "request 7 m -");
         check_server(r#"{"jsonrpc":"2.0","method":"n"}"#, "notification n -");
+        // Some write every member that there is.
+        let unsaid = r#""result":null,"error":null"#;
+        check_server(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m",{unsaid}}}"#), "request 7 m -");
+        check_server(&format!(r#"{{"jsonrpc":"2.0","method":"n",{unsaid}}}"#), "notification n -");
         check_server(r#"{"jsonrpc":"2.0","id":"server-error","error":{}}"#, "Foreign error {}");
         check_server(r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#, "Foreign result {}");
         check_server(r#"{"error":{}}"#, "Nobody error {}");

@@ -33,6 +33,7 @@ mod install;
 mod lifecycle;
 #[cfg(unix)]
 mod malformed;
+mod map;
 mod matrix;
 mod mutations;
 mod names;

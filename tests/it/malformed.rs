@@ -324,11 +324,13 @@ impl Envelope {
         }
         let (result, error) = (exact("result"), exact("error"));
         let asks = exact("method").is_some_and(|method| method.starts_with('"'));
-        if result.is_none() && error.is_none() && (asks || exact("jsonrpc").is_none()) {
-            return Fate::Ignored;
-        }
         let is_object = |member: Option<&str>| member.is_some_and(|member| member.starts_with('{'));
         let is_absent = |member: Option<&str>| member.is_none_or(|member| member == "null");
+        if asks && is_absent(result) && is_absent(error)
+            || result.is_none() && error.is_none() && exact("jsonrpc").is_none()
+        {
+            return Fate::Ignored;
+        }
         let refuses = !asks && is_object(error) && is_absent(result);
         match exact("id") {
             Some(id) if is_ours(id) => {}

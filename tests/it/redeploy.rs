@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{CAN_ALL, Client, Era, Host, Remote};
-use crate::harness::{Gateway, Lab, Message, PROMPTS_CHANGED, TOOLS_CHANGED, dev};
+use crate::harness::{Gateway, Lab, Message, PROMPTS_CHANGED, TOOLS_CHANGED, dev, fake};
 
 const UPDATED: &str = "notifications/resources/updated";
 const URI: &str = "fake://resource/1";
@@ -287,6 +287,27 @@ fn a_server_that_tells_nothing_is_listed_anew_when_it_was_out_of_reach() {
             scene.client.notification(TOOLS_CHANGED);
         }
     }
+}
+
+#[test]
+fn a_server_that_never_acknowledges_a_subscription_is_listed_anew_all_the_same() {
+    let mut remote = Remote::start("--with echo --era modern");
+    let mut scene = Scene::new(Way::Toolman, &remote, "http");
+    remote.redeploy("--with echo,report --era modern --hang subscriptions/listen");
+    scene.client.notification(TOOLS_CHANGED);
+    assert_eq!(scene.tools(), ["echo", "report"]);
+}
+
+#[test]
+fn a_list_that_could_not_be_read_again_is_tried_once_more() {
+    let mut entry = fake("--with change --hang tools/list#2");
+    entry["connectTimeout"] = json!(1);
+    let mut gateway = Gateway::start(dev("dynamic", json!({"a": entry})));
+    gateway.open("dev");
+    gateway.notification(TOOLS_CHANGED);
+    gateway.call("dev__a__change", json!({"add": [tool("new")]})).text();
+    gateway.notification(TOOLS_CHANGED);
+    assert!(gateway.tools().contains(&"dev__a__new".to_owned()));
 }
 
 #[test]

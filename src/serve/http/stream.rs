@@ -147,8 +147,10 @@ impl Stream {
         state.attached = true;
         state.hang_up = None;
         state.wake();
-        self.account(&mut state);
-        Some(Reader { stream: self.clone(), turn: state.readers })
+        let turn = state.readers;
+        // What it passes over is kept from now on.
+        self.settle(state);
+        Some(Reader { stream: self.clone(), turn })
     }
 
     /// Appends a message and says what becomes of it.
@@ -640,6 +642,19 @@ mod tests {
             drop(streams);
             prop_assert_eq!(budget.kept(), 0);
         }
+    }
+
+    #[test]
+    fn what_a_new_reader_passes_over_counts_at_once() {
+        let budget = Arc::new(Budget::new(100));
+        let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
+        let _reader = stream.read_after(0).unwrap();
+        for _ in 0..3 {
+            stream.push(&[b'1'; 50], false);
+        }
+        assert_eq!(budget.kept(), 0, "somebody is to read it");
+        let _another = stream.read_after(3).unwrap();
+        assert!(budget.kept() <= 100, "{}", budget.kept());
     }
 
     #[test]

@@ -287,7 +287,10 @@ impl<R: Receive> Shared<R> {
         sort(&mut Scanner::default(), Stream::Of(id), &text, &mut |sorted| match sorted {
             // The status says more than an answer that cannot be read.
             Sorted::Malformed(_) if !status.is_success() => {}
-            Sorted::Answer(message) | Sorted::Malformed(message) => found = Some(text.slice_ref(message)),
+            // As on any other way, the first answer counts.
+            Sorted::Answer(message) | Sorted::Malformed(message) => {
+                found.get_or_insert_with(|| text.slice_ref(message));
+            }
             Sorted::Other(message) => self.hand(Some(id), message),
             Sorted::Noise => {}
         });
@@ -381,9 +384,10 @@ impl<R: Receive> Shared<R> {
                     return;
                 }
                 sort(&mut scanner, came, event.data, &mut |sorted| match sorted {
-                    Sorted::Answer(message) | Sorted::Malformed(message) => {
+                    Sorted::Answer(message) | Sorted::Malformed(message) if matches!(outcome, Ok(None)) => {
                         outcome = Ok(Some(Bytes::copy_from_slice(message)));
                     }
+                    Sorted::Answer(_) | Sorted::Malformed(_) => {}
                     Sorted::Other(message) => self.hand(on, message),
                     Sorted::Noise => log::debug!("an event that is no message, or answers nothing"),
                 });

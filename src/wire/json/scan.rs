@@ -58,15 +58,20 @@ impl Scanner {
     }
 
     /// Hands on what can be read of the outer members of an object that is broken or was cut off: each key as it is
-    /// written, and the value where its end can be seen.
-    pub fn each_outer<'a>(&mut self, text: &'a [u8], mut take: impl FnMut(&'a str, Option<&'a str>)) {
+    /// written, its value where the end of it can be seen, and the byte that the value begins with.
+    pub fn each_outer<'a>(
+        &mut self,
+        text: &'a [u8],
+        mut take: impl FnMut(&'a str, Option<&'a str>, Option<u8>),
+    ) {
         let Some(text) = text.utf8_chunks().next().map(|chunk| chunk.valid()) else { return };
         let _ = self.scan_str(text);
         for member in self.members.iter().filter(|member| member.depth == 1) {
             let (start, end) = (member.value.start as usize, member.value.end as usize);
             // A number that ends with the text may have been longer.
             let whole = start < end && end < text.len();
-            take(&text[member.key.range()], whole.then(|| &text[start..end]));
+            let first = text.as_bytes().get(start).copied();
+            take(&text[member.key.range()], whole.then(|| &text[start..end]), first);
         }
     }
 

@@ -41,6 +41,10 @@ async fn answers_come_as_json_or_as_a_stream() {
         &[&format!("7 {text}")],
     )
     .await;
+    let text = format!(r#"[{answer},{{"jsonrpc":"2.0","id":null,"error":{{"code":1,"message":"m"}}}}]"#);
+    let on_stream = text.clone();
+    check(move || Reply::json(&text), &[&on_answer]).await;
+    check(move || Reply::events(format!("data: {on_stream}\n\n")), &[&on_answer]).await;
     let text = format!("[{progress},{answer}]");
     check(move || Reply::json(&text), &[&on_progress, &on_answer]).await;
     let text = format!(
