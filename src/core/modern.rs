@@ -68,7 +68,7 @@ impl ModernCall {
     pub fn read(
         method: &str,
         params: Option<Node<'_>>,
-        server: &'static str,
+        server: impl FnOnce() -> &'static str,
     ) -> Result<Option<Self>, Refusal> {
         let Some(own) = ModernMeta::read(params)? else { return Ok(None) };
         let (capabilities, log_level) = own.checked()?;
@@ -85,7 +85,7 @@ impl ModernCall {
             is_retry: ["inputResponses", "requestState"]
                 .iter()
                 .any(|key| params.is_some_and(|params| params.get(key).is_some())),
-            server,
+            server: server(),
         }))
     }
 
@@ -305,7 +305,7 @@ mod tests {
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let mut scanner = Scanner::default();
-        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), "toolman")
+        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), || "toolman")
     }
 
     #[test]

@@ -67,8 +67,8 @@ pub trait Face: Exposure + Send + Sync {
         None
     }
 
-    /// The group that has to be opened before anything can be asked for.
-    fn opens_first(&self, _view: &View) -> Option<&str> {
+    /// The group that must be open before anything can be asked for.
+    fn opens_first(&self) -> Option<&str> {
         None
     }
 

@@ -51,8 +51,8 @@ impl Face for Plain {
         self
     }
 
-    fn opens_first(&self, view: &View) -> Option<&str> {
-        Some(self.toolbox.name.as_str()).filter(|name| !view.is_open(name))
+    fn opens_first(&self) -> Option<&str> {
+        Some(self.toolbox.name.as_str())
     }
 
     fn instructions(&self, _viewer: &Viewer<'_>) -> Option<String> {

@@ -160,7 +160,7 @@ impl Gateway {
     ) {
         match message {
             Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params, self.face(session).name()) {
+                let modern = match ModernCall::read(&method, params, || self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(refusal) => return session.refuse(Some(&id), &refusal.object(), route, batch),
                 };
@@ -251,7 +251,9 @@ impl Gateway {
 
     /// The group that has to be opened before this client can ask for anything.
     fn opens_first(&self, session: &Session) -> Option<String> {
-        self.face(session).opens_first(&session.view()).map(ToOwned::to_owned)
+        let face = self.face(session);
+        let group = face.opens_first()?;
+        (!session.view().is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {

@@ -108,7 +108,8 @@ pub struct ModernMeta<'a> {
 impl<'a> ModernMeta<'a> {
     /// The one rule for the era of a request: it is modern if its `_meta` says a version or capabilities. `None` is legacy.
     pub fn read(params: Option<Node<'a>>) -> Result<Option<Self>, Refusal> {
-        let Some(params) = params else { return Ok(None) };
+        // Most requests have none, which is found out more quickly than that none stands twice.
+        let Some(params) = params.filter(|params| params.get("_meta").is_some()) else { return Ok(None) };
         let own = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
         let Some(own) = own.filter(|own| own.is_object()) else { return Ok(None) };
         let both = own.all_unique([meta::VERSION, meta::CAPABILITIES]);
