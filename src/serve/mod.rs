@@ -34,7 +34,7 @@ use crate::core::route::Route;
 use crate::core::session::Session;
 use crate::core::view::View;
 use crate::core::window::Window;
-use crate::faces::{Face, Remembered, Then, ToolCall, Viewer, Wording};
+use crate::faces::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
@@ -231,11 +231,13 @@ impl Gateway {
 
     /// What both eras have.
     fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        if method == "tools/call" {
+            return self.call_tool(params, None, reply);
+        }
         if let Some(group) = self.opens_first(reply.session()) {
             return self.open(group, Then::Request, method, params, reply);
         }
         match method {
-            "tools/call" => self.call_tool(params, None, reply),
             "tools/list" => self.list(Kind::Tool, params, reply),
             "resources/list" => self.list(Kind::Resource, params, reply),
             "resources/templates/list" => self.list(Kind::Template, params, reply),
@@ -301,8 +303,14 @@ impl Gateway {
         }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
-        let step = face.call(&reply.session().view(), &self.viewer(&reply), &call, remembered);
-        self.carry_out(step, &face, params, reply);
+        let step = {
+            let view = reply.session().view();
+            match face.opens_first().filter(|group| !view.is_open(group)) {
+                Some(group) => Step::Open(group.to_owned(), Then::Request),
+                None => face.call(&view, &self.viewer(&reply), &call, remembered),
+            }
+        };
+        self.carry_out(step, face, params, reply);
     }
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {

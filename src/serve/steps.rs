@@ -19,7 +19,7 @@ impl Gateway {
     pub(super) fn carry_out(
         self: &Arc<Self>,
         step: Step<'_>,
-        face: &Arc<dyn Face>,
+        face: Arc<dyn Face>,
         params: Node<'_>,
         reply: Reply,
     ) {
@@ -27,11 +27,11 @@ impl Gateway {
             Step::Forward(target, arguments) => self.forward_tool(face, target, params, arguments, reply),
             Step::Say(wording) => say(reply, wording, None),
             Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
-            Step::Close(group) => self.close(face, &group, reply),
-            Step::Switch(change) => self.switch(face, change, reply),
-            Step::Find(query) => self.finders.find(self, face, query, reply),
+            Step::Close(group) => self.close(&face, &group, reply),
+            Step::Switch(change) => self.switch(&face, change, reply),
+            Step::Find(query) => self.finders.find(self, &face, query, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
-            Step::Recall => self.call_recalling(face, params, reply),
+            Step::Recall => self.call_recalling(&face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
     }
@@ -39,13 +39,13 @@ impl Gateway {
     /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given.
     fn forward_tool(
         self: &Arc<Self>,
-        face: &Arc<dyn Face>,
+        face: Arc<dyn Face>,
         target: Target,
         params: Node<'_>,
         arguments: Option<Option<Node<'_>>>,
         reply: Reply,
     ) {
-        let (face, asked) = (face.clone(), target.clone());
+        let asked = target.clone();
         let both =
             [("name", Some(target.raw_key())), ("arguments", arguments.flatten().map(|given| given.raw()))];
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
@@ -82,7 +82,7 @@ impl Gateway {
             let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match step {
                 Step::Again => gateway.request(&method, Some(params), reply),
-                step => gateway.carry_out(step, &face, params, reply),
+                step => gateway.carry_out(step, face, params, reply),
             }
         });
     }
