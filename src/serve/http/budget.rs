@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::stream::Stream;
 
-/// The account of all streams of a process.
+/// What all streams of a process keep.
 pub(super) struct Budget {
     most: usize,
     ledger: Mutex<Ledger>,
@@ -34,9 +34,9 @@ pub(super) enum Claim {
     Waiting,
 }
 
-/// One stream's part of the account.
+/// What one stream keeps.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(super) struct Account {
     kept: usize,
     place: Option<Place>,
 }
@@ -48,23 +48,23 @@ impl Budget {
     }
 
     /// Notes what a stream keeps now. Streams of the same claim stand in the order in which they came to it.
-    pub(super) fn note(&self, entry: &mut Entry, kept: usize, claim: Claim, stream: &Weak<Stream>) {
-        let place = entry.place.filter(|place| kept > 0 && place.0 == claim);
-        if kept == entry.kept && place == entry.place {
+    pub(super) fn note(&self, account: &mut Account, kept: usize, claim: Claim, stream: &Weak<Stream>) {
+        let place = account.place.filter(|place| kept > 0 && place.0 == claim);
+        if kept == account.kept && place == account.place {
             return;
         }
         let mut ledger = self.ledger.lock();
-        ledger.kept = ledger.kept - entry.kept + kept;
-        entry.kept = kept;
+        ledger.kept = ledger.kept - account.kept + kept;
+        account.kept = kept;
         if place.is_none() {
-            if let Some(old) = entry.place.take() {
+            if let Some(old) = account.place.take() {
                 ledger.order.remove(&old);
             }
             if kept > 0 {
                 let place = (claim, ledger.next);
                 ledger.next += 1;
                 ledger.order.insert(place, stream.clone());
-                entry.place = Some(place);
+                account.place = Some(place);
             }
         }
     }

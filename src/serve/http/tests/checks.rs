@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use super::super::{HttpServer, Rules, Settings};
-use super::fake::Shared;
+use super::fake::{Shared, whole_answer};
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
 
 #[tokio::test]
@@ -395,7 +395,7 @@ async fn slow_heads_are_cut() {
     server.fake.noted("anybody holds 1").await;
     assert!(server.connect().await.is_closed().await);
     assert!(server.connect().await.is_closed().await);
-    server.fake.take("1").send(b"{}", true);
+    server.fake.take("1").send(whole_answer(b"{}"));
     assert_eq!(caller.reply().await.body, "{}");
     // A head without end is no better.
     let mut client = server.connect().await;
