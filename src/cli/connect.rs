@@ -1,7 +1,7 @@
 //! `connect` and `disconnect`: ourselves in a client's own file.
 
 use super::World;
-use super::change::{Answer, Console, Outcome, Proposal, open, refused};
+use super::change::{Answer, Console, Proposal, Settled, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
 use super::variables::{Wanted, held_by_clients, known, unset};
@@ -17,7 +17,7 @@ use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
 /// How a client is connected.
-pub(super) struct Request<'a> {
+pub(super) struct Order<'a> {
     /// What the client is called.
     pub(super) client: &'a str,
     pub(super) face: Face,
@@ -33,27 +33,27 @@ pub(super) struct Request<'a> {
 
 /// Puts us into a client's user-wide file and takes out what our configuration holds.
 pub(super) fn connect(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let client = named(request.client)?;
-    let path = user_place(client, request.world)?;
-    console.in_turn(&path, |console| connect_now(request, client, &path, config, console))
+    let client = named(order.client)?;
+    let path = user_place(client, order.world)?;
+    console.in_turn(&path, |console| connect_now(order, client, &path, config, console))
 }
 
 fn connect_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static Client,
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
-    let ours = open(request.face, config, world, None)?;
-    let groups = read_config(request.face, &ours.value);
+    let world = order.world;
+    let ours = open(order.face, config, world, None)?;
+    let groups = read_config(order.face, &ours.value);
     let snapshot = read_file(path)?;
-    let name = entry_name(request.face);
+    let name = entry_name(order.face);
     let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
@@ -62,9 +62,9 @@ fn connect_now(
     let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(path, &refusal))?.value;
     let there = read(client, path, Scope::User, &value, &world.directory, home_variable()).servers;
     let wanted =
-        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+        Wanted { face: order.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
     let found = held_by_clients(&wanted, world).values;
-    let taken: Vec<&ImportedServer> = match request.keep {
+    let taken: Vec<&ImportedServer> = match order.keep {
         true => Vec::new(),
         false => {
             let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
@@ -75,7 +75,7 @@ fn connect_now(
     let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
     let (known, strange): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
-    let ourselves = ourselves(request, client, config, &known);
+    let ourselves = ourselves(order, client, config, &known);
     let after = clients::connect(client, &base.text, &ourselves, &paths)
         .map_err(|refusal| refused(path, &refusal))?;
 
@@ -121,11 +121,11 @@ fn connect_now(
     let mut missing = unset(&ours.text, world);
     missing.retain(|name| !known.iter().any(|one| one.variable == *name));
     match outcome {
-        Outcome::Same => console.say(&format!("{} is connected already", client.title))?,
-        Outcome::Shown => {}
-        Outcome::Written => {
+        Settled::Same => console.say(&format!("{} is connected already", client.title))?,
+        Settled::Shown => {}
+        Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            console.say(&format!("{} starts {} now; restart it", client.title, request.face.program()))?;
+            console.say(&format!("{} starts {} now; restart it", client.title, order.face.program()))?;
             if !taken.is_empty() {
                 let names: Vec<_> = taken.iter().map(|server| server.name.as_str()).collect();
                 console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
@@ -134,10 +134,10 @@ fn connect_now(
                 let names: Vec<_> = known.iter().map(|one| one.variable.as_str()).collect();
                 console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
             }
-            console.say(&format!("to undo it: {} disconnect {}", request.face.program(), client.id))?;
+            console.say(&format!("to undo it: {} disconnect {}", order.face.program(), client.id))?;
         }
     }
-    if !missing.is_empty() && outcome != Outcome::Same {
+    if !missing.is_empty() && outcome != Settled::Same {
         console.say(&format!("not set here, and needed where it starts: {}", missing.join(", ")))?;
     }
     answer.insert("unset".to_owned(), json!(missing));
@@ -167,7 +167,7 @@ pub(super) fn disconnect(
             break;
         }
     }
-    if outcome.is_none_or(|outcome| outcome == Outcome::Same) {
+    if outcome.is_none_or(|outcome| outcome == Settled::Same) {
         answer.entry("changed").or_insert(json!(false));
         answer.entry("written").or_insert(json!(false));
         console.say(&format!("{} is not connected; there is nothing to do", client.title))?;
@@ -183,7 +183,7 @@ fn disconnect_now(
     world: &World,
     answer: &mut Answer,
     console: &mut Console<'_>,
-) -> Result<Option<Outcome>, Failure> {
+) -> Result<Option<Settled>, Failure> {
     let name = entry_name(face);
     let backup = backup(client, name, path, world)?;
     let snapshot = read_file(path)?;
@@ -214,7 +214,7 @@ fn disconnect_now(
         secrets: Redactor::new(hidden),
     };
     let outcome = console.settle(&proposal, answer, || Ok(()))?;
-    if outcome == Outcome::Written {
+    if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
             // Somebody else may have put something there.
             let _ = std::fs::remove_dir(directory);
@@ -224,7 +224,7 @@ fn disconnect_now(
             bequeath(&record, client, world);
         }
         console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
-    } else if outcome == Outcome::Same && !console.dry_run {
+    } else if outcome == Settled::Same && !console.dry_run {
         // Nobody may be connecting just now: the backup would be theirs.
         console.hold(&snapshot)?;
         backup.discard();
@@ -341,21 +341,21 @@ fn bequeath(record: &Record, client: &Client, world: &World) {
     }
 }
 
-fn ourselves(request: &Request<'_>, client: &Client, config: &Path, known: &[Found]) -> Ourselves {
+fn ourselves(order: &Order<'_>, client: &Client, config: &Path, known: &[Found]) -> Ourselves {
     let mut args = Vec::new();
-    if request.face != request.own_face {
-        args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
+    if order.face != order.own_face {
+        args.extend(["--face".to_owned(), entry_name(order.face).to_owned()]);
     }
     args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
-    if request.face == Face::Workbench {
-        let mode = match request.tool_mode.unwrap_or_else(|| client.tool_mode()) {
+    if order.face == Face::Workbench {
+        let mode = match order.tool_mode.unwrap_or_else(|| client.tool_mode()) {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
             ToolMode::Auto => "auto",
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
-    let program = request.program.to_string_lossy().into_owned();
+    let program = order.program.to_string_lossy().into_owned();
     let env = known.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
-    Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
+    Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
 }

@@ -127,7 +127,7 @@ impl Catalog {
         match self.failures().count() {
             0 => 0,
             failed if failed < self.servers.len() => 0,
-            _ => failure::Kind::Unreachable.status(),
+            _ => failure::FailureKind::Unreachable.status(),
         }
     }
 

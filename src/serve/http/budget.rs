@@ -18,10 +18,10 @@ struct Ledger {
     kept: usize,
     next: u64,
     /// The streams that keep something; the first gives way first.
-    order: BTreeMap<Place, Weak<Stream>>,
+    order: BTreeMap<Rank, Weak<Stream>>,
 }
 
-type Place = (Claim, u64);
+type Rank = (Claim, u64);
 
 /// How much a stream needs what it keeps, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub(super) enum Claim {
 #[derive(Default)]
 pub(super) struct Account {
     kept: usize,
-    place: Option<Place>,
+    rank: Option<Rank>,
 }
 
 impl Budget {
@@ -49,22 +49,22 @@ impl Budget {
 
     /// Notes what a stream keeps now. Streams of the same claim stand in the order in which they came to it.
     pub(super) fn note(&self, account: &mut Account, kept: usize, claim: Claim, stream: &Weak<Stream>) {
-        let place = account.place.filter(|place| kept > 0 && place.0 == claim);
-        if kept == account.kept && place == account.place {
+        let rank = account.rank.filter(|rank| kept > 0 && rank.0 == claim);
+        if kept == account.kept && rank == account.rank {
             return;
         }
         let mut ledger = self.ledger.lock();
         ledger.kept = ledger.kept - account.kept + kept;
         account.kept = kept;
-        if place.is_none() {
-            if let Some(old) = account.place.take() {
+        if rank.is_none() {
+            if let Some(old) = account.rank.take() {
                 ledger.order.remove(&old);
             }
             if kept > 0 {
-                let place = (claim, ledger.next);
+                let rank = (claim, ledger.next);
                 ledger.next += 1;
-                ledger.order.insert(place, stream.clone());
-                account.place = Some(place);
+                ledger.order.insert(rank, stream.clone());
+                account.rank = Some(rank);
             }
         }
     }
