@@ -176,7 +176,7 @@ impl Reply {
             let written =
                 AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
             if catch_unwind(written).is_err() {
-                log::error!("writing an answer made us panic; please report it");
+                tracing::error!("writing an answer made us panic; please report it");
                 let why = Refusal::new(code::INTERNAL, "Internal error: the answer could not be written");
                 let kind = OutgoingKind::Error(why.code);
                 self.session.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));

@@ -197,7 +197,7 @@ impl Stream {
             state.started = true;
         }
         if state.reading.attached && state.backlog.unread >= LAG {
-            log::debug!("a client does not read its stream; it is cut off");
+            tracing::debug!("a client does not read its stream; it is cut off");
             if let Some(hang_up) = state.reading.hang_up.take() {
                 hang_up.notify_one();
             }
