@@ -300,36 +300,32 @@ fn quoted(texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::era::Era;
+    use crate::wire::era::tests::ERA_CASES;
     use crate::wire::json::Raw;
-    use crate::wire::message::Message;
+    use crate::wire::message::{Malformed, Message};
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let raw = Raw::read(text).expect("JSON");
-        let Ok(Message::Request(request)) = Message::read(raw.root()) else { panic!("no request: {params}") };
-        ModernCall::read(&request, || "toolman")
+        match Message::read(raw.root()) {
+            Ok(Message::Request(request)) => ModernCall::read(&request, || "toolman"),
+            Ok(_) => panic!("no request: {params}"),
+            Err(Malformed { why, .. }) => Err(why),
+        }
     }
 
     #[test]
     fn metadata_decides_the_era() {
-        assert!(read("tools/list", "{}").unwrap().is_none());
-        assert!(read("tools/list", r#"{"_meta":{"progressToken":1}}"#).unwrap().is_none());
+        for (params, expected) in ERA_CASES {
+            let era = read("tools/list", params).map(|modern| match modern {
+                Some(_) => Era::Modern,
+                None => Era::Legacy,
+            });
+            assert_eq!(era.map_err(|why| why.code), expected, "{params}");
+        }
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
         assert_eq!(read("tools/list", modern).unwrap().unwrap().capabilities, r#"{"roots":{}}"#);
-        for (params, code) in [
-            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, -32602),
-            (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, -32602),
-            (
-                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
-                -32022,
-            ),
-            (
-                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
-                -32602,
-            ),
-        ] {
-            assert_eq!(read("tools/list", params).unwrap_err().code, code, "{params}");
-        }
     }
 
     #[test]

@@ -133,8 +133,9 @@ impl Reply {
 
     /// Answers with an upstream's raw error object.
     pub fn raw_error(mut self, error: Node<'_>) {
-        let code = self.code_for_era(error_code(error).unwrap_or(code::INTERNAL));
-        let renamed = error_code(error).is_some_and(|own| own != code);
+        let own = error_code(error);
+        let code = self.code_for_era(own.unwrap_or(code::INTERNAL));
+        let renamed = own.is_some_and(|own| own != code);
         self.send(OutgoingKind::Error(code), |out, id| {
             write_raw_error(out, Some(id), |out| match renamed {
                 true => error.write_with(out, &[("code", Some(&code.to_string()))]),

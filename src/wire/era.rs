@@ -287,8 +287,38 @@ pub fn modern_meta(capabilities: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Parameters of a request, and its era or the code that it is refused with, over whichever transport.
+    pub(crate) const ERA_CASES: [(&str, Result<Era, i64>); 11] = [
+        ("{}", Ok(Era::Legacy)),
+        (r#"{"_meta":{"progressToken":1}}"#, Ok(Era::Legacy)),
+        (r#"{"_meta":7}"#, Ok(Era::Legacy)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Ok(Era::Modern),
+        ),
+        (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, Err(code::INVALID_PARAMS)),
+        (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, Err(code::INVALID_PARAMS)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7,"io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::UNSUPPORTED_VERSION),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
+            Err(code::INVALID_REQUEST),
+        ),
+        (r#"{"_meta":{},"_META":{}}"#, Err(code::INVALID_REQUEST)),
+    ];
 
     #[test]
     fn versions_stand_in_their_order() {

@@ -18,7 +18,7 @@ use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, says_modern};
 use super::plan::{Begun, LegacyCall};
 use super::sessions::HttpSession;
-use super::stream::{AnswerForm, LoneAnswer, Reader, Stream};
+use super::stream::{AnswerForm, LoneAnswer, Reader};
 use super::{Backend, Caller, HttpServer, body};
 use crate::wire::percent::decode_strictly;
 
@@ -234,10 +234,7 @@ impl<B: Backend> HttpServer<B> {
             Ok(Begun::Done(answer)) => answer,
             Ok(Begun::Modern(reader, cancel)) => self.modern_answer(reader, cancel, accepted).await,
             Ok(Begun::Initialize(call)) => self.initialized(call).await,
-            Ok(Begun::Legacy(call)) => {
-                let session = call.session.clone();
-                self.legacy_answer(&session, &call.stream, call.reader).await.0
-            }
+            Ok(Begun::Legacy(call)) => self.legacy_answer(call).await.0,
         }
     }
 
@@ -261,9 +258,9 @@ impl<B: Backend> HttpServer<B> {
 
     /// Answers the first request of a session, which ends where the client does not learn of it.
     async fn initialized(&self, call: LegacyCall<B::Legacy>) -> HttpAnswer {
-        let session = &call.session;
-        let mut opening = Opening { server: self, session, opened: false };
-        let (mut answer, succeeded) = self.legacy_answer(session, &call.stream, call.reader).await;
+        let session = call.session.clone();
+        let mut opening = Opening { server: self, session: &session, opened: false };
+        let (mut answer, succeeded) = self.legacy_answer(call).await;
         if succeeded {
             opening.opened = true;
             let id = HeaderValue::from_str(&session.id).expect("hexadecimal digits");
@@ -272,17 +269,13 @@ impl<B: Backend> HttpServer<B> {
         answer
     }
 
-    /// The answer to requests of a session, and whether it is one, and not a lone error.
-    async fn legacy_answer(
-        &self,
-        session: &Arc<HttpSession<B::Legacy>>,
-        stream: &Arc<Stream>,
-        mut reader: Reader,
-    ) -> (HttpAnswer, bool) {
+    /// The answer to requests of a session, and whether it is more than nothing or a lone error.
+    async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
+        let LegacyCall { session, stream, mut reader } = call;
         match reader.kind().await {
             AnswerForm::Json(LoneAnswer { body, error }) => (json(StatusCode::OK, body), error.is_none()),
             AnswerForm::Events => {
-                session.keep(stream);
+                session.keep(&stream);
                 (self.event_stream(reader, None, Box::new(session.busy())), true)
             }
             AnswerForm::Nothing => (empty(StatusCode::ACCEPTED), false),

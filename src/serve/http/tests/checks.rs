@@ -9,6 +9,8 @@ use tokio::time::sleep;
 use super::super::{HttpServer, Rules, Settings};
 use super::fake::{Shared, whole_answer};
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
+use crate::wire::era::Era;
+use crate::wire::era::tests::ERA_CASES;
 
 #[tokio::test]
 async fn checks_come_in_their_order() {
@@ -340,6 +342,25 @@ async fn modern_messages_are_checked_against_their_headers() {
     assert_eq!(body["id"], 7);
     assert_eq!(body["error"]["data"]["requested"], "2031-01-01");
     assert_eq!(body["error"]["data"]["supported"], serde_json::json!(["2026-07-28"]));
+}
+
+#[tokio::test]
+async fn the_era_of_a_request_is_the_same_as_over_stdio() {
+    let server = Running::open().await;
+    for (params, expected) in ERA_CASES {
+        let version = ["2026-07-28", "2099-01-01"].into_iter().find(|version| params.contains(version));
+        let version = version.map(|version| format!("MCP-Protocol-Version: {version}\r\n"));
+        let headers = format!("{}Mcp-Method: echo\r\n", version.unwrap_or_default());
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"echo","params":{params}}}"#);
+        let reply = server.ask(&post("/mcp", &headers, &body)).await;
+        let expected = match expected {
+            Ok(Era::Modern) => (200, None),
+            // It names no session.
+            Ok(Era::Legacy) => (400, Some(-32600)),
+            Err(code) => (400, Some(code)),
+        };
+        assert_eq!((reply.status, reply.code()), expected, "{params}: {}", reply.body);
+    }
 }
 
 #[tokio::test]
