@@ -4,7 +4,7 @@
 
 mod catalog;
 mod cli;
-mod clients;
+mod client_files;
 mod config;
 mod core;
 mod edit;

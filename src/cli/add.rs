@@ -4,7 +4,7 @@ use super::World;
 use super::change::{Answer, Console, Outcome, Proposal, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::literals;
-use crate::clients::{
+use crate::client_files::{
     Group, ImportedServer, Launch, Origin, Template, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::Face;

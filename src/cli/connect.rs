@@ -5,7 +5,7 @@ use super::change::{Answer, Console, Outcome, Proposal, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
 use super::variables::{Wanted, held_by_clients, known, unset};
-use crate::clients::{
+use crate::client_files::{
     self, Client, Found, ImportedServer, Ourselves, Past, Scope, held, places, read, read_config,
 };
 use crate::config::locate::Face;
@@ -76,7 +76,7 @@ fn connect_now(
     let (known, strange): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
     let ourselves = ourselves(request, client, config, &known);
-    let after = clients::connect(client, &base.text, &ourselves, &paths)
+    let after = client_files::connect(client, &base.text, &ourselves, &paths)
         .map_err(|refusal| refused(path, &refusal))?;
 
     let mut answer = Map::new();
@@ -86,7 +86,7 @@ fn connect_now(
     answer.insert("args".to_owned(), json!(ourselves.args));
     answer.insert("env".to_owned(), known.iter().map(|one| json!(one.variable)).collect());
     answer.insert("removed".to_owned(), taken.iter().map(|server| json!(server.name)).collect());
-    let entry = clients::entry_path(client, &value, name);
+    let entry = client_files::entry_path(client, &value, name);
     let gateways: Vec<_> = there.iter().filter(|server| is_gateway(server)).collect();
     let replaced = value.at(&entry).is_some() && gateways.iter().all(|server| server.origin.path != entry);
     answer.insert("replaced".to_owned(), if replaced { json!([name]) } else { json!([]) });
@@ -251,7 +251,7 @@ impl Base {
 fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backup) -> Result<Base, Failure> {
     let (current, path) = (Base::of(snapshot)?, &snapshot.path);
     let Some((record, before, after)) = backup.read() else {
-        let text = clients::disconnect(client, &current.text, name, &Past::default());
+        let text = client_files::disconnect(client, &current.text, name, &Past::default());
         return Ok(Base { text: text.map_err(|refusal| refused(path, &refusal))?, ..current });
     };
     let old = String::from_utf8(before).map_err(|_| {
@@ -263,7 +263,7 @@ fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backu
         Some(_) => {
             let after = String::from_utf8_lossy(&after);
             let past = Past { before: &old, after: &after, taken: &record.taken };
-            clients::disconnect(client, &current.text, name, &past)
+            client_files::disconnect(client, &current.text, name, &past)
                 .map_err(|refusal| refused(path, &refusal))?
         }
     };
@@ -276,7 +276,7 @@ fn starts_us(client: &Client, name: &str, snapshot: &Snapshot, world: &World) ->
     let value = edit::parse(client.format, text(snapshot)?)
         .map_err(|refusal| refused(&snapshot.path, &refusal))?
         .value;
-    let entry = clients::entry_path(client, &value, name);
+    let entry = client_files::entry_path(client, &value, name);
     let read = read(client, &snapshot.path, Scope::User, &value, &world.directory, home_variable());
     Ok(read.servers.iter().any(|server| server.origin.path == entry && is_gateway(server)))
 }

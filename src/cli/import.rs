@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::origins::remember;
 use super::schema::SCHEMA_URLS;
 use super::variables::{Held, Wanted, held_by_clients, known};
-use crate::clients::{
+use crate::client_files::{
     Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
     places, plan, read, read_config, toolman_value, workbench_value,
 };

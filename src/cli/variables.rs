@@ -9,7 +9,7 @@ use super::change::format;
 use super::connect::backups;
 use super::import::{is_gateway, servers_in};
 use super::origins::remembered;
-use crate::clients::{
+use crate::client_files::{
     CLIENTS, Client, Found, Group, ImportedServer, Launch, Piece, Scope, Template, places, read_config,
     values as found_in,
 };
