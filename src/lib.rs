@@ -13,6 +13,7 @@ mod faces;
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod inside;
+mod known_clients;
 mod search;
 mod serve;
 mod store;

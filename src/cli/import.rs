@@ -7,14 +7,15 @@ use super::origins::remember;
 use super::schema::SCHEMA_URLS;
 use super::variables::{Held, Wanted, held_by_clients, known};
 use crate::client_files::{
-    Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
-    places, plan, read, read_config, toolman_value, workbench_value,
+    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Template, Vault, places, plan,
+    read, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Edit, Value};
+use crate::known_clients::{CLIENTS, KnownClient};
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,7 @@ fn init_now(
     let mut sources = Sources::default();
     for client in &CLIENTS {
         for place in places(client, &around) {
-            let wanted = !user || place.scope == Scope::User;
+            let wanted = !user || place.scope == FileScope::User;
             let known = sources.files.contains(&place.path);
             if wanted && !known && (around.exists)(&place.path) && place.path != file {
                 let project = if user { Path::new("") } else { world.directory.as_path() };
@@ -120,7 +121,7 @@ fn import_now(
     let world = request.world;
     let mut sources = Sources::default();
     let path = world.directory.join(source);
-    match Client::named(source) {
+    match KnownClient::named(source) {
         Some(client) => {
             let environment = |name: &str| world.variable(name);
             let around = world.surroundings(&environment);
@@ -140,7 +141,7 @@ fn import_now(
             let (text, name) = text_of(&path)?;
             let value =
                 edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;
-            let client = Client::of_file(&path, &value).ok_or_else(|| {
+            let client = KnownClient::of_file(&path, &value).ok_or_else(|| {
                 Failure::configuration(
                     format!("{name} holds no servers of a client that we know"),
                     format!("known clients are {}", clients()),
@@ -149,7 +150,7 @@ fn import_now(
             let environment = |name: &str| world.variable(name);
             let known = places(client, &world.surroundings(&environment));
             let scope =
-                known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
+                known.iter().find(|place| place.path == path).map_or(FileScope::Project, |place| place.scope);
             sources.add(client, &path, scope, project_of(&path))?;
         }
         None if source.contains(['.', '/', '\\']) => {
@@ -223,9 +224,9 @@ struct ImportSource {
 impl Sources {
     fn add(
         &mut self,
-        client: &'static Client,
+        client: &'static KnownClient,
         path: &Path,
-        scope: Scope,
+        scope: FileScope,
         project: &Path,
     ) -> Result<(), Failure> {
         let client = writer(client, path);
@@ -256,22 +257,26 @@ impl Sources {
 
 /// What a client's file with this text holds.
 pub(super) fn servers_in(
-    client: &'static Client,
+    client: &'static KnownClient,
     path: &Path,
     text: &str,
-    scope: Scope,
+    scope: FileScope,
     project: &Path,
 ) -> Result<Imported, Failure> {
     let client = writer(client, path);
-    let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
+    let format = if client.files.dialect.format == edit::Format::Json {
+        format_of(path)
+    } else {
+        client.files.dialect.format
+    };
     let value = edit::parse(format, text).map_err(|refusal| refused(path, &refusal))?.value;
     Ok(read(client, path, scope, &value, project, home_variable()))
 }
 
 /// The client in whose manner a file is written: one file for several is written as the first of them does.
-fn writer(client: &'static Client, path: &Path) -> &'static Client {
+fn writer(client: &'static KnownClient, path: &Path) -> &'static KnownClient {
     let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
-    Client::named("claude-code").filter(|_| portable).unwrap_or(client)
+    KnownClient::named("claude-code").filter(|_| portable).unwrap_or(client)
 }
 
 /// Whether an entry of a client starts us, by itself or by way of a package runner.

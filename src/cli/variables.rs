@@ -10,11 +10,11 @@ use super::connect::backups;
 use super::import::{is_gateway, servers_in};
 use super::origins::remembered;
 use crate::client_files::{
-    CLIENTS, Client, Found, Group, ImportedServer, Launch, Piece, Scope, Template, places, read_config,
-    values as found_in,
+    FileScope, Found, Group, ImportedServer, Launch, Piece, Template, places, read_config, values as found_in,
 };
 use crate::config::locate::{Face, user_file};
 use crate::edit::{self, file::contents};
+use crate::known_clients::{CLIENTS, KnownClient};
 use std::path::Path;
 
 /// Variables without a default that a text names and that are not set, each once.
@@ -38,7 +38,7 @@ pub(super) struct Wanted<'a> {
     pub(super) text: &'a str,
     pub(super) groups: &'a [Group],
     /// The client that is to start us, if it is about one.
-    pub(super) client: Option<&'static Client>,
+    pub(super) client: Option<&'static KnownClient>,
 }
 
 /// What clients' files hold.
@@ -58,7 +58,7 @@ pub(super) fn held_by_clients(wanted: &Wanted<'_>, world: &World) -> Held {
     let (mut servers, mut gateways, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for client in &CLIENTS {
         for place in places(client, &around) {
-            if seen.contains(&place.path) || everywhere && place.scope == Scope::Project {
+            if seen.contains(&place.path) || everywhere && place.scope == FileScope::Project {
                 continue;
             }
             // As it was before we took servers out, and as it is.

@@ -2,9 +2,9 @@
 
 use super::read::{ImportedServer, Launch, Origin, Reader};
 use super::template::{Piece, Template, is_name};
-use super::variables::{Syntax, translate};
-use super::{Deadline, Style, Unit};
+use super::variables::translate;
 use crate::edit::Value;
+use crate::known_clients::{Deadline, EntryStyle, TimeUnit, VariableSyntax};
 
 /// Keys that only tell a client how to treat a server; there is nothing to translate.
 const APPROVAL: [&str; 5] = ["autoApprove", "alwaysAllow", "trust", "alwaysAllowedTools", "autoapprove"];
@@ -31,7 +31,7 @@ impl Reader<'_> {
         let (place, kind) = draft.kind.take().unwrap_or_default();
         let kind = kind.as_str();
         if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
-            return Err(("type", format!("is `{kind}`, a part of {}", self.client.title)));
+            return Err(("type", format!("is `{kind}`, a part of {}", self.title)));
         }
         self.exclude(name, &mut draft);
         self.drop_useless(name, &mut draft);
@@ -59,7 +59,7 @@ impl Reader<'_> {
                 if kind == "stdio" {
                     self.note(name, &place, "is that of a command, but there is a URL, which was taken");
                 }
-                let sse = kind == "sse" || kind.is_empty() && self.client.bare_url_is_sse;
+                let sse = kind == "sse" || kind.is_empty() && self.dialect.bare_url_is_sse;
                 Launch::Url { url, headers: draft.headers, sse, oauth: draft.oauth }
             }
             (None, None) if entry.get("settings").is_some() => {
@@ -67,7 +67,7 @@ impl Reader<'_> {
             }
             (None, None) => return whole("has neither a command nor a URL"),
         };
-        let ours = self.client.id.is_empty();
+        let ours = self.dialect.variables == VariableSyntax::Config;
         if !ours && (name.trim().is_empty() || name.chars().any(char::is_control)) {
             return whole("has a name that cannot be used");
         }
@@ -82,7 +82,7 @@ impl Reader<'_> {
             tools: draft.tools,
             tools_key: draft.tools_key,
             disabled: draft.disabled,
-            origin: Origin { client: self.client.title, file: self.file.to_owned(), path },
+            origin: Origin { client: self.title, file: self.file.to_owned(), path },
         })
     }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         let (places, beside) = match (&draft.program, &draft.url) {
             (Some(_), None) => (std::mem::take(&mut draft.remote), "a command"),
             (None, Some(_)) => {
-                if self.client.style == Style::Goose && draft.put_env_into_headers() {
+                if self.dialect.style == EntryStyle::Goose && draft.put_env_into_headers() {
                     draft.local.retain(|place| place != "envs" && place != "env_keys");
                 }
                 draft.env.clear();
@@ -252,7 +252,7 @@ impl Reader<'_> {
                     draft.excluded.extend(tools.iter().filter_map(Value::text).map(str::to_owned));
                     draft.excluded_key = place;
                 }
-                ("name" | "description", _) if self.client.style == Style::Goose => {}
+                ("name" | "description", _) if self.dialect.style == EntryStyle::Goose => {}
                 ("envFile", _) => {
                     self.note(name, &place, "is not read here; set its variables, or write them into `env`");
                 }
@@ -340,7 +340,7 @@ impl Reader<'_> {
     /// Takes a key that is a timeout of this client.
     fn timeout(&mut self, name: &str, place: &str, value: &Value, draft: &mut Draft) -> bool {
         if let Value::Object(parts) = value
-            && self.client.timeouts.iter().any(|(key, ..)| key.starts_with(&format!("{place}.")))
+            && self.dialect.timeouts.iter().any(|(key, ..)| key.starts_with(&format!("{place}.")))
         {
             for (key, value) in parts {
                 if !self.timeout(name, &format!("{place}.{key}"), value, draft) {
@@ -349,7 +349,7 @@ impl Reader<'_> {
             }
             return true;
         }
-        let Some((_, deadline, unit)) = self.client.timeouts.iter().find(|(key, ..)| *key == place) else {
+        let Some((_, deadline, unit)) = self.dialect.timeouts.iter().find(|(key, ..)| *key == place) else {
             return false;
         };
         let slot = match deadline {
@@ -396,7 +396,8 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let syntax = if local && self.client.only_remote { Syntax::None } else { self.client.syntax };
+        let syntax =
+            if local && self.dialect.only_remote { VariableSyntax::None } else { self.dialect.variables };
         let mut lost = Vec::new();
         let template = translate(syntax, &text, &self.meaning, &mut lost);
         for variable in lost {
@@ -474,11 +475,11 @@ fn sound_url(text: &str) -> bool {
 }
 
 /// A time greater than 0, in seconds.
-pub(super) fn in_seconds(number: &str, unit: Unit) -> Option<String> {
+pub(super) fn in_seconds(number: &str, unit: TimeUnit) -> Option<String> {
     let number: f64 = number.replace('_', "").parse().ok()?;
     let seconds = match unit {
-        Unit::Seconds => number,
-        Unit::Milliseconds => number / 1000.0,
+        TimeUnit::Seconds => number,
+        TimeUnit::Milliseconds => number / 1000.0,
     };
     (seconds.is_finite() && seconds > 0.0).then(|| seconds.to_string())
 }

@@ -5,6 +5,17 @@ use std::ops::Range;
 /// Bytes of the source text.
 pub(crate) type Span = Range<usize>;
 
+/// The syntax of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// With comments and trailing commas.
+    Json,
+    /// Version 1.0 and 1.1.
+    Toml,
+    /// One document.
+    Yaml,
+}
+
 /// One value.
 #[derive(Debug)]
 pub(crate) struct Node {
