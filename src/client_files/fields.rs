@@ -1,20 +1,33 @@
-//! The keys of one entry, whoever wrote it.
+//! From one entry of a client's file to a server that any face can have.
+//!
+//! `config::entry` says what a key is about, whoever wrote it; the [`Dialect`] of the reader says what only one client
+//! means by it. What has no counterpart here becomes a note.
+//!
+//! [`Dialect`]: crate::known_clients::Dialect
 
-use super::read::{ImportedServer, Launch, Origin, Reader};
+use super::draft::{Declared, Draft};
+use super::read::{ImportedServer, ImportedTimeouts, Launch, Origin, Reader};
 use super::template::{Piece, Template, is_name};
 use super::variables::translate;
+use crate::config::entry::{
+    Field, HTTP_ELSEWHERE, LOGIN_KEYS, Side, TRANSPORTS, TransportName, field, is_url, is_variable_name,
+    snake,
+};
 use crate::edit::Value;
 use crate::known_clients::{Deadline, EntryStyle, TimeUnit, VariableSyntax};
 
-/// Keys that only tell a client how to treat a server; there is nothing to translate.
-const APPROVAL: [&str; 5] = ["autoApprove", "alwaysAllow", "trust", "alwaysAllowedTools", "autoapprove"];
+/// Types of servers that are a part of their client.
+const BUILT_IN: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];
 
-/// Keys that mean something to a program that is started, and nothing to a URL.
-const LOCAL: [&str; 9] =
-    ["args", "env", "envs", "environment", "env_keys", "env_vars", "inheritEnv", "inherit_env", "cwd"];
-
-/// Keys that mean something to a URL, and nothing to a program that is started.
-const REMOTE: [&str; 5] = ["headers", "http_headers", "env_http_headers", "oauth", "bearer_token_env_var"];
+/// A key of an entry and what stands under it.
+struct Member<'v> {
+    /// The name of the server.
+    server: &'v str,
+    key: &'v str,
+    /// The key after those that it stands within, such as `transport.type`.
+    place: String,
+    value: &'v Value,
+}
 
 impl Reader<'_> {
     /// One server, or the key and the reason why it cannot be one of ours.
@@ -27,45 +40,19 @@ impl Reader<'_> {
         let whole = |message: &str| Err(("", message.to_owned()));
         let Value::Object(_) = entry else { return whole("is no object") };
         let mut draft = Draft::default();
-        self.collect(name, entry, &mut draft, "");
-        let (place, kind) = draft.kind.take().unwrap_or_default();
-        let kind = kind.as_str();
-        if let "builtin" | "platform" | "frontend" | "inline_python" = kind {
+        self.collect(name, entry, "", &mut draft);
+        if let Some((_, Declared::BuiltIn(kind))) = &draft.transport {
             return Err(("type", format!("is `{kind}`, a part of {}", self.title)));
         }
-        self.exclude(name, &mut draft);
-        self.drop_useless(name, &mut draft);
-        self.drop_unsound(name, &mut draft);
-        let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
-        let launch = match (draft.program, draft.url) {
-            (Some(_), Some(_)) => return whole("has both a command and a URL"),
-            (Some(program), None) if program.text().is_some_and(|text| text.trim().is_empty()) => {
-                return Err(("command", "is blank".to_owned()));
-            }
-            (Some(program), None) if nul(&program) || draft.args.iter().any(nul) => {
-                return Err(("args", "hold a NUL character".to_owned()));
-            }
-            (Some(program), None) => {
-                if matches!(kind, "http" | "sse") {
-                    self.note(name, &place, "is that of a URL, but there is a command, which was taken");
-                }
-                draft.words.extend(draft.args);
-                Launch::Command { program, args: draft.words }
-            }
-            (None, Some((_, url))) => {
-                if url.text().is_some_and(|text| !sound_url(text)) {
-                    return Err(("url", "is no http or https URL".to_owned()));
-                }
-                if kind == "stdio" {
-                    self.note(name, &place, "is that of a command, but there is a URL, which was taken");
-                }
-                let sse = kind == "sse" || kind.is_empty() && self.dialect.bare_url_is_sse;
-                Launch::Url { url, headers: draft.headers, sse, oauth: draft.oauth }
-            }
-            (None, None) if entry.get("settings").is_some() => {
+        for (key, message) in draft.settle(self.dialect.style == EntryStyle::Goose) {
+            self.note(name, &key, &message);
+        }
+        let launch = match self.launch(name, &mut draft)? {
+            Some(launch) => launch,
+            None if entry.get("settings").is_some() => {
                 return Err(("settings", "belongs to an extension, which starts it by itself".to_owned()));
             }
-            (None, None) => return whole("has neither a command nor a URL"),
+            None => return whole("has neither a command nor a URL"),
         };
         let ours = self.dialect.variables == VariableSyntax::Config;
         if !ours && (name.trim().is_empty() || name.chars().any(char::is_control)) {
@@ -74,210 +61,200 @@ impl Reader<'_> {
         Ok(ImportedServer {
             name: name.to_owned(),
             launch,
-            env: draft.env,
-            inherit_env: draft.inherit_env,
-            cwd: draft.cwd,
-            connect_timeout: draft.connect_timeout,
-            call_timeout: draft.call_timeout,
-            tools: draft.tools,
-            tools_key: draft.tools_key,
+            env: draft.program.env,
+            inherit_env: draft.program.inherit_env,
+            cwd: draft.program.cwd,
+            timeouts: draft.timeouts,
+            tools: draft.tools.only,
+            tools_key: draft.tools.only_key,
             disabled: draft.disabled,
             origin: Origin { client: self.title, file: self.file.to_owned(), path },
         })
     }
 
-    /// Takes the tools that are left out from those that pass.
-    fn exclude(&mut self, name: &str, draft: &mut Draft) {
-        let excluded = std::mem::take(&mut draft.excluded);
-        match &mut draft.tools {
-            _ if excluded.is_empty() => {}
-            Some(tools) => {
-                tools.retain(|tool| !excluded.contains(tool));
-                draft.tools_key.push_str(&format!(" minus {}", draft.excluded_key));
-            }
-            None => {
-                let message = "names tools to leave out; here `toolFilters` names those that pass";
-                self.note(name, &draft.excluded_key, message);
-            }
-        }
-    }
-
-    /// Takes out what is not used, since a server is either started or called.
-    fn drop_useless(&mut self, name: &str, draft: &mut Draft) {
-        let (places, beside) = match (&draft.program, &draft.url) {
-            (Some(_), None) => (std::mem::take(&mut draft.remote), "a command"),
-            (None, Some(_)) => {
-                if self.dialect.style == EntryStyle::Goose && draft.put_env_into_headers() {
-                    draft.local.retain(|place| place != "envs" && place != "env_keys");
-                }
-                draft.env.clear();
-                draft.inherit_env.clear();
-                draft.cwd = None;
-                (std::mem::take(&mut draft.local), "a URL")
-            }
-            _ => return,
-        };
-        for place in places {
-            self.note(name, &place, &format!("is not used here beside {beside}; left out"));
-        }
-    }
-
-    /// Takes out what no process and no request can be given.
-    fn drop_unsound(&mut self, name: &str, draft: &mut Draft) {
-        let visible = |template: &Template| {
-            template.text().is_none_or(|text| !text.chars().any(|c| c.is_control() && c != '\t'))
-        };
-        let header = |name: &str| {
-            !name.is_empty()
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-        };
+    /// How the server is reached; `None` if nothing says so.
+    fn launch(&mut self, name: &str, draft: &mut Draft) -> Result<Option<Launch>, (&'static str, String)> {
         let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
-        let mut unsound = Vec::new();
-        draft.env.retain(|(key, value)| {
-            let sound = sound_variable(key) && !nul(value);
-            if !sound {
-                unsound.push(format!("env.{key}"));
+        let (place, declared) = match draft.transport.take() {
+            Some((place, Declared::As(name))) => (place, Some(name)),
+            _ => (String::new(), None),
+        };
+        match (draft.program.name.take(), draft.remote.url.take()) {
+            (Some(_), Some(_)) => Err(("", "has both a command and a URL".to_owned())),
+            (Some(program), None) if program.text().is_some_and(|text| text.trim().is_empty()) => {
+                Err(("command", "is blank".to_owned()))
             }
-            sound
-        });
-        draft.headers.retain(|(key, value)| {
-            let sound = header(key) && visible(value);
-            if !sound {
-                unsound.push(format!("headers.{key}"));
+            (Some(program), None) if nul(&program) || draft.program.args.iter().any(nul) => {
+                Err(("args", "hold a NUL character".to_owned()))
             }
-            sound
-        });
-        if draft.cwd.as_ref().is_some_and(|cwd| cwd.text() == Some("") || nul(cwd)) {
-            draft.cwd = None;
-            unsound.push("cwd".to_owned());
-        }
-        for key in unsound {
-            self.note(name, &key, "cannot be used; left out");
+            (Some(program), None) => {
+                if matches!(declared, Some(TransportName::Http | TransportName::Sse)) {
+                    self.note(name, &place, "is that of a URL, but there is a command, which was taken");
+                }
+                let mut args = std::mem::take(&mut draft.program.words);
+                args.append(&mut draft.program.args);
+                Ok(Some(Launch::Command { program, args }))
+            }
+            (None, Some((_, url))) => {
+                if url.text().is_some_and(|text| !is_url(text)) {
+                    return Err(("url", "is no http or https URL".to_owned()));
+                }
+                if declared == Some(TransportName::Stdio) {
+                    self.note(name, &place, "is that of a command, but there is a URL, which was taken");
+                }
+                let sse = match declared {
+                    Some(declared) => declared == TransportName::Sse,
+                    None => self.dialect.bare_url_is_sse,
+                };
+                let headers = std::mem::take(&mut draft.remote.headers);
+                Ok(Some(Launch::Url { url, headers, sse, oauth: std::mem::take(&mut draft.remote.oauth) }))
+            }
+            (None, None) => Ok(None),
         }
     }
 
-    fn collect(&mut self, name: &str, entry: &Value, draft: &mut Draft, within: &str) {
+    /// Puts what stands in an entry, or in a part of it, where it belongs.
+    fn collect(&mut self, server: &str, entry: &Value, within: &str, draft: &mut Draft) {
         for (key, value) in entry.entries() {
-            let place = format!("{within}{key}");
-            if self.timeout(name, &place, value, draft) {
+            let member = Member { server, key, place: format!("{within}{key}"), value };
+            if *value == Value::Null || self.timeout(server, &member.place, value, &mut draft.timeouts) {
                 continue;
             }
-            let filled = !value.items().is_empty() || !value.entries().is_empty() || value.text().is_some();
-            if filled && LOCAL.contains(&key.as_str()) {
-                draft.local.push(place.clone());
+            let field = if member.place == "command.path" { Some(Field::Command) } else { field(key) };
+            let empty = value.items().is_empty() && value.entries().is_empty();
+            if !empty || value.text().is_some() {
+                match field.and_then(Field::side) {
+                    Some(Side::Local) => draft.program.places.push(member.place.clone()),
+                    Some(Side::Remote) => draft.remote.places.push(member.place.clone()),
+                    None => {}
+                }
             }
-            if filled && REMOTE.contains(&key.as_str()) {
-                draft.remote.push(place.clone());
-            }
-            match (key.as_str(), value) {
-                (_, Value::Null) => {}
-                ("command", Value::Object(_)) => self.collect(name, value, draft, "command."),
-                ("path", _) if within == "command." => draft.program = self.text(name, &place, value, true),
-                ("command", Value::List(words)) => {
-                    let mut words = words.iter().filter_map(|word| self.text(name, &place, word, true));
-                    draft.program = words.next();
-                    draft.words = words.collect();
+            let taken = match field {
+                Some(field) => {
+                    self.of_program(field, &member, draft)
+                        || self.of_url(field, &member, draft)
+                        || self.of_either(field, &member, draft)
                 }
-                ("command" | "cmd", _) => draft.program = self.text(name, &place, value, true),
-                ("args", Value::List(items)) => {
-                    draft.args =
-                        items.iter().filter_map(|item| self.text(name, &place, item, true)).collect();
-                }
-                ("env" | "envs" | "environment", Value::Object(_)) => {
-                    draft.env.extend(self.pairs(name, &place, value, true));
-                }
-                ("env_keys", Value::List(names)) => {
-                    for variable in names.iter().filter_map(Value::text) {
-                        self.named_variable(name, &place, variable, |template| {
-                            draft.env.push((variable.to_owned(), template));
-                        });
-                    }
-                }
-                ("env_vars" | "inheritEnv" | "inherit_env", Value::List(names)) => {
-                    self.inherited(name, &place, names, draft)
-                }
-                ("cwd", _) => draft.cwd = self.text(name, &place, value, true).map(|cwd| self.within(cwd)),
-                ("url" | "httpUrl" | "serverUrl" | "uri", _) => {
-                    let url = self.text(name, &place, value, false).map(|url| (place, url));
-                    let (taken, other) = match draft.url.take() {
-                        Some(first) if key == "url" => (Some(first), url),
-                        first => (url, first),
-                    };
-                    if let (Some((_, taken)), Some((place, other))) = (&taken, &other)
-                        && taken != other
-                    {
-                        self.note(name, place, "is not used there beside the other URL");
-                    }
-                    draft.url = taken.or(other);
-                }
-                ("headers" | "http_headers", Value::Object(_)) => {
-                    draft.headers.extend(self.pairs(name, &place, value, false));
-                }
-                ("env_http_headers", Value::Object(headers)) => {
-                    for (header, variable) in headers {
-                        self.named_variable(name, &place, variable.text().unwrap_or_default(), |template| {
-                            draft.headers.push((header.clone(), template));
-                        });
-                    }
-                }
-                ("oauth", Value::Object(entries)) => self.login(name, &place, entries, draft),
-                ("bearer_token_env_var", Value::String(variable)) => {
-                    self.named_variable(name, &place, variable, |_| {
-                        let mut template = Template::literal("Bearer ");
-                        template.push_variable(variable, None);
-                        draft.headers.push(("Authorization".to_owned(), template));
-                    });
-                }
-                ("transport", Value::Object(_)) => self.collect(name, value, draft, "transport."),
-                ("type" | "transport" | "transportType", Value::String(kind)) => {
-                    self.kind(name, &place, kind, draft)
-                }
-                ("disabled", Value::Boolean(off)) => draft.disabled |= *off,
-                ("enabled", Value::Boolean(on)) => draft.disabled |= !*on,
-                (
-                    "includeTools" | "enabled_tools" | "available_tools" | "toolFilters",
-                    Value::List(tools),
-                ) => {
-                    // An empty list means all tools to Goose, and `*` to us.
-                    let all = key == "available_tools" && tools.is_empty()
-                        || key == "toolFilters" && tools.contains(&Value::String("*".into()));
-                    if !all {
-                        draft.tools = Some(tools.iter().filter_map(Value::text).map(str::to_owned).collect());
-                        draft.tools_key = place;
-                    }
-                }
-                ("excludeTools" | "disabledTools" | "disabled_tools", Value::List(tools))
-                    if !tools.is_empty() =>
-                {
-                    draft.excluded.extend(tools.iter().filter_map(Value::text).map(str::to_owned));
-                    draft.excluded_key = place;
-                }
-                ("name" | "description", _) if self.dialect.style == EntryStyle::Goose => {}
-                ("envFile", _) => {
-                    self.note(name, &place, "is not read here; set its variables, or write them into `env`");
-                }
-                (approval, _)
-                    if APPROVAL.contains(&approval)
-                        && value.items().is_empty()
-                        && value != &Value::Boolean(true) => {}
-                (approval, _) if APPROVAL.contains(&approval) => {
-                    self.note(name, &place, "approves tools there; that stays the client's business");
-                }
-                (_, Value::List(items)) if items.is_empty() => {}
-                (_, Value::Object(entries)) if entries.is_empty() => {}
-                _ => self.note(name, &place, "has no counterpart here"),
+                None => self.dialect.style == EntryStyle::Goose && matches!(&**key, "name" | "description"),
+            };
+            let nothing = empty && matches!(value, Value::List(_) | Value::Object(_));
+            if !taken && !nothing {
+                self.note(server, &member.place, "has no counterpart here");
             }
         }
     }
 
-    fn kind(&mut self, name: &str, place: &str, kind: &str, draft: &mut Draft) {
-        let kind = match kind {
-            "http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote" => "http".to_owned(),
-            "stdio" | "local" => "stdio".to_owned(),
-            "sse" | "builtin" | "platform" | "frontend" | "inline_python" => kind.to_owned(),
-            _ => return self.note(name, place, &format!("is `{kind}`, which is not known here")),
-        };
-        draft.kind = Some((place.to_owned(), kind));
+    /// Takes a key that says how a program is started.
+    fn of_program(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
+        let Member { server, place, value, .. } = member;
+        match (field, *value) {
+            (Field::Command, Value::Object(_)) => self.collect(server, value, "command.", draft),
+            (Field::Command, Value::List(words)) => {
+                let mut words = self.texts(member, words).into_iter();
+                draft.program.name = words.next();
+                draft.program.words = words.collect();
+            }
+            (Field::Command, _) => draft.program.name = self.text(server, place, value, true),
+            (Field::Args, Value::List(items)) => draft.program.args = self.texts(member, items),
+            (Field::Env, Value::Object(_)) => {
+                draft.program.env.extend(self.pairs(server, place, value, true));
+            }
+            (Field::EnvNames, Value::List(names)) => {
+                for variable in names.iter().filter_map(Value::text) {
+                    let template = self.named_variable(member, variable);
+                    draft.program.env.extend(template.map(|template| (variable.to_owned(), template)));
+                }
+            }
+            (Field::Inherited, Value::List(names)) => {
+                draft.program.inherit_env.extend(self.inherited(member, names));
+            }
+            (Field::Cwd, _) => {
+                draft.program.cwd = self.text(server, place, value, true).map(|cwd| self.within(cwd));
+            }
+            (Field::EnvFile, _) => {
+                self.note(server, place, "is not read here; set its variables, or write them into `env`");
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes a key that says how a URL is asked.
+    fn of_url(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
+        let Member { server, place, value, .. } = member;
+        match (field, *value) {
+            (Field::Url, _) => {
+                let url = self.text(server, place, value, false).map(|url| (place.clone(), url));
+                let (taken, other) = match draft.remote.url.take() {
+                    Some(first) if member.key == "url" => (Some(first), url),
+                    first => (url, first),
+                };
+                if let (Some((_, taken)), Some((place, other))) = (&taken, &other)
+                    && taken != other
+                {
+                    self.note(server, place, "is not used there beside the other URL");
+                }
+                draft.remote.url = taken.or(other);
+            }
+            (Field::Headers, Value::Object(_)) => {
+                draft.remote.headers.extend(self.pairs(server, place, value, false));
+            }
+            (Field::HeaderVariables, Value::Object(headers)) => {
+                for (header, variable) in headers {
+                    let template = self.named_variable(member, variable.text().unwrap_or_default());
+                    draft.remote.headers.extend(template.map(|template| (header.clone(), template)));
+                }
+            }
+            (Field::BearerVariable, Value::String(variable)) => {
+                if let Some(token) = self.named_variable(member, variable) {
+                    let mut bearer = Template::literal("Bearer ");
+                    bearer.extend(&token);
+                    draft.remote.headers.push(("Authorization".to_owned(), bearer));
+                }
+            }
+            (Field::Login, Value::Object(entries)) => {
+                let login = self.login(server, place, entries);
+                draft.remote.oauth.extend(login);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes a key that any server may have.
+    fn of_either(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
+        let Member { server, key, place, value } = member;
+        match (field, *value) {
+            (Field::Transport, Value::Object(_)) if *key == "transport" => {
+                self.collect(server, value, "transport.", draft);
+            }
+            (Field::Transport, Value::String(word)) => match declared(word) {
+                Some(declared) => draft.transport = Some((place.clone(), declared)),
+                None => self.note(server, place, &format!("is `{word}`, which is not known here")),
+            },
+            (Field::Disabled, Value::Boolean(off)) => draft.disabled |= *off,
+            (Field::Enabled, Value::Boolean(on)) => draft.disabled |= !*on,
+            (Field::Tools, Value::List(tools)) => {
+                // An empty list means all tools to Goose, and `*` to us.
+                let all = *key == "available_tools" && tools.is_empty()
+                    || *key == "toolFilters" && tools.contains(&Value::String("*".into()));
+                if !all {
+                    draft.tools.only = Some(names(tools));
+                    draft.tools.only_key = place.clone();
+                }
+            }
+            (Field::ExcludedTools, Value::List(tools)) if !tools.is_empty() => {
+                draft.tools.excluded.extend(names(tools));
+                draft.tools.excluded_key = place.clone();
+            }
+            (Field::Approval, _) => {
+                if !value.items().is_empty() || **value == Value::Boolean(true) {
+                    self.note(server, place, "approves tools there; that stays the client's business");
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// A directory as seen from elsewhere: a relative one of a project's file is below the project.
@@ -294,56 +271,53 @@ impl Reader<'_> {
         }
     }
 
-    /// What a client knows of logins; we find out the rest by ourselves.
-    fn login(&mut self, name: &str, place: &str, entries: &[(String, Value)], draft: &mut Draft) {
+    /// What a client knows of logins, by our keys; we find out the rest by ourselves.
+    fn login(&mut self, name: &str, place: &str, entries: &[(String, Value)]) -> Vec<(String, Template)> {
+        let mut login = Vec::new();
         for (key, value) in entries {
             let place = format!("{place}.{key}");
-            let ours = match key.as_str() {
-                "clientId" | "client_id" => "clientId",
-                "clientSecret" | "client_secret" => "clientSecret",
-                "clientMetadataUrl" | "client_metadata_url" => "clientMetadataUrl",
-                "scope" | "scopes" => "scope",
-                "callbackPort" | "callback_port" => "callbackPort",
-                _ => {
+            let ours = match LOGIN_KEYS.iter().find(|ours| *ours == key || snake(ours) == *key) {
+                Some(&"scopes") => "scope",
+                Some(ours) => ours,
+                None => {
                     self.note(name, &place, "has no counterpart here");
                     continue;
                 }
             };
             let value = match value {
-                Value::List(scopes) if ours == "scope" => {
-                    let scopes: Vec<_> = scopes.iter().filter_map(Value::text).collect();
-                    Value::String(scopes.join(" "))
-                }
+                Value::List(scopes) if ours == "scope" => Value::String(names(scopes).join(" ")),
                 value => value.clone(),
             };
             let template = self.text(name, &place, &value, false);
-            draft.oauth.extend(template.map(|template| (ours.to_owned(), template)));
+            login.extend(template.map(|template| (ours.to_owned(), template)));
         }
+        login
     }
 
-    fn inherited(&mut self, name: &str, place: &str, names: &[Value], draft: &mut Draft) {
+    fn inherited(&mut self, member: &Member<'_>, names: &[Value]) -> Vec<String> {
+        let mut inherited = Vec::new();
         for item in names {
             let variable = item.text().or_else(|| item.get("name").and_then(Value::text));
             match (variable, item.get("source").and_then(Value::text)) {
-                (Some(variable), None | Some("local")) if sound_variable(variable) => {
-                    draft.inherit_env.push(variable.to_owned());
+                (Some(variable), None | Some("local")) if is_variable_name(variable) => {
+                    inherited.push(variable.to_owned());
                 }
-                (Some(_), None | Some("local")) => {
-                    self.note(name, place, "holds something that names no variable")
+                (Some(_), Some(source)) if source != "local" => {
+                    self.note(member.server, &member.place, "takes a variable from where we cannot");
                 }
-                (Some(_), Some(_)) => self.note(name, place, "takes a variable from where we cannot"),
-                (None, _) => self.note(name, place, "holds something that names no variable"),
+                _ => self.note(member.server, &member.place, "holds something that names no variable"),
             }
         }
+        inherited
     }
 
     /// Takes a key that is a timeout of this client.
-    fn timeout(&mut self, name: &str, place: &str, value: &Value, draft: &mut Draft) -> bool {
+    fn timeout(&mut self, name: &str, place: &str, value: &Value, timeouts: &mut ImportedTimeouts) -> bool {
         if let Value::Object(parts) = value
             && self.dialect.timeouts.iter().any(|(key, ..)| key.starts_with(&format!("{place}.")))
         {
             for (key, value) in parts {
-                if !self.timeout(name, &format!("{place}.{key}"), value, draft) {
+                if !self.timeout(name, &format!("{place}.{key}"), value, timeouts) {
                     self.note(name, &format!("{place}.{key}"), "has no counterpart here");
                 }
             }
@@ -353,8 +327,8 @@ impl Reader<'_> {
             return false;
         };
         let slot = match deadline {
-            Deadline::Connect => &mut draft.connect_timeout,
-            Deadline::Call => &mut draft.call_timeout,
+            Deadline::Connect => &mut timeouts.connect,
+            Deadline::Call => &mut timeouts.call,
         };
         let seconds = match value {
             Value::Number(number) => in_seconds(number, *unit),
@@ -370,11 +344,13 @@ impl Reader<'_> {
         true
     }
 
-    fn named_variable(&mut self, name: &str, place: &str, variable: &str, take: impl FnOnce(Template)) {
-        match is_name(variable) {
-            true => take(Template::variable(variable)),
-            false => self.note(name, place, "names a variable that `${…}` cannot name"),
+    /// A variable that is given by its name alone.
+    fn named_variable(&mut self, member: &Member<'_>, variable: &str) -> Option<Template> {
+        let named = is_name(variable).then(|| Template::variable(variable));
+        if named.is_none() {
+            self.note(member.server, &member.place, "names a variable that `${…}` cannot name");
         }
+        named
     }
 
     fn pairs(&mut self, name: &str, place: &str, value: &Value, local: bool) -> Vec<(String, Template)> {
@@ -383,6 +359,10 @@ impl Reader<'_> {
             value => Some((key.clone(), self.text(name, &format!("{place}.{key}"), value, local)?)),
         };
         value.entries().iter().filter_map(pair).collect()
+    }
+
+    fn texts(&mut self, member: &Member<'_>, items: &[Value]) -> Vec<Template> {
+        items.iter().filter_map(|item| self.text(member.server, &member.place, item, true)).collect()
     }
 
     /// A text with the client's variables; `local` where it is not a part of a URL or a header.
@@ -410,68 +390,18 @@ impl Reader<'_> {
     }
 }
 
-#[derive(Default)]
-struct Draft {
-    program: Option<Template>,
-    /// Of a command that is a list, past the program.
-    words: Vec<Template>,
-    args: Vec<Template>,
-    env: Vec<(String, Template)>,
-    inherit_env: Vec<String>,
-    cwd: Option<Template>,
-    /// With its key.
-    url: Option<(String, Template)>,
-    headers: Vec<(String, Template)>,
-    oauth: Vec<(String, Template)>,
-    /// With its key.
-    kind: Option<(String, String)>,
-    connect_timeout: Option<String>,
-    call_timeout: Option<String>,
-    tools: Option<Vec<String>>,
-    tools_key: String,
-    /// Tools that do not pass, whatever else is said.
-    excluded: Vec<String>,
-    excluded_key: String,
-    disabled: bool,
-    /// Keys that only matter to a program.
-    local: Vec<String>,
-    /// Keys that only matter to a URL.
-    remote: Vec<String>,
-}
-
-impl Draft {
-    /// Puts the values of its own variables where headers use them; answers whether they use all.
-    fn put_env_into_headers(&mut self) -> bool {
-        let own = |name: &str| self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-        let mut used = Vec::new();
-        for (_, header) in &mut self.headers {
-            let mut filled = Template::default();
-            for piece in header.pieces() {
-                let value = match piece {
-                    Piece::Variable { name, .. } => own(name).inspect(|_| used.push(name.clone())),
-                    Piece::Text(_) => None,
-                };
-                match value {
-                    Some(value) => filled.extend(value),
-                    None => filled.push(piece.clone()),
-                }
-            }
-            *header = filled;
-        }
-        self.env.iter().all(|(key, _)| used.contains(key))
+/// The transport that a client calls so.
+fn declared(word: &str) -> Option<Declared> {
+    let mut words = TRANSPORTS.iter().chain(&HTTP_ELSEWHERE).chain(&[("local", TransportName::Stdio)]);
+    match words.find(|(known, _)| *known == word) {
+        Some((_, name)) => Some(Declared::As(*name)),
+        None => BUILT_IN.contains(&word).then(|| Declared::BuiltIn(word.to_owned())),
     }
 }
 
-fn sound_variable(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0'])
-}
-
-fn sound_url(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
-    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()?.rsplit('@').next());
-    host.is_some_and(|host| !host.is_empty() && !host.starts_with(':'))
-        && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+/// The texts of a list.
+fn names(items: &[Value]) -> Vec<String> {
+    items.iter().filter_map(Value::text).map(str::to_owned).collect()
 }
 
 /// A time greater than 0, in seconds.

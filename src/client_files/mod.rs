@@ -3,6 +3,7 @@
 //! `known_clients` has what is special about each client; the verbs of `cli` that read and change files call this.
 //! Nothing here reads the environment or writes a file by itself.
 
+mod draft;
 mod entry;
 mod fields;
 mod ours;
@@ -17,7 +18,7 @@ pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{FileScope, places};
 pub use plan::{Addition, Origins, Plan, Value as Found, held, plan, values};
-pub use read::{Imported, ImportedServer, Launch, Note, Origin, read};
+pub use read::{Imported, ImportedServer, ImportedTimeouts, Launch, Note, Origin, read};
 pub use secrets::{Vault, shown};
 pub use template::{Piece, Template};
 pub use variables::{Meaning, translate};

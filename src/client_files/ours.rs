@@ -4,6 +4,7 @@ use super::read::{Imported, ImportedServer, Launch, Reader};
 use super::template::Template;
 use super::variables::Meaning;
 use crate::config::command_line::{CommandLine, split};
+use crate::config::entry::snake;
 use crate::config::locate::Face;
 use crate::edit::{Format, Value};
 use crate::known_clients::{Deadline, Dialect, TimeUnit, VariableSyntax};
@@ -85,12 +86,6 @@ pub fn workbench_value(server: &ImportedServer) -> Value {
 /// An item of `[[servers]]`.
 pub fn toolman_value(server: &ImportedServer) -> Value {
     let mut entry = vec![("namespace".to_owned(), Value::String(server.name.clone()))];
-    let snake = |key: &str| {
-        key.chars().fold(String::new(), |snake, c| match c.is_ascii_uppercase() {
-            true => format!("{snake}_{}", c.to_ascii_lowercase()),
-            false => format!("{snake}{c}"),
-        })
-    };
     launch(server, &mut entry, snake, |program, args, entry| {
         let mut words = vec![program.word()];
         words.extend(args.iter().map(Template::word));
@@ -140,7 +135,7 @@ fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &
     if !server.inherit_env.is_empty() {
         entry.push((inherit.to_owned(), Value::strings(&server.inherit_env)));
     }
-    for (key, seconds) in [(connect, &server.connect_timeout), (call, &server.call_timeout)] {
+    for (key, seconds) in [(connect, &server.timeouts.connect), (call, &server.timeouts.call)] {
         entry.extend(seconds.iter().map(|seconds| (key.to_owned(), Value::Number(seconds.clone()))));
     }
 }

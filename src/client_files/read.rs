@@ -30,10 +30,8 @@ pub struct ImportedServer {
     pub inherit_env: Vec<String>,
     /// Where it runs.
     pub cwd: Option<Template>,
-    /// Seconds, as spelled.
-    pub connect_timeout: Option<String>,
-    /// Seconds, as spelled.
-    pub call_timeout: Option<String>,
+    /// How long it may take.
+    pub timeouts: ImportedTimeouts,
     /// The only tools it shall offer.
     pub tools: Option<Vec<String>>,
     /// What the file calls that list.
@@ -42,6 +40,15 @@ pub struct ImportedServer {
     pub disabled: bool,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// Seconds, as spelled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportedTimeouts {
+    /// For starting it.
+    pub connect: Option<String>,
+    /// For one call.
+    pub call: Option<String>,
 }
 
 /// How a server is reached.
@@ -215,8 +222,8 @@ impl<'a> Reader<'a> {
             && let Some(Value::Number(seconds)) = value.get("context_server_timeout")
             && let Some(seconds) = in_seconds(seconds, TimeUnit::Seconds)
         {
-            for server in self.imported.servers.iter_mut().filter(|server| server.call_timeout.is_none()) {
-                server.call_timeout = Some(seconds.clone());
+            for server in self.imported.servers.iter_mut().filter(|server| server.timeouts.call.is_none()) {
+                server.timeouts.call = Some(seconds.clone());
             }
         }
         if client.id == "gemini" {
