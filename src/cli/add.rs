@@ -1,7 +1,7 @@
 //! `add` and `remove`: one server of our own file.
 
 use super::World;
-use super::change::{Answer, Console, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::literals;
 use crate::client_files::{
@@ -83,7 +83,7 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::new(literals(std::slice::from_ref(&server))),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {
+    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
         console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
     }
     Ok(answer)
@@ -139,7 +139,7 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::default(),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {
+    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
         console.say(&format!("removed {name}{}", inside(&toolbox)))?;
     }
     Ok(answer)

@@ -1,12 +1,12 @@
 //! `connect` and `disconnect`: ourselves in a client's own file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Outcome, Proposal, open, refused};
+use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
 use super::variables::{Wanted, held_by_clients, known, unset};
 use crate::client_files::{
-    self, FileScope, Found, ImportedServer, Ourselves, Past, held, places, read, read_config,
+    self, FileScope, FoundValue, ImportedServer, Ourselves, Past, held, places, read, read_config,
 };
 use crate::config::locate::Face;
 use crate::config::{Redactor, ToolMode};
@@ -59,15 +59,15 @@ fn connect_now(
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let entry = entry(request, client, config, &ours);
-    let change = Registration::plan(request, client, path, &base.text, entry)?;
+    let start = gateway_start(request, client, config, &ours);
+    let change = Registration::plan(request, client, path, &base.text, start)?;
 
     let mut answer = change.answer(client);
     let proposal = Proposal {
         snapshot: &snapshot,
         format: client.files.dialect.format,
         after: Some(&change.after),
-        audience: if change.entry.handed_on.is_empty() { Audience::Usual } else { Audience::Owner },
+        audience: if change.start.handed_on.is_empty() { Audience::Usual } else { Audience::Owner },
         secrets: change.secrets(),
     };
     let record = Record {
@@ -86,16 +86,16 @@ fn connect_now(
         })
     })?;
     match outcome {
-        Outcome::Same => console.say(&format!("{} is connected already", client.title))?,
-        Outcome::Shown => {}
-        Outcome::Written => {
+        Settled::Same => console.say(&format!("{} is connected already", client.title))?,
+        Settled::Shown => {}
+        Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
             change.tell(client, request.face, console)?;
         }
     }
     let mut missing = unset(&ours.text, world);
-    missing.retain(|name| !change.entry.handed_on.iter().any(|one| one.variable == *name));
-    if !missing.is_empty() && outcome != Outcome::Same {
+    missing.retain(|name| !change.start.handed_on.iter().any(|one| one.variable == *name));
+    if !missing.is_empty() && outcome != Settled::Same {
         console.say(&format!("not set here, and needed where it starts: {}", missing.join(", ")))?;
     }
     answer.insert("unset".to_owned(), json!(missing));
@@ -103,17 +103,22 @@ fn connect_now(
 }
 
 /// What a client will start, and what was known when that was decided.
-struct OurEntry {
+struct GatewayStart {
     ourselves: Ourselves,
     /// The servers of our configuration.
     present: Vec<ImportedServer>,
     /// Values of variables that we are started with.
-    handed_on: Vec<Found>,
+    handed_on: Vec<FoundValue>,
     /// Values that the client would take for variables of its own.
-    held_back: Vec<Found>,
+    held_back: Vec<FoundValue>,
 }
 
-fn entry(request: &Request<'_>, client: &'static KnownClient, config: &Path, ours: &Config) -> OurEntry {
+fn gateway_start(
+    request: &Request<'_>,
+    client: &'static KnownClient,
+    config: &Path,
+    ours: &Config,
+) -> GatewayStart {
     let groups = read_config(request.face, &ours.value);
     let wanted =
         Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
@@ -121,7 +126,7 @@ fn entry(request: &Request<'_>, client: &'static KnownClient, config: &Path, our
     let (handed_on, held_back): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
     let mode = request.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
-    OurEntry {
+    GatewayStart {
         ourselves: ourselves(request, config, mode, &handed_on),
         present: groups.into_iter().flat_map(|group| group.servers).collect(),
         handed_on,
@@ -131,7 +136,7 @@ fn entry(request: &Request<'_>, client: &'static KnownClient, config: &Path, our
 
 /// A client's file with us in it, before anybody has agreed to that.
 struct Registration {
-    entry: OurEntry,
+    start: GatewayStart,
     /// The text of the file.
     after: String,
     /// All servers that the file has without us.
@@ -151,48 +156,44 @@ impl Registration {
         client: &'static KnownClient,
         path: &Path,
         before: &str,
-        entry: OurEntry,
+        start: GatewayStart,
     ) -> Result<Self, Failure> {
         let refused = |refusal| refused(path, &refusal);
         let world = request.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
         let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
-        let found: Vec<_> = entry.handed_on.iter().chain(&entry.held_back).cloned().collect();
-        let mut taken = held(&there, &entry.present, &|name| known(name, &found, world));
+        let found: Vec<_> = start.handed_on.iter().chain(&start.held_back).cloned().collect();
+        let mut taken = held(&there, &start.present, &|name| known(name, &found, world));
         taken.retain(|server| !request.keep && !is_gateway(server));
         let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
-        let after = client_files::connect(client, before, &entry.ourselves, &paths).map_err(refused)?;
-        let own = client_files::entry_path(client, &value, &entry.ourselves.name);
+        let after = client_files::connect(client, before, &start.ourselves, &paths).map_err(refused)?;
+        let own = client_files::entry_path(client, &value, &start.ourselves.name);
         let replaces = value.at(&own).is_some() && gateways.iter().all(|server| server.origin.path != own);
         let stays = |server: &&&ImportedServer| server.origin.path != own && !taken.contains(server);
         let kept = others.iter().filter(stays).map(|server| server.name.clone()).collect();
         let taken = taken.into_iter().cloned().collect();
-        Ok(Self { entry, after, taken, kept, replaces, there })
+        Ok(Self { start, after, taken, kept, replaces, there })
     }
 
     fn answer(&self, client: &KnownClient) -> Answer {
-        let ourselves = &self.entry.ourselves;
-        let names = |servers: &[ImportedServer]| servers.iter().map(|server| json!(server.name)).collect();
-        let replaced = if self.replaces { json!([ourselves.name]) } else { json!([]) };
-        Map::from_iter(
-            [
-                ("client", json!(client.id)),
-                ("entry", json!(ourselves.name)),
-                ("command", json!(ourselves.program)),
-                ("args", json!(ourselves.args)),
-                ("env", self.entry.handed_on.iter().map(|one| json!(one.variable)).collect()),
-                ("removed", names(&self.taken)),
-                ("replaced", replaced),
-                ("kept", json!(self.kept)),
-            ]
-            .map(|(key, value)| (key.to_owned(), value)),
-        )
+        let ourselves = &self.start.ourselves;
+        let members = [
+            ("client", json!(client.id)),
+            ("entry", json!(ourselves.name)),
+            ("command", json!(ourselves.program)),
+            ("args", json!(ourselves.args)),
+            ("env", self.start.handed_on.iter().map(|one| json!(one.variable)).collect()),
+            ("removed", self.taken.iter().map(|server| json!(server.name)).collect()),
+            ("replaced", if self.replaces { json!([ourselves.name]) } else { json!([]) }),
+            ("kept", json!(self.kept)),
+        ];
+        members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// What no diff may show.
     fn secrets(&self) -> Redactor {
-        let values = self.entry.handed_on.iter().chain(&self.entry.held_back);
+        let values = self.start.handed_on.iter().chain(&self.start.held_back);
         let values = values.map(|one| (one.text.clone(), one.variable.clone()));
         Redactor::new(values.chain(literals(&self.there)))
     }
@@ -204,8 +205,8 @@ impl Registration {
             let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
             console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
         }
-        if !self.entry.handed_on.is_empty() {
-            let names: Vec<_> = self.entry.handed_on.iter().map(|one| one.variable.as_str()).collect();
+        if !self.start.handed_on.is_empty() {
+            let names: Vec<_> = self.start.handed_on.iter().map(|one| one.variable.as_str()).collect();
             console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
         }
         console.say(&format!("to undo it: {} disconnect {}", face.program(), client.id))?;
@@ -236,7 +237,7 @@ pub(super) fn disconnect(
             break;
         }
     }
-    if outcome.is_none_or(|outcome| outcome == Outcome::Same) {
+    if outcome.is_none_or(|outcome| outcome == Settled::Same) {
         answer.entry("changed").or_insert(json!(false));
         answer.entry("written").or_insert(json!(false));
         console.say(&format!("{} is not connected; there is nothing to do", client.title))?;
@@ -252,7 +253,7 @@ fn disconnect_now(
     world: &World,
     answer: &mut Answer,
     console: &mut Console<'_>,
-) -> Result<Option<Outcome>, Failure> {
+) -> Result<Option<Settled>, Failure> {
     let name = entry_name(face);
     let backup = backup(client, name, path, world)?;
     let snapshot = read_file(path)?;
@@ -283,7 +284,7 @@ fn disconnect_now(
         secrets: Redactor::new(hidden),
     };
     let outcome = console.settle(&proposal, answer, || Ok(()))?;
-    if outcome == Outcome::Written {
+    if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
             // Somebody else may have put something there.
             let _ = std::fs::remove_dir(directory);
@@ -293,7 +294,7 @@ fn disconnect_now(
             bequeath(&record, client, world);
         }
         console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
-    } else if outcome == Outcome::Same && !console.dry_run {
+    } else if outcome == Settled::Same && !console.dry_run {
         // Nobody may be connecting just now: the backup would be theirs.
         console.hold(&snapshot)?;
         backup.discard();
@@ -416,7 +417,12 @@ fn bequeath(record: &Record, client: &KnownClient, world: &World) {
 }
 
 /// Without a mode the file decides.
-fn ourselves(request: &Request<'_>, config: &Path, mode: Option<ToolMode>, handed_on: &[Found]) -> Ourselves {
+fn ourselves(
+    request: &Request<'_>,
+    config: &Path,
+    mode: Option<ToolMode>,
+    handed_on: &[FoundValue],
+) -> Ourselves {
     let mut args = Vec::new();
     if request.face != request.own_face {
         args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);

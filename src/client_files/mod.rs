@@ -17,9 +17,9 @@ mod variables;
 pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{FileScope, places};
-pub use plan::{Addition, Origins, Plan, Value as Found, held, plan, values};
+pub use plan::{Addition, FoundValue, Origins, Plan, held, plan, values};
 pub use read::{Imported, ImportedServer, ImportedTimeouts, Launch, Note, Origin, read};
-pub use secrets::{Vault, shown};
+pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};
 pub use variables::{Meaning, translate};
 

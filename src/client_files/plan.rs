@@ -89,8 +89,8 @@ pub fn values(
     present: &[ImportedServer],
     origins: &Origins,
     environment: &Environment<'_>,
-) -> Vec<Value> {
-    let mut found: Vec<Value> = Vec::new();
+) -> Vec<FoundValue> {
+    let mut found: Vec<FoundValue> = Vec::new();
     let mut doubtful = Vec::new();
     for server in servers {
         let named = namesakes(server, present, environment);
@@ -104,7 +104,7 @@ pub fn values(
                     _ if !meant => {}
                     Some(known) if known.text != text => doubtful.push(variable),
                     Some(_) => {}
-                    None => found.push(Value { variable, text, client: server.origin.client }),
+                    None => found.push(FoundValue { variable, text, client: server.origin.client }),
                 }
             }
         }
@@ -134,7 +134,7 @@ fn namesakes<'a>(
 
 /// What a variable stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
+pub struct FoundValue {
     /// The variable.
     pub variable: String,
     /// Its value, a secret.

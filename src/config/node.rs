@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Number(String),
     String(Text),
     List(Vec<Node>),
-    Object(Vec<Entry>),
+    Object(Vec<KeyValue>),
     /// What the syntax has and we have no use for, such as dates.
     Other(&'static str),
 }
@@ -55,7 +55,7 @@ impl Text {
 
 /// A key with its value; keys may repeat here.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KeyValue {
     pub(crate) key: String,
     pub(crate) key_span: Span,
     pub(crate) value: Node,

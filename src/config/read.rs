@@ -130,7 +130,7 @@ impl<'d> At<'d> {
             self.expected(name, hint);
             return None;
         };
-        let at = |entry: &'d super::node::Entry| At {
+        let at = |entry: &'d super::node::KeyValue| At {
             report: self.report,
             node: &entry.value,
             path: child(&self.path, &entry.key),
