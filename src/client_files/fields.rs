@@ -146,10 +146,12 @@ impl Reader<'_> {
 
     /// Takes a key that says how a program is started.
     fn of_program(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
-        let Member { server, place, value, .. } = member;
+        let Member { server, key, place, value } = member;
         match (field, *value) {
-            (Field::Command, Value::Object(_)) => self.collect(server, value, "command.", draft),
-            (Field::Command, Value::List(words)) => {
+            (Field::Command, Value::Object(_)) if *key == "command" => {
+                self.collect(server, value, "command.", draft);
+            }
+            (Field::Command, Value::List(words)) if *key == "command" => {
                 let mut words = self.texts(member, words).into_iter();
                 draft.program.name = words.next();
                 draft.program.words = words.collect();

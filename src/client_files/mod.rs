@@ -21,10 +21,10 @@ pub use plan::{Addition, FoundValue, Origins, Plan, held, plan, values};
 pub use read::{Imported, ImportedServer, ImportedTimeouts, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::{Piece, Template};
-pub use variables::{Meaning, translate};
 
 use crate::edit::Value;
 use crate::known_clients::{CLIENTS, EntryStyle, KnownClient};
+use variables::{Meaning, translate};
 
 impl KnownClient {
     /// Whether it takes a value of `env` for what it is, with no variable in it.
@@ -39,14 +39,8 @@ impl KnownClient {
     pub fn of_file(path: &std::path::Path, value: &Value) -> Option<&'static KnownClient> {
         let path = path.to_string_lossy().replace('\\', "/");
         let by_place = CLIENTS.iter().find(|client| {
-            let known = client
-                .files
-                .user
-                .iter()
-                .copied()
-                .flatten()
-                .chain(client.files.borrowed)
-                .chain(client.files.project);
+            let files = &client.files;
+            let known = files.user.iter().copied().flatten().chain(files.borrowed).chain(files.project);
             let mut tails = known.filter_map(|place| tail(place)).filter(|tail| *tail != "mcp.json");
             tails.any(|tail| path == tail || path.ends_with(&format!("/{tail}")))
         });
