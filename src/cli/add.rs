@@ -4,8 +4,9 @@ use super::World;
 use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::literals;
-use crate::clients::{
-    Group, ImportedServer, Launch, Origin, Template, read_config, toolman_value, workbench_value,
+use crate::client_files::{
+    Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, read_config, toolman_value,
+    workbench_value,
 };
 use crate::config::locate::Face;
 use crate::config::read::{listed, nearest};
@@ -177,8 +178,7 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         env: new.env.iter().map(variable).collect::<Result<_, _>>()?,
         inherit_env: Vec::new(),
         cwd: None,
-        connect_timeout: None,
-        call_timeout: None,
+        timeouts: ImportedTimeouts::default(),
         tools: None,
         tools_key: String::new(),
         disabled: false,

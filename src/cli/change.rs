@@ -3,7 +3,7 @@
 use super::World;
 use super::check::errors;
 use super::failure::{Failure, Manner};
-use crate::clients::shown;
+use crate::client_files::shown;
 use crate::config::Redactor;
 use crate::config::locate::Face;
 use crate::config::{load, load_toolman};
