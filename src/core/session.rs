@@ -175,7 +175,7 @@ impl Session {
         let Some(Waiting { id, batch, route, .. }) = found else { return };
         let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), |out| write(out, &id)));
         if catch_unwind(written).is_err() {
-            log::error!("writing an answer made us panic; please report it");
+            tracing::error!("writing an answer made us panic; please report it");
             let error = error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
             self.send(&route, batch.as_ref(), |out| {
                 write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
@@ -300,7 +300,7 @@ impl Session {
             for kind in &kinds {
                 let again =
                     if behind[*kind as usize] { ", who has not asked since it was last told" } else { "" };
-                log::debug!("the client is told that {} has changed{again}", kind.list_method());
+                tracing::debug!("the client is told that {} has changed{again}", kind.list_method());
             }
             kinds
         };

@@ -397,9 +397,9 @@ impl View {
         for LeftOut { claim, name, reason, .. } in self.names.left_out().difference(known) {
             let upstream = &self.entries[claim].upstream;
             match reason {
-                Reason::Twice => log::warn!("[{upstream}] offers {name} twice; the first one counts"),
+                Reason::Twice => tracing::warn!("[{upstream}] offers {name} twice; the first one counts"),
                 Reason::Taken => {
-                    log::warn!("[{upstream}] {name} is taken by an earlier server; this one is left out");
+                    tracing::warn!("[{upstream}] {name} is taken by an earlier server; this one is left out");
                 }
             }
         }

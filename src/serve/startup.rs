@@ -167,7 +167,7 @@ pub(super) fn remember_switches(
             });
         });
         if let Err(error) = saved {
-            log::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
+            tracing::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
         }
         go_on();
     });
@@ -184,7 +184,7 @@ fn warn_of_schemes(face: &dyn Face, window: &Window) {
         resources.any(|(entry, _)| is_prefixed_oddly(entry))
     });
     if is_odd {
-        log::warn!(
+        tracing::warn!(
             "clients with a strict URI parser reject the `_` in the schemes of resources; \
              if yours does, write resource_separator = \"+\""
         );

@@ -102,7 +102,7 @@ impl Gateway {
         // Where nobody asked for the opening, the answer does not say what failed.
         if let Then::Request = then {
             for (server, reason) in failed.iter().flatten() {
-                log::warn!("[{group}/{server}] {reason}");
+                tracing::warn!("[{group}/{server}] {reason}");
             }
         }
         failed
