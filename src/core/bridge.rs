@@ -19,7 +19,7 @@ use super::modern::ModernCall;
 use super::progress::Progress;
 use super::reply::Reply;
 use super::seal::{Sealed, State, params_digest};
-use super::session::{Question, Session};
+use super::session::{ClientSession, Question};
 use super::turns::Turn;
 use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, declares_at, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
@@ -504,7 +504,7 @@ impl Call {
     /// Asks a legacy client for this call of it, its request with this key, and waits for the raw result.
     async fn ask(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         key: &Arc<str>,
         method: &str,
         params: Option<Node<'_>>,
@@ -549,7 +549,7 @@ impl Call {
     fn seal(&self, reply: &Reply, state: State) -> String {
         let Some(engine) = self.engine.upgrade() else { return String::new() };
         engine.seal.seal(&Sealed {
-            principal: reply.session().window.principal.clone(),
+            principal: reply.session().workspace.principal.clone(),
             method: self.method.to_owned(),
             digest: self.digest.clone(),
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
@@ -560,12 +560,17 @@ impl Call {
 
 impl Engine {
     /// What a retry with `requestState` goes on with, if the state is ours and fits the request.
-    pub fn unseal(&self, method: &str, params: Node<'_>, session: &Session) -> Result<State, &'static str> {
+    pub fn unseal(
+        &self,
+        method: &str,
+        params: Node<'_>,
+        session: &ClientSession,
+    ) -> Result<State, &'static str> {
         let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
         let sealed = self.seal.open(&text, now());
         let sealed =
             sealed.ok_or("requestState is not one of ours, or has expired; call again without it")?;
-        let fits = sealed.principal == session.window.principal
+        let fits = sealed.principal == session.workspace.principal
             && sealed.method == method
             && sealed.digest == params_digest(params.raw());
         if !fits {

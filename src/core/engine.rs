@@ -23,10 +23,10 @@ use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::seal::{Seal, params_digest};
-use super::session::Session;
+use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version};
@@ -114,17 +114,17 @@ impl Engine {
         })
     }
 
-    /// A window for a client, or for all callers with the same credentials.
-    pub fn window(
+    /// A workspace for a client, or for all callers with the same credentials.
+    pub fn workspace(
         &self,
         principal: &str,
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-    ) -> Arc<Window> {
-        let window = Window::new(principal, face, exposure, client);
-        self.audience.add(&window);
-        window
+    ) -> Arc<Workspace> {
+        let workspace = Workspace::new(principal, face, exposure, client);
+        self.audience.add(&workspace);
+        workspace
     }
 
     /// Top-level settings of the file.
@@ -137,17 +137,17 @@ impl Engine {
         self.limit.clone()
     }
 
-    /// The upstream for a server of a group, as this window reaches it; the same one each time.
+    /// The upstream for a server of a group, as this workspace reaches it; the same one each time.
     pub fn upstream(
         self: &Arc<Self>,
-        window: &Window,
+        workspace: &Workspace,
         group: &str,
         server: &str,
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
         let make = |spec, past| Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
-        self.registry.get(window, (group, server), spec, make)
+        self.registry.get(workspace, (group, server), spec, make)
     }
 
     /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
@@ -299,7 +299,7 @@ impl Engine {
     }
 
     /// Sends a client's notification to every running upstream of its view.
-    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
+    pub fn broadcast(&self, session: &ClientSession, method: &str, params: Option<Node<'_>>) {
         for link in self.links(session) {
             link.peer.notify(method, |out| {
                 if let Some(params) = params {
@@ -310,7 +310,7 @@ impl Engine {
     }
 
     /// Sets the level of log messages, for running upstreams and for those to come.
-    pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
+    pub fn set_log_level(&self, session: &ClientSession, params: Node<'_>) {
         session.set_log_level(params.raw());
         for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
             match level_of(params.raw()) {
@@ -340,8 +340,8 @@ impl Engine {
     }
 
     /// Lets a modern client hear of changes.
-    pub fn listen(&self, window: &Window, listener: Listener) {
-        window.listen(listener);
+    pub fn listen(&self, workspace: &Workspace, listener: Listener) {
+        workspace.listen(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
@@ -435,14 +435,14 @@ impl Engine {
     fn logged_in(&self, url: &str) {
         let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
         self.registry.forgive(is_there);
-        let windows = self.audience.windows();
+        let workspaces = self.audience.workspaces();
         for upstream in self.registry.all().into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
             if !is_there(&spec.transport) {
                 continue;
             }
             upstream.forgive();
-            if spec.restart || windows.iter().any(|window| window.shows(&upstream)) {
+            if spec.restart || workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
                 let _ = upstream.start();
             }
         }
@@ -450,12 +450,12 @@ impl Engine {
 
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        for window in self.audience.windows() {
-            if window.change(|view| view.refresh(&*window.exposure(), upstream)) {
-                window.tell_unless_held();
+        for workspace in self.audience.workspaces() {
+            if workspace.change(|view| view.refresh(&*workspace.exposure(), upstream)) {
+                workspace.tell_unless_held();
             }
             if upstream.link().is_some() {
-                self.audience.arrived(&window);
+                self.audience.arrived(&workspace);
             }
         }
         if upstream.spec().restart && upstream.has_failed() {
@@ -492,9 +492,13 @@ impl Engine {
                 }
             }
             None => {
-                let sees = |window: &Arc<Window>| window.shows(&link.upstream);
-                let sessions =
-                    self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
+                let sees = |workspace: &Arc<Workspace>| workspace.shows(&link.upstream);
+                let sessions = self
+                    .audience
+                    .workspaces()
+                    .into_iter()
+                    .filter(sees)
+                    .flat_map(|workspace| workspace.sessions());
                 let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
                 levels.for_each(|level| link.want_level(level));
             }
@@ -519,8 +523,8 @@ impl Engine {
         }
     }
 
-    fn links(&self, session: &Session) -> Vec<Arc<Link>> {
-        session.window.read(|view| view.entries().filter_map(|entry| entry.upstream.link()).collect())
+    fn links(&self, session: &ClientSession) -> Vec<Arc<Link>> {
+        session.workspace.read(|view| view.entries().filter_map(|entry| entry.upstream.link()).collect())
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::bridge::Call;
 use super::engine::{Engine, send_quietly};
 use super::modern::Cache;
-use super::session::Session;
+use super::session::ClientSession;
 use super::trouble::{Cause, Trouble};
 use super::turns::Turns;
 use super::upstream::Upstream;
@@ -80,7 +80,7 @@ pub struct Link {
 }
 
 /// A question's id towards the client, and the client.
-pub(super) type Asked = (u64, Arc<Session>);
+pub(super) type Asked = (u64, Arc<ClientSession>);
 
 /// An open question of an upstream. No call to it of the client that is asked runs out of time meanwhile, and each has
 /// all of its time afterwards.
@@ -92,7 +92,7 @@ pub(super) struct Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.link.asked.remove(self.client);
-        let is_asked = |session: &Arc<Session>| session.window.client == self.client;
+        let is_asked = |session: &Arc<ClientSession>| session.workspace.client == self.client;
         self.link.peer.touch_where(|caller| caller.session.as_ref().is_some_and(is_asked));
     }
 }
@@ -101,7 +101,7 @@ impl Drop for Asking {
 #[derive(Default)]
 pub struct Caller {
     /// `None` for our own requests.
-    pub session: Option<Arc<Session>>,
+    pub session: Option<Arc<ClientSession>>,
     /// The request's key in the session.
     pub key: Option<Arc<str>>,
     /// The state of a call between the eras.
@@ -223,14 +223,14 @@ impl Link {
     }
 
     /// When a call of this client to the upstream is given up.
-    pub fn deadline(&self, session: &Session) -> Option<Deadline> {
+    pub fn deadline(&self, session: &ClientSession) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
-        Deadline::new(timeouts.call, timeouts.max_call, Some((&self.asked, session.window.client)))
+        Deadline::new(timeouts.call, timeouts.max_call, Some((&self.asked, session.workspace.client)))
     }
 
     /// Notes that the upstream asks this client something, for as long as what is returned lasts.
-    pub(super) fn asks(self: &Arc<Self>, session: &Session) -> Asking {
-        let client = session.window.client;
+    pub(super) fn asks(self: &Arc<Self>, session: &ClientSession) -> Asking {
+        let client = session.workspace.client;
         self.asked.add(client);
         Asking { link: self.clone(), client }
     }

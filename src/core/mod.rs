@@ -32,4 +32,4 @@ pub mod trouble;
 mod turns;
 pub mod upstream;
 pub mod view;
-pub mod window;
+pub mod workspace;

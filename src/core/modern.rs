@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::reply::Reply;
 use super::seal::params_digest;
-use super::session::Session;
+use super::session::ClientSession;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info};
@@ -153,7 +153,7 @@ pub enum Watched {
 
 /// A `subscriptions/listen` of a client.
 pub struct Listener {
-    session: Weak<Session>,
+    session: Weak<ClientSession>,
     id: Id,
     kinds: Vec<Kind>,
     resources: Vec<String>,
@@ -190,7 +190,7 @@ impl Listener {
         }
         let session = reply.session().clone();
         let mut tasks = strings(filter, "taskIds");
-        tasks.retain(|id| session.window.tasks.find(id).is_some());
+        tasks.retain(|id| session.workspace.tasks.find(id).is_some());
         if !tasks.is_empty() {
             granted.push(format!("\"taskIds\":[{}]", quoted(&tasks)));
         }
@@ -264,7 +264,7 @@ impl Listener {
     }
 
     /// Whether it is the one with this id.
-    pub fn belongs_to(&self, session: &Session, id: &Id) -> bool {
+    pub fn belongs_to(&self, session: &ClientSession, id: &Id) -> bool {
         self.id == *id && std::ptr::eq(self.session.as_ptr(), session)
     }
 

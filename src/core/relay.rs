@@ -6,9 +6,9 @@ use super::bridge::{Call, Needed, level_of};
 use super::engine::Engine;
 use super::link::Link;
 use super::progress::{Progress, write_params};
-use super::session::{Question, Session};
+use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Kind;
 use crate::wire::era::{LOG_LEVELS, declares, meta};
 use crate::wire::json::{Node, Scanner, quote};
@@ -17,7 +17,7 @@ use crate::wire::peer::{Answer, Deadline};
 
 /// The client that something belongs to, and its request, where there is one.
 struct Addressees {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     call: Option<Arc<Call>>,
 }
@@ -114,8 +114,9 @@ impl Engine {
             let session = self.audience.stdio()?;
             return Some(Addressees { session, key: None, call: None });
         }
-        let windows = |window: u64| found.iter().all(|(_, other)| other.session.window.id == window);
-        if !windows(found[0].1.session.window.id) {
+        let workspaces =
+            |workspace: u64| found.iter().all(|(_, other)| other.session.workspace.id == workspace);
+        if !workspaces(found[0].1.session.workspace.id) {
             return None;
         }
         // Of several calls of one client the oldest that is not waiting for it already.
@@ -128,13 +129,13 @@ impl Engine {
     fn resource_updated(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
-        for window in self.audience.windows() {
-            let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
-            if !window.shows(&link.upstream) {
+        for workspace in self.audience.workspaces() {
+            let exposed = workspace.exposure().full_name(&link.upstream, Kind::Resource, &own);
+            if !workspace.shows(&link.upstream) {
                 continue;
             }
             for uri in [exposed.as_str(), &*own] {
-                for session in window.sessions() {
+                for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
@@ -145,7 +146,7 @@ impl Engine {
                         });
                     }
                 }
-                window.each_listener(|listener| listener.resource_updated(uri));
+                workspace.each_listener(|listener| listener.resource_updated(uri));
                 if exposed == *own {
                     break;
                 }
@@ -158,7 +159,7 @@ impl Engine {
     fn upstream_progress(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &Session, key: Option<&Arc<str>>, token: &str| {
+        let notify = |session: &ClientSession, key: Option<&Arc<str>>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
@@ -172,9 +173,9 @@ impl Engine {
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
-                for window in self.audience.windows() {
-                    if let Some(token) = window.tasks.progress_token(link, id) {
-                        window.sessions().iter().for_each(|session| notify(session, None, &token));
+                for workspace in self.audience.workspaces() {
+                    if let Some(token) = workspace.tasks.progress_token(link, id) {
+                        workspace.sessions().iter().for_each(|session| notify(session, None, &token));
                     }
                 }
             }
@@ -185,13 +186,13 @@ impl Engine {
     fn task_changed(&self, link: &Arc<Link>, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
-        for window in self.audience.windows() {
-            let Some(id) = window.tasks.known(link, &own) else { continue };
+        for workspace in self.audience.workspaces() {
+            let Some(id) = workspace.tasks.known(link, &own) else { continue };
             if link.version().is_modern() {
-                window.each_listener(|listener| listener.task_changed(&id, params));
+                workspace.each_listener(|listener| listener.task_changed(&id, params));
                 continue;
             }
-            for session in window.sessions() {
+            for session in workspace.sessions() {
                 session.notify(None, method, |out| params.write_with(out, &[("taskId", Some(&quote(&id)))]));
             }
         }
@@ -215,7 +216,7 @@ impl Engine {
             link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
         let task = params.and_then(|params| self.task_owner(link, params));
         let to = match &task {
-            Some((window, _)) => self.owner(link, on, window),
+            Some((workspace, _)) => self.owner(link, on, workspace),
             None => self.addressees(link, on),
         };
         let Some(to) = to else {
@@ -262,20 +263,20 @@ impl Engine {
         }
     }
 
-    /// The window of the client whose task a question belongs to, and the client's id of it.
-    fn task_owner(&self, link: &Arc<Link>, params: Node<'_>) -> Option<(Arc<Window>, Arc<str>)> {
+    /// The workspace of the client whose task a question belongs to, and the client's id of it.
+    fn task_owner(&self, link: &Arc<Link>, params: Node<'_>) -> Option<(Arc<Workspace>, Arc<str>)> {
         let own = related_id(params)?;
-        self.audience.windows().into_iter().find_map(|window| {
-            let id = window.tasks.known(link, &own)?;
-            Some((window, id))
+        self.audience.workspaces().into_iter().find_map(|workspace| {
+            let id = workspace.tasks.known(link, &own)?;
+            Some((workspace, id))
         })
     }
 
-    /// The client that looks through this window: by its request on whose stream something came, if it is its own.
-    fn owner(&self, link: &Arc<Link>, on: Option<u64>, window: &Arc<Window>) -> Option<Addressees> {
-        let by_request = self.addressees(link, on).filter(|to| to.session.window.id == window.id);
+    /// The client of this workspace: by its request on whose stream something came, if it is its own.
+    fn owner(&self, link: &Arc<Link>, on: Option<u64>, workspace: &Arc<Workspace>) -> Option<Addressees> {
+        let by_request = self.addressees(link, on).filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
-            let session = window.sessions().into_iter().next()?;
+            let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })
         })
     }
@@ -297,7 +298,7 @@ impl Engine {
             asker.questions.lock().remove(&id.key());
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
-                    match related_id(result).and_then(|task| asked.window.tasks.find(&task)) {
+                    match related_id(result).and_then(|task| asked.workspace.tasks.find(&task)) {
                         Some(place) => {
                             let own_meta = with_related(result, &place.own);
                             result.write_with(out, &[("_meta", Some(&own_meta))]);

@@ -20,16 +20,16 @@ use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
 use super::route::Route;
 use super::upstream::Upstream;
-use super::window::{Origin, Window};
+use super::workspace::{Origin, Workspace};
 use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
 use crate::wire::message::{Id, code, error_object, write_notification, write_raw_error};
 use crate::wire::peer::{Lost, Peer};
 
 /// One client over stdio, one legacy session, or one modern request over HTTP.
-pub struct Session {
+pub struct ClientSession {
     /// What the client sees.
-    pub window: Arc<Window>,
+    pub workspace: Arc<Workspace>,
     /// Our requests to the client: questions of upstreams.
     pub peer: Arc<Peer<Question>>,
     main: Route,
@@ -68,11 +68,11 @@ struct Waiting {
     route: Route,
 }
 
-impl Session {
-    /// A client that looks through `window`; messages that belong to no request go by `main`.
-    pub fn new(window: Arc<Window>, main: Route) -> Arc<Self> {
+impl ClientSession {
+    /// A client of this workspace; messages that belong to no request go by `main`.
+    pub fn new(workspace: Arc<Workspace>, main: Route) -> Arc<Self> {
         let session = Arc::new(Self {
-            window: window.clone(),
+            workspace: workspace.clone(),
             peer: Peer::new(Arc::new(main.clone())),
             main,
             hello: OnceLock::new(),
@@ -86,7 +86,7 @@ impl Session {
         });
         // A modern request over HTTP hears of nothing but its own answer.
         if !matches!(session.main, Route::Nowhere) {
-            window.join(&session);
+            workspace.join(&session);
         }
         session
     }
@@ -225,7 +225,7 @@ impl Session {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        self.window.end_listeners();
+        self.workspace.end_listeners();
     }
 
     /// Waits until every request is answered.
@@ -320,7 +320,7 @@ impl Session {
 
     /// What its lists hold now.
     fn lists(&self) -> Lists {
-        self.window.read(|view| Lists::of_legacy(&*self.window.exposure(), view, self.hello()))
+        self.workspace.read(|view| Lists::of_legacy(&*self.workspace.exposure(), view, self.hello()))
     }
 
     /// The level of log messages that the client asked for, as raw parameters.
@@ -358,7 +358,7 @@ impl Session {
 
     /// Ends the subscriptions that lead to a server which no longer stands in the view.
     pub fn end_lost_subscriptions(&self) {
-        self.window.read(|view| {
+        self.workspace.read(|view| {
             self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
         });
     }
@@ -396,8 +396,8 @@ mod tests {
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {
         let [main, first_way, second_way] = [(); 3].map(|()| Arc::new(Heard::default()));
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Stream(main.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Stream(main.clone()));
         for id in ["7", r#""a""#, r#""\u0061b""#, "7.0"] {
             let id = || Id::from_raw(id).expect("an id");
             let accept = |id: Id, way: &Arc<Heard>| {
@@ -427,8 +427,8 @@ mod tests {
     #[test]
     fn a_refusal_never_has_the_id_of_a_request_in_flight() {
         let heard = Arc::new(Heard::default());
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Stream(heard.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let id = |raw| Id::from_raw(raw).expect("an id");
         let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
         for (refused, shown) in [("7", "null"), ("7.0", "null"), ("\"7\"", "\"7\""), ("8", "8")] {
@@ -440,8 +440,8 @@ mod tests {
 
     #[test]
     fn subscriptions_end_with_their_own_server() {
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Nowhere);
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Nowhere);
         for (group, server) in [("box", "a"), ("box", "b"), ("other", "a")] {
             session.subscribe(&format!("{group}/{server}"), &Upstream::unreal(group, server), server);
         }

@@ -75,7 +75,7 @@ pub struct View {
     open: Vec<Arc<str>>,
     /// The groups that are being opened, by the number of the opening.
     openings: BTreeMap<u64, Arc<str>>,
-    /// Nobody looks through it any more.
+    /// Nobody sees it any more.
     shut: bool,
     names: Names,
     /// Places in `entries`, by group and server.
@@ -225,7 +225,7 @@ impl View {
         }
     }
 
-    /// Begins to open a group: adds its upstreams. `None`: nobody looks through this view any more.
+    /// Begins to open a group: adds its upstreams. `None`: nobody sees this view any more.
     pub fn begin_opening(
         &mut self,
         face: &dyn Exposure,

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{Gateway, SHUTTING_DOWN};
 use crate::core::reply::Batch;
 use crate::core::route::Route;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::wire::cut_off::raw_id;
 use crate::wire::era::Version;
 use crate::wire::json::Scanner;
@@ -34,10 +34,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let out = Outbox::new();
-    let window = gateway.window(0, "stdio", None);
-    let session = Session::new(window.clone(), Route::Pipe(out.clone()));
+    let workspace = gateway.workspace(0, "stdio", None);
+    let session = ClientSession::new(workspace.clone(), Route::Pipe(out.clone()));
     gateway.engine.audience.attach_stdio(&session);
-    gateway.begin(&window);
+    gateway.begin(&workspace);
     let writer = tokio::spawn({
         let out = out.clone();
         async move { out.run(stdout).await }
@@ -71,7 +71,7 @@ pub async fn run(
 
 struct StdioClient {
     gateway: Arc<Gateway>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
 }
 
 impl StdioClient {

@@ -19,7 +19,7 @@ use super::answer::{
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, mirrored, says_modern};
 use super::plan::{Plan, is_modern};
-use super::sessions::{Full, Session};
+use super::sessions::{Full, HttpSession};
 use super::stream::{AnswerForm, Batch, BatchPart, Reader, Stream, Writer};
 use super::{Backend, HttpServer, Scope, Sink, body};
 use crate::wire::era::Version;
@@ -155,14 +155,14 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    fn end(&self, session: &Session<B::Session>) {
+    fn end(&self, session: &HttpSession<B::Session>) {
         if self.sessions.remove(session) {
             self.backend.close(&session.backend);
         }
     }
 
     /// The session that the request names: none 400, not the caller's 404.
-    fn session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Denied> {
+    fn session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<HttpSession<B::Session>>, Denied> {
         let (status, words) = match single(headers, &SESSION_ID) {
             Ok(Some(id)) => match self.sessions.get(id, scope) {
                 Some(session) => return Ok(session),
@@ -182,7 +182,7 @@ impl<B: Backend> HttpServer<B> {
         &self,
         headers: &HeaderMap,
         scope: &Scope,
-    ) -> Result<Arc<Session<B::Session>>, Denied> {
+    ) -> Result<Arc<HttpSession<B::Session>>, Denied> {
         match self.session(headers, scope) {
             Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
             session => match legacy_version(headers) {
@@ -300,7 +300,7 @@ impl<B: Backend> HttpServer<B> {
         accepted: Accepted,
     ) -> HttpAnswer {
         let open = |unrelated: Arc<dyn Sink>| self.backend.open(scope.clone(), unrelated);
-        let Ok(session) = Session::new(scope.clone(), version, &self.budget, open) else {
+        let Ok(session) = HttpSession::new(scope.clone(), version, &self.budget, open) else {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers");
         };
         match self.sessions.insert(&session) {
@@ -327,7 +327,7 @@ impl<B: Backend> HttpServer<B> {
         answer
     }
 
-    fn open_stream(&self, session: &Session<B::Session>, accepted: Accepted) -> (Arc<Stream>, Reader) {
+    fn open_stream(&self, session: &HttpSession<B::Session>, accepted: Accepted) -> (Arc<Stream>, Reader) {
         let work = Box::new((session.busy(), self.calls.begin()));
         let stream = Stream::answer(session.next_stream(), accepted, Some(self.budget.clone()), work);
         let reader = stream.read_after(0).expect("there is always a place before the first event");
@@ -336,7 +336,7 @@ impl<B: Backend> HttpServer<B> {
 
     async fn legacy_answer(
         &self,
-        session: &Arc<Session<B::Session>>,
+        session: &Arc<HttpSession<B::Session>>,
         stream: &Arc<Stream>,
         mut reader: Reader,
     ) -> HttpAnswer {
@@ -351,7 +351,7 @@ impl<B: Backend> HttpServer<B> {
     }
 
     /// Hands the parts of a batch on; `false` if none of them is answered.
-    fn run_batch(&self, session: &Session<B::Session>, message: &[u8], stream: Writer) -> bool {
+    fn run_batch(&self, session: &HttpSession<B::Session>, message: &[u8], stream: Writer) -> bool {
         let parts: Vec<&RawValue> = serde_json::from_slice(message).unwrap_or_default();
         let mut ids = HashSet::new();
         let read = |part: &&RawValue| {
@@ -390,7 +390,7 @@ impl<B: Backend> HttpServer<B> {
 /// Ends a session whose client has not heard of it.
 struct Opening<'a, B: Backend> {
     server: &'a HttpServer<B>,
-    session: &'a Session<B::Session>,
+    session: &'a HttpSession<B::Session>,
     opened: bool,
 }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{HttpAnswer, refuse, refused};
 use super::headers::{Accepted, SESSION_ID, agree, legacy_version, says_modern};
-use super::sessions::Session;
+use super::sessions::HttpSession;
 use super::{Backend, HttpServer, Scope};
 use crate::wire::era::{ModernMeta, Version};
 use crate::wire::json::{Doc, Node, Scanner};
@@ -28,11 +28,11 @@ pub(super) enum Plan<S> {
     /// The first request of a session that speaks this version.
     Initialize(Version),
     /// A request in a session.
-    Legacy(Arc<Session<S>>),
+    Legacy(Arc<HttpSession<S>>),
     /// A notification or response in a session.
-    LegacyOneWay(Arc<Session<S>>),
+    LegacyOneWay(Arc<HttpSession<S>>),
     /// Several of these.
-    Batch(Arc<Session<S>>),
+    Batch(Arc<HttpSession<S>>),
 }
 
 impl<B: Backend> HttpServer<B> {

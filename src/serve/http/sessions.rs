@@ -26,7 +26,7 @@ const MOST_KINDS: usize = 16;
 const LONGEST_NEWS: usize = 1024;
 
 /// A client that said `initialize`.
-pub(super) struct Session<S> {
+pub(super) struct HttpSession<S> {
     pub(super) id: Box<str>,
     pub(super) scope: Scope,
     /// Negotiated.
@@ -57,7 +57,7 @@ impl Drop for Busy {
     }
 }
 
-impl<S> Session<S> {
+impl<S> HttpSession<S> {
     /// A session with an id that nobody can guess; `open` makes the backend's part of it.
     pub(super) fn new(
         scope: Scope,
@@ -255,7 +255,7 @@ pub(super) struct Full;
 /// All sessions.
 pub(super) struct Sessions<S> {
     most: usize,
-    table: Mutex<HashMap<Box<str>, Arc<Session<S>>>>,
+    table: Mutex<HashMap<Box<str>, Arc<HttpSession<S>>>>,
 }
 
 impl<S> Sessions<S> {
@@ -266,7 +266,7 @@ impl<S> Sessions<S> {
 
     /// Takes a session in. Where there are too many, the oldest that was never used gives way and is answered; an error
     /// if all are in use.
-    pub(super) fn insert(&self, session: &Arc<Session<S>>) -> Result<Option<Arc<Session<S>>>, Full> {
+    pub(super) fn insert(&self, session: &Arc<HttpSession<S>>) -> Result<Option<Arc<HttpSession<S>>>, Full> {
         let mut sessions = self.table.lock();
         let mut given_way = None;
         if sessions.len() >= self.most {
@@ -284,14 +284,14 @@ impl<S> Sessions<S> {
     }
 
     /// The session with this id, if it belongs to the caller and to this path. It counts as used from now on.
-    pub(super) fn get(&self, id: &str, scope: &Scope) -> Option<Arc<Session<S>>> {
+    pub(super) fn get(&self, id: &str, scope: &Scope) -> Option<Arc<HttpSession<S>>> {
         let session = self.table.lock().get(id).filter(|session| session.scope.is_same(scope)).cloned()?;
         session.activity.lock().used = true;
         Some(session)
     }
 
     /// Ends a session; `false` if it had ended before.
-    pub(super) fn remove(&self, session: &Session<S>) -> bool {
+    pub(super) fn remove(&self, session: &HttpSession<S>) -> bool {
         let removed = self.table.lock().remove(&session.id).is_some();
         session.end();
         removed
@@ -303,7 +303,7 @@ impl<S> Sessions<S> {
         idle: Duration,
         kept_for: Duration,
         allowed: impl Fn(&Scope) -> bool,
-    ) -> Vec<Arc<Session<S>>> {
+    ) -> Vec<Arc<HttpSession<S>>> {
         let all: Vec<_> = self.table.lock().values().cloned().collect();
         all.into_iter()
             .filter(|session| {
@@ -314,7 +314,7 @@ impl<S> Sessions<S> {
     }
 
     /// Takes out all of them.
-    pub(super) fn drain(&self) -> Vec<Arc<Session<S>>> {
+    pub(super) fn drain(&self) -> Vec<Arc<HttpSession<S>>> {
         let all: Vec<_> = self.table.lock().drain().map(|(_, session)| session).collect();
         all.iter().for_each(|session| session.end());
         all
@@ -330,12 +330,17 @@ mod tests {
     const SCOPE: Scope = Scope { toolbox: None, token: None };
     const LATER: Duration = Duration::from_secs(300);
 
-    fn session(budget: &Arc<Budget>) -> Arc<Session<()>> {
-        Session::new(SCOPE, Version::V2025November, budget, |_| Arc::new(())).unwrap()
+    fn session(budget: &Arc<Budget>) -> Arc<HttpSession<()>> {
+        HttpSession::new(SCOPE, Version::V2025November, budget, |_| Arc::new(())).unwrap()
     }
 
     /// The answer to a request, of which so many bytes came after the client had gone.
-    fn broken_off(session: &Session<()>, budget: &Arc<Budget>, bytes: usize, finished: bool) -> Arc<Stream> {
+    fn broken_off(
+        session: &HttpSession<()>,
+        budget: &Arc<Budget>,
+        bytes: usize,
+        finished: bool,
+    ) -> Arc<Stream> {
         let accepted = Accepted { json: true, events: true };
         let stream =
             Stream::answer(session.next_stream(), accepted, Some(budget.clone()), Box::new(session.busy()));
@@ -347,7 +352,7 @@ mod tests {
         stream
     }
 
-    fn resumes(session: &Session<()>, stream: &Stream, position: u64) -> bool {
+    fn resumes(session: &HttpSession<()>, stream: &Stream, position: u64) -> bool {
         session.resume(&format!("{}-{position}", stream.number), LATER).is_some()
     }
 

@@ -32,8 +32,8 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Client, Grant, Memory, Method};
-use self::scope::Scope;
+pub use self::grant::{Grant, Memory, Method, OAuthClient};
+use self::scope::Scopes;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 
 /// What a person may take to log in.
@@ -100,14 +100,14 @@ struct LoginState {
     /// Why the last login failed.
     last_failure: Option<String>,
     /// What logins were asked for that had been asked for before.
-    in_vain: Vec<Scope>,
+    in_vain: Vec<Scopes>,
 }
 
 /// A login under way.
 struct Pending {
     url: String,
     issuer: String,
-    scope: Scope,
+    scope: Scopes,
     until: Instant,
     outcome: watch::Receiver<Option<Result<(), String>>>,
     listener: AbortHandle,
@@ -227,9 +227,9 @@ impl Authorizer {
         found: &Discovered,
         same: Option<&Grant>,
         lacks_scope: bool,
-    ) -> Result<Scope, String> {
-        let before = same.map(|grant| Scope::from(&*grant.scope)).unwrap_or_default();
-        let scope = Scope::first(self.settings.scope.as_deref(), challenge.scope.as_ref(), &found.scopes);
+    ) -> Result<Scopes, String> {
+        let before = same.map(|grant| Scopes::from(&*grant.scope)).unwrap_or_default();
+        let scope = Scopes::first(self.settings.scope.as_deref(), challenge.scope.as_ref(), &found.scopes);
         let offline: &[String] = match found.server.refreshes() {
             true => found.server.scopes_supported.as_deref().unwrap_or_default(),
             false => &[],
@@ -237,7 +237,7 @@ impl Authorizer {
         let challenged = challenge.scope.clone().unwrap_or_default();
         let scope = before.clone().and(&scope).and(&challenged).and_offline(offline);
         if lacks_scope && before.has(&scope) {
-            let granted = same.and_then(|grant| grant.token.as_ref()?.scope.as_deref()).map(Scope::from);
+            let granted = same.and_then(|grant| grant.token.as_ref()?.scope.as_deref()).map(Scopes::from);
             let state = &mut *self.state.lock();
             if granted.is_none_or(|granted| granted.has(&challenged)) || state.in_vain.contains(&scope) {
                 return Err(format!(
@@ -253,7 +253,7 @@ impl Authorizer {
     async fn log_in(
         self: &Arc<Self>,
         found: Discovered,
-        scope: Scope,
+        scope: Scopes,
         before: Option<Grant>,
     ) -> Result<String, String> {
         if !self.attended {
@@ -282,7 +282,7 @@ impl Authorizer {
     async fn begin(
         self: &Arc<Self>,
         found: Discovered,
-        scope: Scope,
+        scope: Scopes,
         before: Option<Grant>,
     ) -> Result<String, String> {
         let (listener, client) = self.client(&found, before.as_ref()).await?;
@@ -317,12 +317,12 @@ impl Authorizer {
         &self,
         found: &Discovered,
         before: Option<&Grant>,
-    ) -> Result<(TcpListener, Client), String> {
+    ) -> Result<(TcpListener, OAuthClient), String> {
         let (server, settings) = (&found.server, &self.settings);
         let own = |id: &String, secret: Option<String>| {
             let supported = server.token_endpoint_auth_methods_supported.as_deref();
             let method = Method::choose(secret.is_some(), supported);
-            Client { id: id.clone(), secret, method, registered: None, doubtful: false }
+            OAuthClient { id: id.clone(), secret, method, registered: None, doubtful: false }
         };
         if let Some(id) = &settings.client_id {
             if let Some(grant) =
@@ -345,7 +345,7 @@ impl Authorizer {
             && settings.callback_port.is_none_or(|own| own == port)
             && let Ok(listener) = bind(port).await
         {
-            let doubtful = Client { doubtful: true, ..grant.client.clone() };
+            let doubtful = OAuthClient { doubtful: true, ..grant.client.clone() };
             self.keep(Grant { client: doubtful, ..grant.clone() });
             return Ok((listener, grant.client.clone()));
         }
@@ -570,8 +570,13 @@ mod tests {
         let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         trap.set_nonblocking(true).unwrap();
         let endpoint = format!("http://{}/x", trap.local_addr().unwrap());
-        let client =
-            Client { id: "c".into(), secret: None, method: Method::None, registered: None, doubtful: false };
+        let client = OAuthClient {
+            id: "c".into(),
+            secret: None,
+            method: Method::None,
+            registered: None,
+            doubtful: false,
+        };
         let token = Token { access: "a".into(), refresh: Some("r".into()), renew_at: Some(0), scope: None };
         let grant = Grant {
             issuer: "https://as.example".into(),
