@@ -4,7 +4,7 @@
 
 mod catalog;
 mod cli;
-mod clients;
+mod client_files;
 mod config;
 mod core;
 mod edit;
@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod hash;
 #[doc(hidden)]
 pub mod inside;
+mod known_clients;
 mod search;
 mod serve;
 mod store;
