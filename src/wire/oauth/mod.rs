@@ -32,7 +32,7 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Grant, Memory, Method, OAuthClient};
+pub use self::grant::{Grant, Memory, Method, OauthClient};
 use self::scope::Scopes;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 
@@ -317,12 +317,12 @@ impl Authorizer {
         &self,
         found: &Discovered,
         before: Option<&Grant>,
-    ) -> Result<(TcpListener, OAuthClient), String> {
+    ) -> Result<(TcpListener, OauthClient), String> {
         let (server, settings) = (&found.server, &self.settings);
         let own = |id: &String, secret: Option<String>| {
             let supported = server.token_endpoint_auth_methods_supported.as_deref();
             let method = Method::choose(secret.is_some(), supported);
-            OAuthClient { id: id.clone(), secret, method, registered: None, doubtful: false }
+            OauthClient { id: id.clone(), secret, method, registered: None, doubtful: false }
         };
         if let Some(id) = &settings.client_id {
             if let Some(grant) =
@@ -345,7 +345,7 @@ impl Authorizer {
             && settings.callback_port.is_none_or(|own| own == port)
             && let Ok(listener) = bind(port).await
         {
-            let doubtful = OAuthClient { doubtful: true, ..grant.client.clone() };
+            let doubtful = OauthClient { doubtful: true, ..grant.client.clone() };
             self.keep(Grant { client: doubtful, ..grant.clone() });
             return Ok((listener, grant.client.clone()));
         }
@@ -570,7 +570,7 @@ mod tests {
         let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         trap.set_nonblocking(true).unwrap();
         let endpoint = format!("http://{}/x", trap.local_addr().unwrap());
-        let client = OAuthClient {
+        let client = OauthClient {
             id: "c".into(),
             secret: None,
             method: Method::None,
