@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::engine::Engine;
 use super::modern::Watched;
 use super::session::ClientSession;
-use super::trouble::Trouble;
+use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
 use super::view::View;
 use super::workspace::Workspace;
@@ -24,7 +24,7 @@ const BEFORE_NEXT: Duration = Duration::from_millis(700);
 pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
 /// An upstream that was to start, and what came of it.
-type Attempt = (Arc<Upstream>, Result<(), Trouble>);
+type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
     /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
@@ -213,7 +213,7 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
     }
 }
 
-async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, Trouble>) -> Attempt {
+async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
         Ok(phase) => upstream.settled(phase).await.map(drop),
         Err(refused) => Err(refused),
@@ -222,10 +222,10 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
 }
 
 /// Why an upstream is not up: it failed, or it has ended since.
-fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
+fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
     if upstream.is_up() {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
-    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
+    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_error()))
 }
