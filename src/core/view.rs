@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use super::level;
+use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
@@ -493,7 +493,7 @@ impl View {
             self.write_entry(face, entry, kind, out, &mut first, from_start);
             // Only legacy clients see what was switched since the start.
             if kind == Kind::Tool && !from_start && entry.is_newer() {
-                level::tools(out, start);
+                adapt::tools(out, start);
             }
         }
     }
