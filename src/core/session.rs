@@ -14,7 +14,7 @@ use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
@@ -49,7 +49,7 @@ pub struct ClientSession {
 /// A question of an upstream that waits for the client.
 pub struct Question {
     /// Who asked.
-    pub link: Weak<Link>,
+    pub connection: Weak<Connection>,
     /// The upstream's own progress token, raw.
     pub progress: Option<Box<str>>,
     /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
@@ -64,7 +64,7 @@ struct Waiting {
     id: Id,
     batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    target: Option<(Arc<Link>, u64)>,
+    target: Option<(Arc<Connection>, u64)>,
     route: Route,
 }
 
@@ -142,9 +142,9 @@ impl ClientSession {
     }
 
     /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
+    pub fn sent(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) {
         if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
-            waiting.get_mut().target = Some((link.clone(), id));
+            waiting.get_mut().target = Some((connection.clone(), id));
         }
     }
 
@@ -194,7 +194,7 @@ impl ClientSession {
     }
 
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
-    pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
+    pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
@@ -246,7 +246,8 @@ impl ClientSession {
         loop {
             let targets: Vec<_> =
                 self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
-            let cancelled = targets.iter().filter(|(link, id)| link.peer.cancel(*id, reason, &lost)).count();
+            let cancelled =
+                targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
             // One that is over may let another begin.
             if cancelled == 0 {
                 return;

@@ -128,7 +128,7 @@ impl Entry {
 
     /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
     fn is_newer(&self) -> bool {
-        self.upstream.link().is_some_and(|link| link.version().is_modern())
+        self.upstream.connection().is_some_and(|connection| connection.version().is_modern())
     }
 
     /// Whether its things stand in lists.
@@ -330,7 +330,7 @@ impl View {
 
     /// Takes over what the upstream offers now, or that it is down. `false`: that is nothing new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
-        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+        self.take_over(face, upstream, upstream.connection().is_some(), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -423,7 +423,7 @@ impl View {
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
             entry.upstream = upstream.clone();
-            if upstream.link().is_some() {
+            if upstream.connection().is_some() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
             if rename {
