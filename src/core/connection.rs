@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::life::Life;
 use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
-use super::trouble::{Cause, Trouble};
+use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
 use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
@@ -41,10 +41,10 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
+    if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         if !upstream.may_start_again() {
-            return upstream.ended(generation, End::Failed(trouble));
+            return upstream.ended(generation, End::Failed(error));
         }
         live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
@@ -59,7 +59,7 @@ async fn live(
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
     first: bool,
-) -> Option<Trouble> {
+) -> Option<StartError> {
     let (_, capabilities) = engine.client_for_upstreams();
     let link = Link::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
     let begun = tokio::select! {
@@ -68,12 +68,12 @@ async fn live(
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(Trouble::timeout())),
+        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
     };
     let mut life = match begun {
         Ok(life) => life,
-        Err(trouble) => {
-            upstream.ended(generation, End::Failed(trouble.redacted(&link.redactor)));
+        Err(error) => {
+            upstream.ended(generation, End::Failed(error.redacted(&link.redactor)));
             return None;
         }
     };
@@ -82,26 +82,26 @@ async fn live(
         _ = &mut *stop => None,
         greeted = timeout_at(deadline, greet(engine, &link)) => Some(match greeted {
             Ok(greeted) => greeted,
-            Err(_) => Err(Trouble::timeout()),
+            Err(_) => Err(StartError::timeout()),
         }),
-        trouble = life.over() => Some(Err(trouble)),
+        error = life.over() => Some(Err(error)),
     };
     let end = match greeting {
         None => End::Stopped,
-        Some(Err(trouble)) => {
-            let trouble = life.explain(link.with_noise(trouble)).redacted(&link.redactor);
-            link.close(&trouble.to_string());
+        Some(Err(error)) => {
+            let error = life.explain(link.with_noise(error)).redacted(&link.redactor);
+            link.close(&error.to_string());
             if first && link.is_mute() && life.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
                 life.end(false).await;
-                return Some(trouble);
+                return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
             if !link.is_greeted() && !life.is_over() {
                 engine.known.forget_era(upstream);
             }
-            End::Failed(trouble)
+            End::Failed(error)
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
@@ -110,16 +110,16 @@ async fn live(
             let ended = tokio::select! {
                 biased;
                 _ = &mut *stop => None,
-                trouble = life.over() => Some(trouble),
-                trouble = refresh(engine, &link, generation) => Some(trouble),
+                error = life.over() => Some(error),
+                error = refresh(engine, &link, generation) => Some(error),
             };
             match ended {
                 None => End::Stopped,
-                Some(trouble) => {
-                    let trouble = life.explain(trouble).redacted(&link.redactor);
+                Some(error) => {
+                    let error = life.explain(error).redacted(&link.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
-                    link.close(&trouble.to_string());
-                    End::Down(trouble, up_since.elapsed())
+                    link.close(&error.to_string());
+                    End::Down(error, up_since.elapsed())
                 }
             }
         }
@@ -133,13 +133,13 @@ async fn live(
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
-async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
+async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, StartError> {
     // A server that was replaced since it was last asked may speak otherwise now.
     let (era, asking) = engine.known.era(&link.upstream).await;
     let hello = match era {
         Some(Era::Legacy) => match initialize(engine, link).await {
             Ok(hello) => hello,
-            Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
+            Err(error) => probe(engine, link).await.map_err(|_| error)?,
         },
         Some(Era::Modern) => {
             let answer =
@@ -172,8 +172,8 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
             Ok(list) => items = items.with(kind, list),
-            Err(trouble) => {
-                let reason = trouble.redacted(&link.redactor);
+            Err(error) => {
+                let reason = error.redacted(&link.redactor);
                 log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
             }
         }
@@ -183,7 +183,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
 
 /// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
-async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
+async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, StartError> {
     link.set_mute(true);
     let params = discover_params(link);
     let discover = link.peer.call("server/discover", &params, Caller::default(), None);
@@ -211,9 +211,9 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
                 hello = &mut legacy => match hello {
                     Ok(hello) => return Ok(hello),
                     // A modern server that was slow refuses this one and answers the other.
-                    Err(trouble) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
+                    Err(error) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
                         Ok(Ok(Some(hello))) => return Ok(hello),
-                        _ => return Err(trouble),
+                        _ => return Err(error),
                     },
                 },
                 answer = &mut discover => match modern_answer(answer)? {
@@ -232,12 +232,12 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
 
 /// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
 /// enough to refuse it by name.
-fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, Trouble> {
+fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, StartError> {
     match supported(&answer) {
         Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
             let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
             let problem = format!("speaks other protocol versions than we do: {named}");
-            return Err(Trouble::new(Cause::Version, problem));
+            return Err(StartError::new(Cause::Version, problem));
         }
         _ => (),
     }
@@ -260,11 +260,11 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }
 
-async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
+async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, StartError> {
     let (version, capabilities) = engine.client_for_upstreams();
     let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
     link.set_mute(false);
-    ServerHello::read(&result).map_err(|problem| Trouble::new(Cause::Version, problem))
+    ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
 }
 
 fn discover_params(link: &Link) -> String {
@@ -276,7 +276,7 @@ async fn list(
     link: &Arc<Link>,
     kind: Kind,
     deadline: fn(&Link) -> Option<Deadline>,
-) -> Result<Vec<Item>, Trouble> {
+) -> Result<Vec<Item>, StartError> {
     let mut items = Vec::new();
     if !link.can(kind.capability()) {
         return Ok(items);
@@ -317,7 +317,7 @@ async fn list(
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
 /// when it turns out to be another server than the one that we greeted.
-async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Trouble {
+async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> StartError {
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
@@ -332,7 +332,7 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
             match discover_again(engine, link).await {
                 Ok(true) => {}
                 Ok(false) => unread |= HELLO,
-                Err(trouble) => return trouble,
+                Err(error) => return error,
             }
         }
         let mut items = (*link.upstream.items()).clone();
@@ -340,10 +340,10 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
             // As long as the first time; a list that never ends would keep all later changes away.
             let patience = link.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(link, kind, Link::own_deadline)).await;
-            match list.unwrap_or_else(|_| Err(Trouble::timeout())) {
+            match list.unwrap_or_else(|_| Err(StartError::timeout())) {
                 Ok(list) => items = items.with(kind, list),
-                Err(trouble) => {
-                    let reason = trouble.redacted(&link.redactor);
+                Err(error) => {
+                    let reason = error.redacted(&link.redactor);
                     log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
                     unread |= 1 << kind as u8;
                 }
@@ -368,11 +368,11 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
 
 /// Asks a modern upstream again what it can do; `false` if it does not say so now. The error is the reason why the
 /// connection must begin anew.
-async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<bool, Trouble> {
+async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<bool, StartError> {
     let params = discover_params(link);
     let answer = link.peer.call("server/discover", &params, Caller::default(), link.own_deadline());
     let answer = timeout(link.upstream.spec().timeouts.connect, answer).await;
-    match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(Trouble::timeout().to_string())))) {
+    match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
         // It may still answer those that are under way.
         Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(false),
         Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
@@ -409,13 +409,13 @@ mod tests {
         ] {
             let answer = modern_answer(Err(CallError::Refused(error.into())));
             let legacy = answer.map(|hello| assert!(hello.is_none(), "{error}"));
-            let expected = expected.map_err(|problem| Trouble::new(Cause::Version, problem));
+            let expected = expected.map_err(|problem| StartError::new(Cause::Version, problem));
             assert_eq!(legacy, expected, "{error}");
         }
     }
 
     /// Reads a list of so many pages, of one tool each, and says how many tools there were.
-    async fn read_list(pages: usize) -> Result<usize, Trouble> {
+    async fn read_list(pages: usize) -> Result<usize, StartError> {
         let link = Link::new(Upstream::unreal("box", "a"), Default::default(), String::new());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
         link.set_hello(ServerHello::read(hello).expect("it speaks our version"));

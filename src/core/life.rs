@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use super::engine::Engine;
 use super::link::Link;
 use super::process::{Child, Control, Exit};
+use super::start_error::StartError;
 use super::stderr::Tail;
-use super::trouble::Trouble;
 use crate::config::{Command, Http, Transport};
 use crate::wire::era::ServerHello;
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
@@ -67,7 +67,7 @@ pub(super) struct Process {
 
 impl Life {
     /// Starts what carries the connection; its messages reach the link from now on.
-    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, Trouble> {
+    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, StartError> {
         match &link.upstream.spec().transport {
             Transport::Stdio(command) => {
                 Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
@@ -77,7 +77,7 @@ impl Life {
     }
 
     /// Waits until it is over, and says why.
-    pub(super) async fn over(&mut self) -> Trouble {
+    pub(super) async fn over(&mut self) -> StartError {
         match self {
             Self::Process(process) => process.over().await,
             Self::Http(remote) => remote.over().await,
@@ -93,10 +93,10 @@ impl Life {
     }
 
     /// The reason with what else is known, such as the last lines of stderr.
-    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn explain(&self, error: StartError) -> StartError {
         match self {
-            Self::Process(process) => process.explain(trouble),
-            Self::Http(_) => trouble,
+            Self::Process(process) => process.explain(error),
+            Self::Http(_) => error,
         }
     }
 
@@ -121,7 +121,7 @@ impl Life {
 }
 
 impl Remote {
-    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, Trouble> {
+    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, StartError> {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
@@ -139,7 +139,7 @@ impl Remote {
         })
     }
 
-    async fn over(&mut self) -> Trouble {
+    async fn over(&mut self) -> StartError {
         let outcome = (&mut self.client).await;
         self.over = true;
         match outcome {
@@ -191,7 +191,7 @@ impl Receive for Taker {
 }
 
 impl Process {
-    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
+    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, StartError> {
         let launch = engine.programs.prepare(command).await;
         let launch = launch.inspect_err(|error| {
             if let Some(places) = error.places() {
@@ -215,7 +215,7 @@ impl Process {
     }
 
     /// Waits until the process has ended or closed its output, and says which.
-    async fn over(&mut self) -> Trouble {
+    async fn over(&mut self) -> StartError {
         let exit = tokio::select! {
             biased;
             exit = self.control.exited() => {
@@ -239,8 +239,8 @@ impl Process {
     }
 
     /// The reason with the last lines of stderr behind it.
-    fn explain(&self, trouble: Trouble) -> Trouble {
-        Trouble { stderr: self.tail.last_lines().into(), ..trouble }
+    fn explain(&self, error: StartError) -> StartError {
+        StartError { stderr: self.tail.last_lines().into(), ..error }
     }
 }
 

@@ -13,7 +13,7 @@ use super::bridge::Call;
 use super::engine::{Engine, send_quietly};
 use super::modern::Cache;
 use super::session::Session;
-use super::trouble::{Cause, Trouble};
+use super::start_error::{Cause, StartError};
 use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::catalog::{Item, Kind};
@@ -394,7 +394,7 @@ impl Link {
     }
 
     /// A request of our own.
-    pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, Trouble> {
+    pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, StartError> {
         self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
@@ -405,7 +405,7 @@ impl Link {
         params: &str,
         deadline: Option<Deadline>,
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
-    ) -> Result<R, Trouble> {
+    ) -> Result<R, StartError> {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
@@ -516,14 +516,14 @@ impl Link {
     }
 
     /// The reason why it did not come up, and whether what it wrote may have to do with that.
-    pub(super) fn with_noise(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn with_noise(&self, error: StartError) -> StartError {
         let noise = match self.noise.load(Ordering::Relaxed) {
-            0 => return trouble,
+            0 => return error,
             1 => "a line to stdout that is no MCP message".to_owned(),
             count => format!("{count} lines to stdout that are no MCP messages"),
         };
-        let problem = format!("{}; it wrote {noise}", trouble.problem);
-        Trouble { cause: Cause::Noise, ..trouble.reworded(problem) }
+        let problem = format!("{}; it wrote {noise}", error.problem);
+        StartError { cause: Cause::Noise, ..error.reworded(problem) }
     }
 
     pub(super) fn report_noise(&self) {
@@ -538,16 +538,16 @@ impl Link {
 
 /// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
 /// of it.
-fn refusal(method: &str, error: &str) -> Trouble {
+fn refusal(method: &str, error: &str) -> StartError {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
     let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
     let data = |key| root.get("data").and_then(|data| data.get(key));
     let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
     if ours && data("login").is_some() {
-        return Trouble::new(Cause::Person, &*message);
+        return StartError::new(Cause::Person, &*message);
     }
     let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
     let cause = status.map_or(Cause::Other, Cause::of_status);
-    Trouble::new(cause, format!("answered `{method}` with an error: {message}"))
+    StartError::new(cause, format!("answered `{method}` with an error: {message}"))
 }

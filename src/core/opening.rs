@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::engine::Engine;
 use super::modern::Watched;
 use super::session::Session;
-use super::trouble::Trouble;
+use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
 use super::window::Window;
 use crate::catalog::Kind;
@@ -31,7 +31,7 @@ pub struct Opened {
 }
 
 /// An upstream that was to start, and what came of it.
-type Attempt = (Arc<Upstream>, Result<(), Trouble>);
+type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
     /// As [`Self::connect`], and tells the window's clients that their lists have changed.
@@ -247,7 +247,7 @@ async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut())
     }
 }
 
-async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, Trouble>) -> Attempt {
+async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
         Ok(phase) => upstream.settled(phase).await.map(drop),
         Err(refused) => Err(refused),
@@ -256,12 +256,12 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
 }
 
 /// Why an upstream is not up: it failed, or it has ended since.
-fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
+fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
     if upstream.is_up() {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
-    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
+    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_error()))
 }
 
 /// While it lives, those who look through a window are not told of lists that change by what these upstreams do. It

@@ -12,7 +12,7 @@ use super::connection;
 use super::engine::Engine;
 use super::link::Link;
 use super::modern::Watched;
-use super::trouble::Trouble;
+use super::start_error::StartError;
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
@@ -61,7 +61,7 @@ struct UpstreamState {
     backoff: Backoff,
     link: Option<Arc<Link>>,
     items: Arc<Items>,
-    last_failure: Option<Trouble>,
+    last_failure: Option<StartError>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
@@ -85,7 +85,7 @@ pub(super) struct Past {
     /// How it was reached.
     pub(super) transport: Transport,
     backoff: Backoff,
-    last_failure: Option<Trouble>,
+    last_failure: Option<StartError>,
 }
 
 impl Past {
@@ -105,7 +105,7 @@ pub enum Phase {
     /// Connected, its lists read.
     Up,
     /// Not to be had, and why.
-    Failed(Trouble),
+    Failed(StartError),
 }
 
 /// How a connection ended.
@@ -113,9 +113,9 @@ pub enum End {
     /// We wanted it.
     Stopped,
     /// It did not come up.
-    Failed(Trouble),
+    Failed(StartError),
     /// It was up for so long.
-    Down(Trouble, Duration),
+    Down(StartError, Duration),
 }
 
 impl Upstream {
@@ -174,7 +174,7 @@ impl Upstream {
     }
 
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
-    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Trouble> {
+    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, StartError> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
             match state.over {
@@ -217,7 +217,7 @@ impl Upstream {
     }
 
     /// Starts it if need be and waits until it is connected or failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, StartError> {
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled(phase).await
@@ -274,7 +274,7 @@ impl Upstream {
     }
 
     /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Trouble> {
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, StartError> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
@@ -317,7 +317,7 @@ impl Upstream {
     }
 
     /// Why it is not up, if it is not.
-    pub(super) fn last_trouble(&self) -> Trouble {
+    pub(super) fn last_error(&self) -> StartError {
         self.state.lock().last_failure.clone().unwrap_or_else(|| "it was closed".into())
     }
 
