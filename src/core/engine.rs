@@ -146,7 +146,7 @@ impl Engine {
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
-        let make = |spec, past| Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
+        let make = |spec, history| Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
         self.registry.get(window, (group, server), spec, make)
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::reload::stays;
-use super::upstream::{Past, Spec, Upstream};
+use super::upstream::{FailureHistory, Spec, Upstream};
 use super::window::Window;
 use crate::config::{Isolation, Transport};
 
@@ -19,7 +19,7 @@ pub struct Registry(Mutex<Upstreams>);
 struct Upstreams {
     upstreams: HashMap<RegistryKey, Arc<Upstream>>,
     /// What is known of those that were closed, so that opening them again does not make them fail more often.
-    pasts: HashMap<RegistryKey, Past>,
+    histories: HashMap<RegistryKey, FailureHistory>,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
     retired: Vec<Weak<Upstream>>,
 }
@@ -43,7 +43,7 @@ impl Registry {
         window: &Window,
         (group, server): (&str, &str),
         spec: impl FnOnce() -> Spec,
-        make: impl FnOnce(Spec, Option<Past>) -> Arc<Upstream>,
+        make: impl FnOnce(Spec, Option<FailureHistory>) -> Arc<Upstream>,
     ) -> Arc<Upstream> {
         let mut state = self.0.lock();
         let places = places(window, group, server);
@@ -52,8 +52,8 @@ impl Registry {
         }
         let ([shared, own], spec) = (places, spec());
         let place = if spec.isolation == Isolation::Session { own } else { shared };
-        let past = state.pasts.remove(&place).filter(|past| past.transport == spec.transport);
-        let upstream = make(spec, past);
+        let history = state.histories.remove(&place).filter(|history| history.transport == spec.transport);
+        let upstream = make(spec, history);
         state.upstreams.insert(place, upstream.clone());
         upstream
     }
@@ -107,18 +107,18 @@ impl Registry {
     }
 
     /// Takes one out that was closed, and keeps what must be known of it for a while.
-    pub(super) fn remove(&self, upstream: &Arc<Upstream>, past: Past) {
+    pub(super) fn remove(&self, upstream: &Arc<Upstream>, history: FailureHistory) {
         let (mut state, now) = (self.0.lock(), Instant::now());
-        state.pasts.retain(|_, past| past.matters(now));
+        state.histories.retain(|_, history| history.matters(now));
         let place = state.upstreams.extract_if(|_, other| Arc::ptr_eq(other, upstream)).next();
         if let Some((place, _)) = place {
-            state.pasts.insert(place, past);
+            state.histories.insert(place, history);
         }
     }
 
     /// Forgets the failures of those that were closed and are reached so.
     pub(super) fn forgive(&self, is_meant: impl Fn(&Transport) -> bool) {
-        self.0.lock().pasts.retain(|_, past| !is_meant(&past.transport));
+        self.0.lock().histories.retain(|_, history| !is_meant(&history.transport));
     }
 }
 

@@ -81,14 +81,14 @@ enum Over {
 }
 
 /// What the next upstream in the place of a closed one has to know of it.
-pub(super) struct Past {
+pub(super) struct FailureHistory {
     /// How it was reached.
     pub(super) transport: Transport,
     backoff: Backoff,
     last_failure: Option<StartError>,
 }
 
-impl Past {
+impl FailureHistory {
     /// Whether it can still keep anybody from starting.
     pub(super) fn matters(&self, now: Instant) -> bool {
         self.backoff.matters(now)
@@ -125,11 +125,11 @@ impl Upstream {
         server: &str,
         label: &str,
         spec: Spec,
-        past: Option<Past>,
+        history: Option<FailureHistory>,
         engine: Weak<Engine>,
     ) -> Arc<Self> {
         let (backoff, last_failure) =
-            past.map_or_else(Default::default, |past| (past.backoff, past.last_failure));
+            history.map_or_else(Default::default, |history| (history.backoff, history.last_failure));
         Arc::new(Self {
             group: group.into(),
             server: server.into(),
@@ -341,12 +341,12 @@ impl Upstream {
 
     /// Ends it for good, and says what the next one in its place has to know. A call that came before and has not
     /// started it yet does not start it any more.
-    pub(super) fn close(self: &Arc<Self>) -> Past {
+    pub(super) fn close(self: &Arc<Self>) -> FailureHistory {
         self.state.lock().over = Some(Over::Closed);
         self.stop();
         let mut state = self.state.lock();
         let (backoff, last_failure) = (std::mem::take(&mut state.backoff), state.last_failure.clone());
-        Past { transport: self.spec().transport.clone(), backoff, last_failure }
+        FailureHistory { transport: self.spec().transport.clone(), backoff, last_failure }
     }
 
     /// Ends it: calls in flight fail at once, the process ends in the background.
