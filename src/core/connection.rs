@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 
+use super::carrier::Carrier;
 use super::engine::Engine;
-use super::life::Life;
 use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
 use super::start_error::{Cause, StartError};
@@ -68,10 +68,10 @@ async fn live(
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
     };
-    let mut life = match begun {
-        Ok(life) => life,
+    let mut carrier = match begun {
+        Ok(carrier) => carrier,
         Err(error) => {
             upstream.ended(generation, End::Failed(error.redacted(&link.redactor)));
             return None;
@@ -84,21 +84,21 @@ async fn live(
             Ok(greeted) => greeted,
             Err(_) => Err(StartError::timeout()),
         }),
-        error = life.over() => Some(Err(error)),
+        error = carrier.over() => Some(Err(error)),
     };
     let end = match greeting {
         None => End::Stopped,
         Some(Err(error)) => {
-            let error = life.explain(link.with_noise(error)).redacted(&link.redactor);
+            let error = carrier.explain(link.with_noise(error)).redacted(&link.redactor);
             link.close(&error.to_string());
-            if first && link.is_mute() && life.is_over() {
+            if first && link.is_mute() && carrier.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
-                life.end(false).await;
+                carrier.end(false).await;
                 return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
-            if !link.is_greeted() && !life.is_over() {
+            if !link.is_greeted() && !carrier.is_over() {
                 engine.known.forget_era(upstream);
             }
             End::Failed(error)
@@ -110,13 +110,13 @@ async fn live(
             let ended = tokio::select! {
                 biased;
                 _ = &mut *stop => None,
-                error = life.over() => Some(error),
+                error = carrier.over() => Some(error),
                 error = refresh(engine, &link, generation) => Some(error),
             };
             match ended {
                 None => End::Stopped,
                 Some(error) => {
-                    let error = life.explain(error).redacted(&link.redactor);
+                    let error = carrier.explain(error).redacted(&link.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
                     link.close(&error.to_string());
                     End::Down(error, up_since.elapsed())
@@ -128,7 +128,7 @@ async fn live(
     upstream.ended(generation, end);
     link.close("it was closed");
     link.report_noise();
-    life.end(polite).await;
+    carrier.end(polite).await;
     None
 }
 

@@ -3,12 +3,12 @@
 pub mod audience;
 pub mod backoff;
 mod bridge;
+mod carrier;
 mod connection;
 pub mod engine;
 mod eras;
 pub mod known;
 mod level;
-mod life;
 pub mod link;
 mod logins;
 pub mod modern;

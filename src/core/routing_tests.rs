@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
+use super::carrier;
 use super::engine::{Engine, Surroundings};
-use super::life;
 use super::link::Link;
 use super::process::Launcher;
 use super::reply::Reply;
@@ -249,7 +249,7 @@ impl World {
     }
 
     fn line(&self, link: &Arc<Link>, line: &str) {
-        life::take(&self.engine, link, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
+        carrier::take(&self.engine, link, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
     }
 
     fn told(&self) -> Vec<Vec<Told>> {

@@ -36,7 +36,7 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 const STILL: Duration = Duration::from_millis(2);
 
 /// What carries a connection.
-pub(super) enum Life {
+pub(super) enum Carrier {
     /// A process.
     Process(Box<Process>),
     /// An HTTP client.
@@ -65,7 +65,7 @@ pub(super) struct Process {
     over: bool,
 }
 
-impl Life {
+impl Carrier {
     /// Starts what carries the connection; its messages reach the link from now on.
     pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, StartError> {
         match &link.upstream.spec().transport {
