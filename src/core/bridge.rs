@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::engine::Engine;
+use super::gate::Turn;
 use super::level;
 use super::link::{Asking, Caller, Link};
 use super::modern::ModernCall;
@@ -20,13 +21,12 @@ use super::progress::Progress;
 use super::reply::Reply;
 use super::seal::{Sealed, State, params_digest};
 use super::session::{Question, Session};
-use super::turns::Turn;
 use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, declares_at, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline, Lost, OnAnswer};
 
-/// Turns the answer into the reply.
+/// CallGate the answer into the reply.
 pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
 
 /// How often an upstream may ask for more before a call is given up.
@@ -109,11 +109,11 @@ impl Call {
             return go(&self, Turn::free());
         }
         if self.state.lock().crowded {
-            let turn = self.link.turns.at_once();
+            let turn = self.link.gate.at_once();
             return go(&self, turn);
         }
-        let turns = self.link.turns.clone();
-        turns.wait(move |turn| go(&self, turn));
+        let gate = self.link.gate.clone();
+        gate.wait(move |turn| go(&self, turn));
     }
 
     /// Sends it, or sends it again with what the upstream asked for, if the client still wants the answer.

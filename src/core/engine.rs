@@ -245,8 +245,8 @@ impl Engine {
         if self.must_wait_for_turn(link, &reply) {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
-            let (engine, link, turns) = (self.clone(), link.clone(), link.turns.clone());
-            return turns.wait(move |turn| {
+            let (engine, link, gate) = (self.clone(), link.clone(), link.gate.clone());
+            return gate.wait(move |turn| {
                 let mut scanner = Scanner::default();
                 let params = scanner.scan(&text).expect("written as valid JSON").root();
                 let finish = |answer: Answer<'_>, reply: Reply| {

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::bridge::Call;
 use super::engine::{Engine, send_quietly};
+use super::gate::CallGate;
 use super::modern::Cache;
 use super::session::Session;
 use super::start_error::{Cause, StartError};
-use super::turns::Turns;
 use super::upstream::Upstream;
 use crate::catalog::{Item, Kind};
 use crate::config::{Redactor, Transport};
@@ -59,7 +59,7 @@ pub struct Link {
     pub(super) questions: Mutex<HashMap<Arc<str>, Asked>>,
     /// The clients that it asks something just now.
     asked: Arc<Paused>,
-    pub(super) turns: Arc<Turns>,
+    pub(super) gate: Arc<CallGate>,
     mute: AtomicBool,
     /// Where the HTTP client looks up which parameters it mirrors into headers.
     mirrored: OnceLock<Arc<ToolHeaders>>,
@@ -122,7 +122,7 @@ impl Link {
             version: AtomicU8::new(Version::LATEST_LEGACY as u8),
             questions: Mutex::default(),
             asked: Arc::default(),
-            turns: Arc::default(),
+            gate: Arc::default(),
             mute: AtomicBool::new(false),
             mirrored: OnceLock::new(),
             listening: Mutex::default(),

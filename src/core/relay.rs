@@ -214,7 +214,7 @@ impl Engine {
         }
         // What is asked while no call is under way says nothing of calls.
         let crowded =
-            link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
+            link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.gate.asked();
         let task = params.and_then(|params| self.task_owner(link, params));
         let to = match &task {
             Some((window, _)) => self.owner(link, on, window),
