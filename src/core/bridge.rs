@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use super::adapt;
 use super::engine::Engine;
 use super::gate::Turn;
-use super::level;
 use super::link::{Asking, Caller, Link};
 use super::modern::ModernCall;
 use super::progress::Progress;
@@ -256,7 +256,7 @@ impl Call {
     fn deliver(&self, answer: Answer<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
         let Some(finish) = self.state.lock().finish.take() else { return };
-        level::deliver(&self.link, self.method, None, answer, reply, finish);
+        adapt::deliver(&self.link, self.method, None, answer, reply, finish);
     }
 
     /// The right to answer, and the turn, which ends with the answer.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
+use super::adapt;
 use super::audience::Audience;
 use super::bridge::{Call, Parked, level_of};
 use super::known::{Known, manner};
-use super::level;
 use super::link::{Caller, Link};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
@@ -290,7 +290,7 @@ impl Engine {
         };
         let (way, token) = (link.clone(), caller.progress.clone());
         let on_answer = Box::new(move |answer: Answer<'_>| {
-            level::deliver(&way, method, token, answer, reply, finish);
+            adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
         if let Some(id) = link.peer.request(method, write, caller, link.deadline(&session), on_answer) {

@@ -1,5 +1,6 @@
 //! The engine: upstreams and their processes, the catalog, clients and their views.
 
+mod adapt;
 pub mod audience;
 pub mod backoff;
 mod bridge;
@@ -9,7 +10,6 @@ pub mod engine;
 mod eras;
 mod gate;
 pub mod known;
-mod level;
 pub mod link;
 mod logins;
 pub mod modern;

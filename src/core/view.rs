@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::level;
+use super::adapt;
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
 use crate::wire::era::ClientHello;
@@ -546,7 +546,7 @@ impl View {
             // Only legacy clients see what was switched since the start.
             let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
             if kind == Kind::Tool && !from_start && is_newer() {
-                level::tools(out, start);
+                adapt::tools(out, start);
             }
         }
     }

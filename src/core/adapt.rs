@@ -34,7 +34,7 @@ pub(super) fn deliver(
     });
 }
 
-/// Hands the result on, levelled where the upstream speaks a newer version than the client.
+/// Hands the result on, adapted where the upstream speaks a newer version than the client.
 fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
     if upstream <= client {
         return hand_on(result);
@@ -44,7 +44,7 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let content = result.get("content").and_then(|content| levelled(content.raw(), unknown));
+    let content = result.get("content").and_then(|content| adapted(content.raw(), unknown));
     let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
     if let Some(content) = &content {
         changes.push(("content", Some(content)));
@@ -91,7 +91,7 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
 }
 
 /// The blocks with those of an unknown type as text; `None` if there are none.
-fn levelled(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
+fn adapted(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks).ok()?;
     let mut scanner = Scanner::default();
     let mut changed = false;
