@@ -8,8 +8,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
-use super::connection;
 use super::engine::Engine;
+use super::lifecycle;
 use super::link::Link;
 use super::modern::Watched;
 use super::start_error::StartError;
@@ -198,7 +198,7 @@ impl Upstream {
             state.stop = Some(stop);
             self.phase.send_replace(Phase::Starting);
             let life = Life::new(self);
-            let run = connection::run(engine.clone(), self.clone(), state.generation, stopped);
+            let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
             let whole = async move {
                 run.await;
                 drop(life);
