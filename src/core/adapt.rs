@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::reply::Reply;
 use super::session::Session;
 use super::tasks;
@@ -17,7 +17,7 @@ use crate::wire::peer::Answer;
 /// Finishes a request with its answer, as the client can take it: with the ids of tasks that it knows, and of its
 /// version. `progress` is its own token, raw.
 pub(super) fn deliver(
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     method: &str,
     progress: Option<Box<str>>,
     answer: Answer<'_>,
@@ -26,10 +26,10 @@ pub(super) fn deliver(
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
     let session = reply.session().clone();
-    note_links(&session, &link.upstream, result);
+    note_links(&session, &connection.upstream, result);
     let begun_by = reply.sent_as().zip(progress);
-    tasks::results(&session.window.tasks, link, method, begun_by, result, |result| {
-        let (from, to) = (link.version(), reply.version());
+    tasks::results(&session.window.tasks, connection, method, begun_by, result, |result| {
+        let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result| finish(Answer::Result(result), reply));
     });
 }

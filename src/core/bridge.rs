@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::adapt;
+use super::connection::{Asking, Caller, Connection};
 use super::engine::Engine;
 use super::gate::Turn;
-use super::link::{Asking, Caller, Link};
 use super::modern::ModernCall;
 use super::progress::Progress;
 use super::reply::Reply;
@@ -35,7 +35,7 @@ const MOST_ROUNDS: u32 = 10;
 /// A call that may be interrupted by questions.
 pub struct Call {
     engine: Weak<Engine>,
-    link: Arc<Link>,
+    connection: Arc<Connection>,
     method: &'static str,
     /// As the upstream gets them, but for `_meta`.
     params: String,
@@ -69,7 +69,7 @@ impl Call {
     /// Sends a call to an upstream; `params` are as the upstream gets them, `digest` is of the client's own.
     pub(super) fn launch(
         engine: &Arc<Engine>,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         method: &'static str,
         params: String,
         digest: String,
@@ -78,7 +78,7 @@ impl Call {
     ) {
         let call = Arc::new(Self {
             engine: Arc::downgrade(engine),
-            link: link.clone(),
+            connection: connection.clone(),
             method,
             params,
             digest,
@@ -105,14 +105,14 @@ impl Call {
     /// Goes on when it is this call's turn, at once where calls need not wait for each other.
     fn in_turn(self: Arc<Self>, go: impl FnOnce(&Arc<Self>, Turn) + Send + 'static) {
         let can_be_asked = self.modern.as_ref().is_some_and(|modern| modern.can_be_asked());
-        if !(self.link.asks_at_large() && can_be_asked) {
+        if !(self.connection.asks_at_large() && can_be_asked) {
             return go(&self, Turn::free());
         }
         if self.state.lock().crowded {
-            let turn = self.link.gate.at_once();
+            let turn = self.connection.gate.at_once();
             return go(&self, turn);
         }
-        let gate = self.link.gate.clone();
+        let gate = self.connection.gate.clone();
         gate.wait(move |turn| go(&self, turn));
     }
 
@@ -138,11 +138,11 @@ impl Call {
         };
         let own_meta = params.get("_meta").filter(|own| own.is_object());
         let token = own_meta.and_then(|own| own.get("progressToken")).map(|token| token.raw());
-        if !self.link.version().is_modern()
+        if !self.connection.version().is_modern()
             && capabilities.is_none()
             && let Some(level) = level
         {
-            self.link.want_level(level);
+            self.connection.want_level(level);
         }
         let caller = Caller {
             session: Some(session.clone()),
@@ -152,7 +152,7 @@ impl Call {
         };
         let write = |out: &mut Vec<u8>, id: u64| {
             let text = self.meta_for(own_meta, token.is_some().then_some(id), capabilities.as_deref(), level);
-            let modern = self.link.version().is_modern();
+            let modern = self.connection.version().is_modern();
             let gone = |key| (key, None);
             let changes = match (text.as_str(), modern) {
                 ("{}", false) => vec![gone("_meta"), gone("inputResponses"), gone("requestState")],
@@ -165,11 +165,15 @@ impl Call {
         };
         let call = self.clone();
         let on_answer: OnAnswer = Box::new(move |answer| call.answered(answer));
-        if let Some(id) =
-            self.link.peer.request(self.method, write, caller, self.link.deadline(&session), on_answer)
-        {
+        if let Some(id) = self.connection.peer.request(
+            self.method,
+            write,
+            caller,
+            self.connection.deadline(&session),
+            on_answer,
+        ) {
             self.state.lock().upstream_id = Some(id);
-            session.sent(&key, &self.link, id);
+            session.sent(&key, &self.connection, id);
         }
     }
 
@@ -188,7 +192,7 @@ impl Call {
         if let Some(token) = &token {
             changes.push(("progressToken", Some(token)));
         }
-        if !self.link.version().is_modern() {
+        if !self.connection.version().is_modern() {
             changes.extend(
                 [meta::VERSION, meta::CLIENT_INFO, meta::CAPABILITIES, meta::LOG_LEVEL]
                     .map(|key| (key, None)),
@@ -197,7 +201,7 @@ impl Call {
         let mut text = Vec::new();
         own.write_with(&mut text, &changes);
         let mut text = String::from_utf8(text).expect("written from UTF-8 texts");
-        if let Some(capabilities) = capabilities.filter(|_| self.link.version().is_modern()) {
+        if let Some(capabilities) = capabilities.filter(|_| self.connection.version().is_modern()) {
             let mut more = modern_meta(capabilities);
             if let Some(level) = level {
                 more.push_str(&format!(
@@ -256,7 +260,7 @@ impl Call {
     fn deliver(&self, answer: Answer<'_>) {
         let Some((reply, _turn)) = self.take_reply() else { return };
         let Some(finish) = self.state.lock().finish.take() else { return };
-        adapt::deliver(&self.link, self.method, None, answer, reply, finish);
+        adapt::deliver(&self.connection, self.method, None, answer, reply, finish);
     }
 
     /// The right to answer, and the turn, which ends with the answer.
@@ -353,7 +357,7 @@ impl Call {
     fn ask_modern_client(self: &Arc<Self>, engine: &Arc<Engine>, reply: Reply) {
         let token = engine.parked.add(self.clone());
         let sealed = self.seal(&reply, State::Parked(token));
-        let asking = self.link.asks(reply.session());
+        let asking = self.connection.asks(reply.session());
         let requests: Vec<_> = {
             let mut state = self.state.lock();
             state.asking = Some(asking);
@@ -380,7 +384,7 @@ impl Call {
             self.refuse_question(&question, "the client did not answer in time");
         }
         if let Some(id) = id {
-            self.link.peer.cancel(
+            self.connection.peer.cancel(
                 id,
                 "the client did not answer in time",
                 &Lost::new("the client did not answer in time"),
@@ -391,7 +395,7 @@ impl Call {
     /// The client is back with what it was asked for.
     pub(super) fn resume(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         if let Some(id) = self.upstream_id() {
-            reply.session().sent(reply.key(), &self.link, id);
+            reply.session().sent(reply.key(), &self.connection, id);
         }
         let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
         let token = Progress::asked(params).map(|progress| progress.token.raw().into());
@@ -406,7 +410,7 @@ impl Call {
         let responses = scanner.scan_str(responses).expect("a part of valid JSON").root();
         if let Some(id) = self.upstream_id() {
             let (session, key) = (reply.session().clone(), reply.key().clone());
-            self.link.peer.change(id, |caller| {
+            self.connection.peer.change(id, |caller| {
                 caller.session = Some(session);
                 caller.key = Some(key);
                 caller.progress = token;
@@ -431,7 +435,7 @@ impl Call {
         };
         for (key, id, _) in answered {
             if let Some(response) = responses.get(&key) {
-                self.link.answer(|out| write_result(out, &id, |out| response.write(out)));
+                self.connection.answer(|out| write_result(out, &id, |out| response.write(out)));
             }
         }
         if let Some((reply, _turn)) = ask_again {
@@ -535,17 +539,22 @@ impl Call {
                 Answer::Lost(lost) => Err(lost.to_string()),
             });
         });
-        let question = Question { link: Arc::downgrade(&self.link), progress: None, call: Some(key.clone()) };
+        let question = Question {
+            connection: Arc::downgrade(&self.connection),
+            progress: None,
+            call: Some(key.clone()),
+        };
         let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
         drop(engine);
-        let _asking = self.link.asks(session);
+        let _asking = self.connection.asks(session);
         session.peer.request_via(&session.route(Some(key)), method, write, question, deadline, on_answer);
         receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))
     }
 
     fn refuse_question(&self, id: &Id, why: &str) {
         let error = error_object(code::UPSTREAM_LOST, why, None);
-        self.link.answer(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
+        self.connection
+            .answer(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
     }
 
     fn seal(&self, reply: &Reply, state: State) -> String {

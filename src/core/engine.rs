@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use super::adapt;
 use super::audience::Audience;
 use super::bridge::{Call, Parked, level_of};
+use super::connection::{Caller, Connection};
 use super::known::{Known, manner};
-use super::link::{Caller, Link};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
 use super::process::{Child, CommandError, Launch, Launcher};
@@ -196,8 +196,8 @@ impl Engine {
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        if let Some(link) = upstream.link() {
-            return self.send(&link, method, params, changes, reply, finish);
+        if let Some(connection) = upstream.connection() {
+            return self.send(&connection, method, params, changes, reply, finish);
         }
         let mut changed = Vec::new();
         params.write_with(&mut changed, changes);
@@ -206,10 +206,10 @@ impl Engine {
         let engine = self.clone();
         tokio::spawn(async move {
             match upstream.up().await {
-                Ok(link) if reply.is_wanted() => {
+                Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    engine.send(&link, method, params, &[], reply, finish);
+                    engine.send(&connection, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
                 Err(reason) => {
@@ -223,29 +223,29 @@ impl Engine {
 
     fn send(
         self: &Arc<Self>,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
         changes: &[(&str, Option<&str>)],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        if !link.takes_calls() {
+        if !connection.takes_calls() {
             let lost = Lost::new("the server does not read its input; too much waits for it already");
             return finish(Answer::Lost(&lost), reply);
         }
-        if reply.modern().is_some() || link.version().is_modern() {
+        if reply.modern().is_some() || connection.version().is_modern() {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
             let text = String::from_utf8(text).expect("written from UTF-8 texts");
             let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
             let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
-            return Call::launch(self, link, method, text, digest, reply, Box::new(finish));
+            return Call::launch(self, connection, method, text, digest, reply, Box::new(finish));
         }
-        if self.must_wait_for_turn(link, &reply) {
+        if self.must_wait_for_turn(connection, &reply) {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
-            let (engine, link, gate) = (self.clone(), link.clone(), link.gate.clone());
+            let (engine, connection, gate) = (self.clone(), connection.clone(), connection.gate.clone());
             return gate.wait(move |turn| {
                 let mut scanner = Scanner::default();
                 let params = scanner.scan(&text).expect("written as valid JSON").root();
@@ -254,25 +254,25 @@ impl Engine {
                     drop(turn);
                 };
                 if reply.is_wanted() {
-                    engine.send_plainly(&link, method, params, &[], reply, finish);
+                    engine.send_plainly(&connection, method, params, &[], reply, finish);
                 }
             });
         }
-        self.send_plainly(link, method, params, changes, reply, finish);
+        self.send_plainly(connection, method, params, changes, reply, finish);
     }
 
     /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
     /// share it, and this one can be asked.
-    fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
+    fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
         self.audience.stdio().is_none()
-            && link.asks_at_large()
+            && connection.asks_at_large()
             && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
     /// A call without state beyond its answer: between equals of the legacy era.
     fn send_plainly(
         self: &Arc<Self>,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
         changes: &[(&str, Option<&str>)],
@@ -288,20 +288,22 @@ impl Engine {
             progress: progress.map(|progress| progress.token.raw().into()),
             call: None,
         };
-        let (way, token) = (link.clone(), caller.progress.clone());
+        let (way, token) = (connection.clone(), caller.progress.clone());
         let on_answer = Box::new(move |answer: Answer<'_>| {
             adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
-        if let Some(id) = link.peer.request(method, write, caller, link.deadline(&session), on_answer) {
-            session.sent(&key, link, id);
+        if let Some(id) =
+            connection.peer.request(method, write, caller, connection.deadline(&session), on_answer)
+        {
+            session.sent(&key, connection, id);
         }
     }
 
     /// Sends a client's notification to every running upstream of its view.
     pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
-        for link in self.links(session) {
-            link.peer.notify(method, |out| {
+        for connection in self.connections(session) {
+            connection.peer.notify(method, |out| {
                 if let Some(params) = params {
                     params.write(out);
                 }
@@ -312,11 +314,13 @@ impl Engine {
     /// Sets the level of log messages, for running upstreams and for those to come.
     pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
         session.set_log_level(params.raw());
-        for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
+        for connection in
+            self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
+        {
             match level_of(params.raw()) {
                 // Others share it, and may want more.
-                Some(level) if self.audience.stdio().is_none() => link.want_level(level),
-                _ if link.can("logging") => send_quietly(&link, "logging/setLevel", params.raw()),
+                Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
+                _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
                 _ => {}
             }
         }
@@ -325,13 +329,13 @@ impl Engine {
     /// Watches something of an upstream, or no longer, on behalf of one more client.
     pub fn watch(&self, upstream: &Arc<Upstream>, what: &Watched, more: bool) {
         if upstream.count_watcher(what, more)
-            && let Some(link) = upstream.link()
+            && let Some(connection) = upstream.connection()
         {
             match what {
-                _ if link.version().is_modern() => link.listen(),
+                _ if connection.version().is_modern() => connection.listen(),
                 Watched::Resource(uri) => {
                     let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
-                    send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+                    send_quietly(&connection, method, &format!("{{\"uri\":{}}}", quote(uri)));
                 }
                 // It tells of them without being asked.
                 Watched::Task(_) => {}
@@ -396,24 +400,23 @@ impl Engine {
     }
 
     /// Remembers what an upstream offers, beside everything else.
-    pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
-        self.spawn(self.known.offers(&link.upstream, items));
+    pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
+        self.spawn(self.known.offers(&connection.upstream, items));
     }
 
     /// Remembers how an upstream speaks.
-    pub(super) fn remember_manner(&self, link: &Arc<Link>) {
-        self.spawn(self.known.speaks(link));
+    pub(super) fn remember_manner(&self, connection: &Arc<Connection>) {
+        self.spawn(self.known.speaks(connection));
     }
 
     /// What of tasks a server can in the way of this version's era, as far as that is known.
     pub fn task_support(&self, transport: &Transport, version: Version) -> TaskSupport {
-        let running = self
-            .registry
-            .all()
-            .iter()
-            .find_map(|upstream| upstream.link().filter(|_| upstream.spec().transport == *transport));
+        let running =
+            self.registry.all().iter().find_map(|upstream| {
+                upstream.connection().filter(|_| upstream.spec().transport == *transport)
+            });
         let known = match running {
-            Some(link) => Some(manner(&link)),
+            Some(connection) => Some(manner(&connection)),
             None => self.known.manner(transport),
         };
         let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
@@ -459,7 +462,7 @@ impl Engine {
             if !is_told_later {
                 self.audience.announce(&window, &changed);
             }
-            if upstream.link().is_some() {
+            if upstream.connection().is_some() {
                 self.audience.arrived(&window);
             }
         }
@@ -483,40 +486,40 @@ impl Engine {
 
     /// Tells an upstream with which a session has just begun what clients expect of it. A modern one is told with every
     /// request, and by its subscription.
-    pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if link.version().is_modern() {
+    pub(super) fn greeted(&self, connection: &Arc<Connection>) {
+        if connection.version().is_modern() {
             return;
         }
-        for uri in link.upstream.watched().0 {
-            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
+        for uri in connection.upstream.watched().0 {
+            send_quietly(connection, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
         match self.audience.stdio() {
             Some(session) => {
-                if let Some(level) = session.log_level().filter(|_| link.can("logging")) {
-                    send_quietly(link, "logging/setLevel", &level);
+                if let Some(level) = session.log_level().filter(|_| connection.can("logging")) {
+                    send_quietly(connection, "logging/setLevel", &level);
                 }
             }
             None => {
                 let sees = |window: &Arc<Window>| {
-                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream))
+                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &connection.upstream))
                 };
                 let sessions =
                     self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
                 let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
-                levels.for_each(|level| link.want_level(level));
+                levels.for_each(|level| connection.want_level(level));
             }
         }
     }
 
     /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
     /// last one was told, and nobody knows what it offers.
-    pub(super) fn renewed(&self, link: &Arc<Link>, hello: ServerHello) {
-        link.set_hello(hello);
-        self.remember_manner(link);
-        link.withdraw_questions();
-        link.tell_level_again();
-        self.greeted(link);
-        link.lists_changed();
+    pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
+        connection.set_hello(hello);
+        self.remember_manner(connection);
+        connection.withdraw_questions();
+        connection.tell_level_again();
+        self.greeted(connection);
+        connection.lists_changed();
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.
@@ -526,13 +529,13 @@ impl Engine {
         }
     }
 
-    fn links(&self, session: &Session) -> Vec<Arc<Link>> {
-        session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
+    fn connections(&self, session: &Session) -> Vec<Arc<Connection>> {
+        session.view().entries().filter_map(|entry| entry.upstream.connection()).collect()
     }
 }
 
 /// Sends a request whose answer nobody needs.
-pub(super) fn send_quietly(link: &Arc<Link>, method: &str, params: &str) {
+pub(super) fn send_quietly(connection: &Arc<Connection>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    link.peer.request(method, write, Caller::default(), link.own_deadline(), Box::new(|_| ()));
+    connection.peer.request(method, write, Caller::default(), connection.own_deadline(), Box::new(|_| ()));
 }

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 
 use super::carrier::Carrier;
+use super::connection::{Caller, Connection, HELLO};
 use super::engine::Engine;
-use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
 use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
@@ -61,26 +61,26 @@ async fn live(
     first: bool,
 ) -> Option<StartError> {
     let (_, capabilities) = engine.client_for_upstreams();
-    let link = Link::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
+    let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Carrier::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
     };
     let mut carrier = match begun {
         Ok(carrier) => carrier,
         Err(error) => {
-            upstream.ended(generation, End::Failed(error.redacted(&link.redactor)));
+            upstream.ended(generation, End::Failed(error.redacted(&connection.redactor)));
             return None;
         }
     };
     let greeting = tokio::select! {
         biased;
         _ = &mut *stop => None,
-        greeted = timeout_at(deadline, greet(engine, &link)) => Some(match greeted {
+        greeted = timeout_at(deadline, greet(engine, &connection)) => Some(match greeted {
             Ok(greeted) => greeted,
             Err(_) => Err(StartError::timeout()),
         }),
@@ -89,36 +89,36 @@ async fn live(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(error)) => {
-            let error = carrier.explain(link.with_noise(error)).redacted(&link.redactor);
-            link.close(&error.to_string());
-            if first && link.is_mute() && carrier.is_over() {
+            let error = carrier.explain(connection.with_noise(error)).redacted(&connection.redactor);
+            connection.close(&error.to_string());
+            if first && connection.is_mute() && carrier.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
                 carrier.end(false).await;
                 return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
-            if !link.is_greeted() && !carrier.is_over() {
+            if !connection.is_greeted() && !carrier.is_over() {
                 engine.known.forget_era(upstream);
             }
             End::Failed(error)
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
-            upstream.came_up(generation, link.clone(), items.clone());
-            engine.remember(&link, items);
+            upstream.came_up(generation, connection.clone(), items.clone());
+            engine.remember(&connection, items);
             let ended = tokio::select! {
                 biased;
                 _ = &mut *stop => None,
                 error = carrier.over() => Some(error),
-                error = refresh(engine, &link, generation) => Some(error),
+                error = refresh(engine, &connection, generation) => Some(error),
             };
             match ended {
                 None => End::Stopped,
                 Some(error) => {
-                    let error = carrier.explain(error).redacted(&link.redactor);
+                    let error = carrier.explain(error).redacted(&connection.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
-                    link.close(&error.to_string());
+                    connection.close(&error.to_string());
                     End::Down(error, up_since.elapsed())
                 }
             }
@@ -126,55 +126,57 @@ async fn live(
     };
     let polite = matches!(end, End::Stopped);
     upstream.ended(generation, end);
-    link.close("it was closed");
-    link.report_noise();
+    connection.close("it was closed");
+    connection.report_noise();
     carrier.end(polite).await;
     None
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
-async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, StartError> {
+async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Items, StartError> {
     // A server that was replaced since it was last asked may speak otherwise now.
-    let (era, asking) = engine.known.era(&link.upstream).await;
+    let (era, asking) = engine.known.era(&connection.upstream).await;
     let hello = match era {
-        Some(Era::Legacy) => match initialize(engine, link).await {
+        Some(Era::Legacy) => match initialize(engine, connection).await {
             Ok(hello) => hello,
-            Err(error) => probe(engine, link).await.map_err(|_| error)?,
+            Err(error) => probe(engine, connection).await.map_err(|_| error)?,
         },
         Some(Era::Modern) => {
-            let answer =
-                link.peer.call("server/discover", &discover_params(link), Caller::default(), None).await;
+            let answer = connection
+                .peer
+                .call("server/discover", &discover_params(connection), Caller::default(), None)
+                .await;
             match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
                 Some(hello) => hello,
-                None => initialize(engine, link).await?,
+                None => initialize(engine, connection).await?,
             }
         }
-        None => probe(engine, link).await?,
+        None => probe(engine, connection).await?,
     };
     let modern = hello.version.is_modern();
-    link.set_hello(hello);
+    connection.set_hello(hello);
     // At once: whatever becomes of its lists, it need not be asked again.
-    engine.remember_manner(link);
+    engine.remember_manner(connection);
     drop(asking);
     match modern {
-        true => link.listen(),
-        false => link.peer.notify("notifications/initialized", |_| ()),
+        true => connection.listen(),
+        false => connection.peer.notify("notifications/initialized", |_| ()),
     }
-    engine.greeted(link);
+    engine.greeted(connection);
     let mut items = Items::default();
     let (tools, resources, templates, prompts) = tokio::join!(
-        list(link, Kind::Tool, |_| None),
-        list(link, Kind::Resource, |_| None),
-        list(link, Kind::Template, |_| None),
-        list(link, Kind::Prompt, |_| None),
+        list(connection, Kind::Tool, |_| None),
+        list(connection, Kind::Resource, |_| None),
+        list(connection, Kind::Template, |_| None),
+        list(connection, Kind::Prompt, |_| None),
     );
     items = items.with(Kind::Tool, tools?);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
             Ok(list) => items = items.with(kind, list),
             Err(error) => {
-                let reason = error.redacted(&link.redactor);
-                log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
+                let reason = error.redacted(&connection.redactor);
+                log::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
             }
         }
     }
@@ -183,13 +185,13 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, StartErr
 
 /// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
-async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, StartError> {
-    link.set_mute(true);
-    let params = discover_params(link);
-    let discover = link.peer.call("server/discover", &params, Caller::default(), None);
+async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
+    connection.set_mute(true);
+    let params = discover_params(connection);
+    let discover = connection.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
     // Over HTTP every server answers at once, if only to refuse.
-    let spec = link.upstream.spec();
+    let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
         Transport::Http(_) => spec.timeouts.connect,
@@ -200,11 +202,11 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
             if supported(&answer)
                 .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
         {
-            link.peer.call("server/discover", &params, Caller::default(), None).await
+            connection.peer.call("server/discover", &params, Caller::default(), None).await
         }
         Ok(answer) => answer,
         Err(_) => {
-            let legacy = initialize(engine, link);
+            let legacy = initialize(engine, connection);
             tokio::pin!(legacy);
             tokio::select! {
                 biased;
@@ -223,10 +225,10 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, St
             }
         }
     };
-    link.set_mute(false);
+    connection.set_mute(false);
     match modern_answer(answer)? {
         Some(hello) => Ok(hello),
-        None => initialize(engine, link).await,
+        None => initialize(engine, connection).await,
     }
 }
 
@@ -260,45 +262,49 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }
 
-async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, StartError> {
+async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
     let (version, capabilities) = engine.client_for_upstreams();
-    let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
-    link.set_mute(false);
+    let result = connection.ask("initialize", &initialize_params(version, &capabilities)).await?;
+    connection.set_mute(false);
     ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
 }
 
-fn discover_params(link: &Link) -> String {
-    format!("{{\"_meta\":{{{}}}}}", modern_meta(&link.capabilities))
+fn discover_params(connection: &Connection) -> String {
+    format!("{{\"_meta\":{{{}}}}}", modern_meta(&connection.capabilities))
 }
 
 /// Every page of one list, each with its deadline; empty where the upstream has no such things.
 async fn list(
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     kind: Kind,
-    deadline: fn(&Link) -> Option<Deadline>,
+    deadline: fn(&Connection) -> Option<Deadline>,
 ) -> Result<Vec<Item>, StartError> {
     let mut items = Vec::new();
-    if !link.can(kind.capability()) {
+    if !connection.can(kind.capability()) {
         return Ok(items);
     }
     let mut params = "{}".to_owned();
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
-        let (page, of_page) = link.ask_for(kind.list_method(), &params, deadline(link), read).await??;
-        if link.version().is_modern() {
+        let (page, of_page) =
+            connection.ask_for(kind.list_method(), &params, deadline(connection), read).await??;
+        if connection.version().is_modern() {
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));
-            link.set_hint(kind, whole);
+            connection.set_hint(kind, whole);
             hint = Some(whole);
         }
         items.extend(page.items);
         for tool in page.schemaless {
-            log::warn!("[{}] tool {tool} has no usable inputSchema; any object is accepted", link.upstream);
+            log::warn!(
+                "[{}] tool {tool} has no usable inputSchema; any object is accepted",
+                connection.upstream
+            );
         }
         if page.nameless > 0 {
             log::warn!(
                 "[{}] {} of its {} have no name and are left out",
-                link.upstream,
+                connection.upstream,
                 page.nameless,
                 kind.list_key()
             );
@@ -308,7 +314,7 @@ async fn list(
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
-            None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
+            None if kind == Kind::Tool => return Ok(connection.note_mirrored(items)),
             None => return Ok(items),
         }
     }
@@ -317,49 +323,49 @@ async fn list(
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
 /// when it turns out to be another server than the one that we greeted.
-async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> StartError {
+async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation: u64) -> StartError {
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
-        link.lists_to_change().await;
+        connection.lists_to_change().await;
         if last.is_some_and(|last| last.elapsed() < BURST) {
-            let quiet = async { while timeout(QUIET, link.lists_to_change()).await.is_ok() {} };
+            let quiet = async { while timeout(QUIET, connection.lists_to_change()).await.is_ok() {} };
             let _ = timeout(LONGEST_BURST, quiet).await;
         }
-        let kinds = link.changed_lists();
+        let kinds = connection.changed_lists();
         let mut unread = 0;
         if kinds & HELLO != 0 {
-            match discover_again(engine, link).await {
+            match discover_again(engine, connection).await {
                 Ok(true) => {}
                 Ok(false) => unread |= HELLO,
                 Err(error) => return error,
             }
         }
-        let mut items = (*link.upstream.items()).clone();
+        let mut items = (*connection.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
             // As long as the first time; a list that never ends would keep all later changes away.
-            let patience = link.upstream.spec().timeouts.connect;
-            let list = timeout(patience, list(link, kind, Link::own_deadline)).await;
+            let patience = connection.upstream.spec().timeouts.connect;
+            let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(StartError::timeout())) {
                 Ok(list) => items = items.with(kind, list),
                 Err(error) => {
-                    let reason = error.redacted(&link.redactor);
-                    log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
+                    let reason = error.redacted(&connection.redactor);
+                    log::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
                     unread |= 1 << kind as u8;
                 }
             }
         }
-        engine.remember(link, items.clone());
-        link.upstream.offers(generation, items);
+        engine.remember(connection, items.clone());
+        connection.upstream.offers(generation, items);
         last = Some(Instant::now());
         failures = if unread == 0 { 0 } else { failures + 1 };
         if (1..=MOST_RETRIES).contains(&failures) {
             // Whoever is just being redeployed may have an answer a little later.
-            let (link, pause) = (Arc::downgrade(link), FIRST_RETRY * (1 << (failures - 1)));
+            let (connection, pause) = (Arc::downgrade(connection), FIRST_RETRY * (1 << (failures - 1)));
             tokio::spawn(async move {
                 sleep(pause).await;
-                if let Some(link) = link.upgrade() {
-                    link.look_again(unread);
+                if let Some(connection) = connection.upgrade() {
+                    connection.look_again(unread);
                 }
             });
         }
@@ -368,19 +374,20 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Sta
 
 /// Asks a modern upstream again what it can do; `false` if it does not say so now. The error is the reason why the
 /// connection must begin anew.
-async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<bool, StartError> {
-    let params = discover_params(link);
-    let answer = link.peer.call("server/discover", &params, Caller::default(), link.own_deadline());
-    let answer = timeout(link.upstream.spec().timeouts.connect, answer).await;
+async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<bool, StartError> {
+    let params = discover_params(connection);
+    let answer =
+        connection.peer.call("server/discover", &params, Caller::default(), connection.own_deadline());
+    let answer = timeout(connection.upstream.spec().timeouts.connect, answer).await;
     match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
         // It may still answer those that are under way.
-        Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(false),
+        Err(CallError::Lost(_)) if connection.upstream.is_busy() => Ok(false),
         Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
         answer => {
             let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
             let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;
-            link.set_hello(hello);
-            engine.remember_manner(link);
+            connection.set_hello(hello);
+            engine.remember_manner(connection);
             Ok(true)
         }
     }
@@ -416,11 +423,11 @@ mod tests {
 
     /// Reads a list of so many pages, of one tool each, and says how many tools there were.
     async fn read_list(pages: usize) -> Result<usize, StartError> {
-        let link = Link::new(Upstream::unreal("box", "a"), Default::default(), String::new());
+        let connection = Connection::new(Upstream::unreal("box", "a"), Default::default(), String::new());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
-        link.set_hello(ServerHello::read(hello).expect("it speaks our version"));
+        connection.set_hello(ServerHello::read(hello).expect("it speaks our version"));
         let (theirs, ours) = tokio::io::duplex(1024);
-        let (server, out) = (link.clone(), link.out.clone());
+        let (server, out) = (connection.clone(), connection.out.clone());
         let serve = async move {
             let mut requests = BufReader::new(theirs).lines();
             for page in 1.. {
@@ -434,7 +441,7 @@ mod tests {
             }
         };
         tokio::select! {
-            items = list(&link, Kind::Tool, |_| None) => items.map(|items| items.len()),
+            items = list(&connection, Kind::Tool, |_| None) => items.map(|items| items.len()),
             () = serve => unreachable!("it serves for ever"),
             _ = out.run(ours) => unreachable!("nobody closes the pipe"),
         }

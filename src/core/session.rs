@@ -9,7 +9,7 @@ use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::modern::ModernCall;
 use super::reply::{Batch, Reply};
 use super::route::Route;
@@ -43,7 +43,7 @@ pub struct Session {
 /// A question of an upstream that waits for the client.
 pub struct Question {
     /// Who asked.
-    pub link: Weak<Link>,
+    pub connection: Weak<Connection>,
     /// The upstream's own progress token, raw.
     pub progress: Option<Box<str>>,
     /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
     pub(super) id: Id,
     pub(super) batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    pub(super) target: Option<(Arc<Link>, u64)>,
+    pub(super) target: Option<(Arc<Connection>, u64)>,
     pub(super) route: Route,
 }
 
@@ -143,9 +143,9 @@ impl Session {
     }
 
     /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
+    pub fn sent(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) {
         if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
-            waiting.get_mut().target = Some((link.clone(), id));
+            waiting.get_mut().target = Some((connection.clone(), id));
         }
     }
 
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
-    pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
+    pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
@@ -208,7 +208,8 @@ impl Session {
         loop {
             let targets: Vec<_> =
                 self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
-            let cancelled = targets.iter().filter(|(link, id)| link.peer.cancel(*id, reason, &lost)).count();
+            let cancelled =
+                targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
             // One that is over may let another begin.
             if cancelled == 0 {
                 return;

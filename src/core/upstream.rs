@@ -8,9 +8,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
+use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
-use super::link::Link;
 use super::modern::Watched;
 use super::start_error::StartError;
 use crate::catalog::Items;
@@ -59,7 +59,7 @@ pub struct Spec {
 struct UpstreamState {
     generation: u64,
     backoff: Backoff,
-    link: Option<Arc<Link>>,
+    connection: Option<Arc<Connection>>,
     items: Arc<Items>,
     last_failure: Option<StartError>,
     /// What clients watch, and how many do.
@@ -154,8 +154,8 @@ impl Upstream {
     }
 
     /// The connection, while there is one.
-    pub fn link(&self) -> Option<Arc<Link>> {
-        self.state.lock().link.clone()
+    pub fn connection(&self) -> Option<Arc<Connection>> {
+        self.state.lock().connection.clone()
     }
 
     /// What it offered when last asked.
@@ -217,7 +217,7 @@ impl Upstream {
     }
 
     /// Starts it if need be and waits until it is connected or failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, StartError> {
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled(phase).await
@@ -241,14 +241,14 @@ impl Upstream {
     async fn rest(&self) {
         loop {
             let less = self.less_waiting.notified();
-            let (waiting, link) = {
+            let (waiting, connection) = {
                 let state = self.state.lock();
-                (state.waiting, state.link.clone())
+                (state.waiting, state.connection.clone())
             };
-            match link {
+            match connection {
                 _ if waiting > 0 => less.await,
-                Some(link) => {
-                    link.peer.none_open(|caller| caller.session.is_some()).await;
+                Some(connection) => {
+                    connection.peer.none_open(|caller| caller.session.is_some()).await;
                     if self.state.lock().waiting == 0 {
                         return;
                     }
@@ -260,11 +260,12 @@ impl Upstream {
 
     /// Whether a client waits for it.
     pub(super) fn is_busy(&self) -> bool {
-        let (waiting, link) = {
+        let (waiting, connection) = {
             let state = self.state.lock();
-            (state.waiting, state.link.clone())
+            (state.waiting, state.connection.clone())
         };
-        waiting > 0 || link.is_some_and(|link| link.peer.any(|caller| caller.session.is_some()))
+        waiting > 0
+            || connection.is_some_and(|connection| connection.peer.any(|caller| caller.session.is_some()))
     }
 
     /// Takes over what clients expect of an upstream that this one stands in for.
@@ -274,11 +275,11 @@ impl Upstream {
     }
 
     /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, StartError> {
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Connection>, StartError> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
-            _ => self.link().ok_or_else(|| "it was closed".into()),
+            _ => self.connection().ok_or_else(|| "it was closed".into()),
         }
     }
 
@@ -351,16 +352,16 @@ impl Upstream {
 
     /// Ends it: calls in flight fail at once, the process ends in the background.
     pub fn stop(self: &Arc<Self>) {
-        let (stop, link) = {
+        let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
-            (state.stop.take(), state.link.take())
+            (state.stop.take(), state.connection.take())
         };
-        if let Some(link) = link {
-            link.close("it was closed");
+        if let Some(connection) = connection {
+            connection.close("it was closed");
         }
         if let Some(stop) = stop {
             let _ = stop.send(());
@@ -368,13 +369,13 @@ impl Upstream {
     }
 
     /// Called by the connection of `generation` when it is up.
-    pub(super) fn came_up(self: &Arc<Self>, generation: u64, link: Arc<Link>, items: Items) {
+    pub(super) fn came_up(self: &Arc<Self>, generation: u64, connection: Arc<Connection>, items: Items) {
         {
             let mut state = self.state.lock();
             if state.generation != generation {
                 return;
             }
-            state.link = Some(link);
+            state.connection = Some(connection);
             state.items = Arc::new(items);
         }
         // The views first: whoever waits for the phase must find the tools in them.
@@ -404,7 +405,7 @@ impl Upstream {
             if state.generation != generation {
                 return;
             }
-            state.link = None;
+            state.connection = None;
             state.stop = None;
             let (reason, uptime) = match end {
                 End::Stopped => {
@@ -483,7 +484,7 @@ impl Upstream {
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
-                self.came_up(0, Link::new(self.clone(), Default::default(), String::new()), items);
+                self.came_up(0, Connection::new(self.clone(), Default::default(), String::new()), items);
             }
             None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }
@@ -506,35 +507,36 @@ fn jitter() -> f64 {
 mod tests {
     use super::*;
     use crate::catalog::Kind;
-    use crate::core::link::Caller;
+    use crate::core::connection::Caller;
     use crate::core::route::Route;
     use crate::core::session::Session;
     use crate::core::window::Window;
     use crate::wire::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
-    fn in_flight() -> (Arc<Upstream>, Arc<Link>, u64, oneshot::Receiver<bool>) {
+    fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
-        let link = upstream.link().expect("it is up");
+        let connection = upstream.connection().expect("it is up");
         let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
         let caller = Caller { session: Some(Session::new(window, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
-        let id = link.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
-        (upstream, link, id, fate)
+        let id =
+            connection.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
+        (upstream, connection, id, fate)
     }
 
     #[tokio::test]
     async fn what_is_to_end_waits_for_its_calls_in_flight_and_no_longer() {
-        let (upstream, link, id, fate) = in_flight();
+        let (upstream, connection, id, fate) = in_flight();
         let retire = upstream.retire(Duration::from_secs(3600));
         let finish = async {
             tokio::task::yield_now().await;
             assert!(upstream.is_up(), "it is waited for");
-            link.peer.fail(id, &Lost::new("as good as an answer"));
+            connection.peer.fail(id, &Lost::new("as good as an answer"));
         };
         tokio::join!(retire, finish);
         assert!(!upstream.is_up());
@@ -554,14 +556,17 @@ mod tests {
     fn what_an_older_life_reports_changes_nothing() {
         let upstream = Upstream::unreal("box", "a");
         let items = |name: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[name]));
-        let link = || Link::new(upstream.clone(), Default::default(), String::new());
+        let connection = || Connection::new(upstream.clone(), Default::default(), String::new());
         upstream.state.lock().generation = 2;
-        let (old, now) = (link(), link());
+        let (old, now) = (connection(), connection());
         upstream.came_up(2, now.clone(), items("now"));
         upstream.offers(1, items("old"));
         upstream.came_up(1, old, items("old"));
         upstream.ended(1, End::Down("old".into(), Duration::ZERO));
-        assert!(upstream.is_up() && upstream.link().is_some_and(|link| Arc::ptr_eq(&link, &now)));
+        assert!(
+            upstream.is_up()
+                && upstream.connection().is_some_and(|connection| Arc::ptr_eq(&connection, &now))
+        );
         assert_eq!(*upstream.items(), items("now"));
         upstream.offers(2, items("new"));
         assert_eq!(*upstream.items(), items("new"));

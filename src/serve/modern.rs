@@ -61,9 +61,9 @@ pub(super) fn list_hint(gateway: &Gateway, window: &Window, view: &View, kind: K
     if !window.exposure().lists_to_modern() {
         return own;
     }
-    view.entries().fold(own, |whole, entry| match entry.upstream.link() {
-        Some(link) if !link.can(kind.capability()) => whole,
-        Some(link) => whole.and(link.hint(kind)),
+    view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
+        Some(connection) if !connection.can(kind.capability()) => whole,
+        Some(connection) => whole.and(connection.hint(kind)),
         // It may come back at any time.
         None => whole.and(Cache { ttl: 0, public: true }),
     })
@@ -129,7 +129,7 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let Some(mut listener) = Listener::open(params, reply) else { return };
     for id in listener.tasks() {
         if let Some(place) = session.window.tasks.find(&id) {
-            let task = (place.link.upstream.clone(), Watched::Task(place.own));
+            let task = (place.connection.upstream.clone(), Watched::Task(place.own));
             gateway.engine.watch(&task.0, &task.1, true);
             listener.watched.insert(id, task);
         }

@@ -43,7 +43,7 @@ pub(super) const HELLO: u8 = 1 << 7;
 const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
 
 /// A live connection to an upstream.
-pub struct Link {
+pub struct Connection {
     /// Whose it is.
     pub upstream: Arc<Upstream>,
     /// Our requests to it.
@@ -85,15 +85,15 @@ pub(super) type Asked = (u64, Arc<Session>);
 /// An open question of an upstream. No call to it of the client that is asked runs out of time meanwhile, and each has
 /// all of its time afterwards.
 pub(super) struct Asking {
-    link: Arc<Link>,
+    connection: Arc<Connection>,
     client: u64,
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.link.asked.remove(self.client);
+        self.connection.asked.remove(self.client);
         let is_asked = |session: &Arc<Session>| session.window.client == self.client;
-        self.link.peer.touch_where(|caller| caller.session.as_ref().is_some_and(is_asked));
+        self.connection.peer.touch_where(|caller| caller.session.as_ref().is_some_and(is_asked));
     }
 }
 
@@ -110,7 +110,7 @@ pub struct Caller {
     pub progress: Option<Box<str>>,
 }
 
-impl Link {
+impl Connection {
     pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor, capabilities: String) -> Arc<Self> {
         let out = Outbox::new();
         Arc::new(Self {
@@ -232,7 +232,7 @@ impl Link {
     pub(super) fn asks(self: &Arc<Self>, session: &Session) -> Asking {
         let client = session.window.client;
         self.asked.add(client);
-        Asking { link: self.clone(), client }
+        Asking { connection: self.clone(), client }
     }
 
     /// When a request of our own is given up.
@@ -326,34 +326,36 @@ impl Link {
             modern_meta(capabilities),
             quoted(uris),
         );
-        let link = Arc::downgrade(self);
+        let connection = Arc::downgrade(self);
         let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
         let own_id = Arc::new(AtomicU64::new(0));
         let ended = own_id.clone();
         let again: OnAnswer = Box::new(move |answer| {
             // Not if it is gone altogether.
-            let Some(link) = link.upgrade().filter(|link| link.peer.is_open()) else { return };
+            let Some(connection) = connection.upgrade().filter(|connection| connection.peer.is_open()) else {
+                return;
+            };
             // Nor if another has taken its place: a server may allow one at a time.
-            if link.listening.lock().last() != Some(&ended.load(Ordering::Relaxed)) {
+            if connection.listening.lock().last() != Some(&ended.load(Ordering::Relaxed)) {
                 return;
             }
             match answer {
-                Answer::Error(_) => return link.caught_up(),
-                Answer::Lost(lost) if lost.is_malformed() => return link.caught_up(),
+                Answer::Error(_) => return connection.caught_up(),
+                Answer::Lost(lost) if lost.is_malformed() => return connection.caught_up(),
                 Answer::Result(_) | Answer::Lost(_) => {}
             }
             // It ended it, or the stream broke.
-            let before = link.broken.fetch_add(1, Ordering::Relaxed);
+            let before = connection.broken.fetch_add(1, Ordering::Relaxed);
             if before > 0 {
-                link.doubt();
+                connection.doubt();
             }
             tokio::spawn(async move {
                 sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
-                link.listen();
+                connection.listen();
                 // One that never acknowledges it may have been replaced all the same.
                 sleep(BETWEEN_LISTENS).await;
-                if before == 0 && link.broken.load(Ordering::Relaxed) > 0 {
-                    link.doubt();
+                if before == 0 && connection.broken.load(Ordering::Relaxed) > 0 {
+                    connection.doubt();
                 }
             });
         });
@@ -381,13 +383,13 @@ impl Link {
                 _ => return,
             }
         };
-        let link = Arc::downgrade(self);
+        let connection = Arc::downgrade(self);
         tokio::spawn(async move {
             sleep(BETWEEN_LISTENS).await;
-            let Some(link) = link.upgrade() else { return };
+            let Some(connection) = connection.upgrade() else { return };
             for id in before {
-                if link.peer.forget(id).is_some() {
-                    link.peer.send_cancelled(id, "subscribed anew");
+                if connection.peer.forget(id).is_some() {
+                    connection.peer.send_cancelled(id, "subscribed anew");
                 }
             }
         });
