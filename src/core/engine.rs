@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::adapt;
 use super::audience::Audience;
+use super::bridge::seal::{Seal, params_digest};
 use super::bridge::{Call, Parked, level_of};
 use super::connection::{Caller, Connection};
 use super::known::{Known, manner};
@@ -22,7 +23,6 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
-use super::seal::{Seal, params_digest};
 use super::session::Session;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;

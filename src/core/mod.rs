@@ -3,7 +3,7 @@
 mod adapt;
 pub mod audience;
 pub mod backoff;
-mod bridge;
+pub mod bridge;
 mod carrier;
 pub mod connection;
 pub mod engine;
@@ -23,7 +23,7 @@ pub mod reply;
 pub mod route;
 #[cfg(test)]
 mod routing_tests;
-pub mod seal;
+
 pub mod session;
 pub mod start_error;
 mod stderr;

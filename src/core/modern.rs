@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use super::bridge::seal::params_digest;
 use super::reply::Reply;
-use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
 use crate::catalog::Kind;

@@ -12,22 +12,24 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::adapt;
-use super::connection::{Asking, Caller, Connection};
-use super::engine::Engine;
-use super::gate::Turn;
-use super::modern::ModernCall;
-use super::progress::Progress;
-use super::reply::Reply;
-use super::seal::{Sealed, State, params_digest};
-use super::session::{Question, Session};
+use crate::core::adapt;
+use crate::core::connection::{Asking, Caller, Connection};
+use crate::core::engine::Engine;
+use crate::core::gate::Turn;
+use crate::core::modern::ModernCall;
+use crate::core::progress::Progress;
+use crate::core::reply::Reply;
+pub mod seal;
+
+use self::seal::{Sealed, State, params_digest};
+use crate::core::session::{Question, Session};
 use crate::wire::era::{ALL_CAPABILITIES, TASKS, declares, declares_at, meta, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline, Lost, OnAnswer};
 
 /// CallGate the answer into the reply.
-pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
+pub(in crate::core) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
 
 /// How often an upstream may ask for more before a call is given up.
 const MOST_ROUNDS: u32 = 10;
@@ -67,7 +69,7 @@ struct CallState {
 
 impl Call {
     /// Sends a call to an upstream; `params` are as the upstream gets them, `digest` is of the client's own.
-    pub(super) fn launch(
+    pub(in crate::core) fn launch(
         engine: &Arc<Engine>,
         connection: &Arc<Connection>,
         method: &'static str,
@@ -316,7 +318,13 @@ impl Call {
     /// A legacy upstream asks a modern client: the call waits here, the client is told what to bring.
     ///
     /// `crowded`: the question came while several calls were under way.
-    pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>, crowded: bool) {
+    pub(in crate::core) fn park(
+        self: &Arc<Self>,
+        id: Id,
+        method: &str,
+        params: Option<Node<'_>>,
+        crowded: bool,
+    ) {
         let Some(engine) = self.engine.upgrade() else { return };
         let mut request = format!("{{\"method\":{},\"params\":", quote(method)).into_bytes();
         match params {
@@ -340,17 +348,17 @@ impl Call {
     }
 
     /// What a modern client said of itself with the call; `None` for a legacy one.
-    pub(super) fn modern(&self) -> Option<Arc<ModernCall>> {
+    pub(in crate::core) fn modern(&self) -> Option<Arc<ModernCall>> {
         self.modern.clone()
     }
 
     /// For a modern client, the least severity of log messages that it wants, if any.
-    pub(super) fn log_level(&self) -> Option<Option<usize>> {
+    pub(in crate::core) fn log_level(&self) -> Option<Option<usize>> {
         self.modern.as_ref().map(|modern| modern.log_level)
     }
 
     /// Whether a question of it waits for the client.
-    pub(super) fn is_parked(&self) -> bool {
+    pub(in crate::core) fn is_parked(&self) -> bool {
         self.state.lock().reply.is_none()
     }
 
@@ -393,7 +401,7 @@ impl Call {
     }
 
     /// The client is back with what it was asked for.
-    pub(super) fn resume(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
+    pub(in crate::core) fn resume(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         if let Some(id) = self.upstream_id() {
             reply.session().sent(reply.key(), &self.connection, id);
         }
@@ -604,7 +612,7 @@ impl Engine {
 
 /// Calls whose client is to answer questions.
 #[derive(Default)]
-pub(super) struct Parked(Mutex<std::collections::HashMap<u64, Arc<Call>>>);
+pub(in crate::core) struct Parked(Mutex<std::collections::HashMap<u64, Arc<Call>>>);
 
 impl Parked {
     fn add(&self, call: Arc<Call>) -> u64 {
@@ -621,8 +629,8 @@ impl Parked {
 
 /// What a client must have declared to be asked something: a capability, and where it matters which part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Needed {
-    pub(super) capability: &'static str,
+pub(in crate::core) struct Needed {
+    pub(in crate::core) capability: &'static str,
     part: Option<&'static str>,
 }
 
@@ -631,7 +639,7 @@ impl Needed {
     const PAGE: Self = Self { capability: "elicitation", part: Some("url") };
 
     /// What this question needs; `None` for questions that no rule names.
-    pub(super) fn of(method: &str, params: Option<Node<'_>>) -> Option<Self> {
+    pub(in crate::core) fn of(method: &str, params: Option<Node<'_>>) -> Option<Self> {
         let member = |key| params.and_then(|params| params.get(key));
         let part_of = |capability, part| Some(Self { capability, part });
         match method {
@@ -649,7 +657,7 @@ impl Needed {
     }
 
     /// Whether these capabilities, a raw object, hold it. Who names no page among the ways of elicitation can do forms.
-    pub(super) fn is_in(self, capabilities: &str) -> bool {
+    pub(in crate::core) fn is_in(self, capabilities: &str) -> bool {
         let has = |part| declares_at(capabilities, &[self.capability, part]);
         declares(capabilities, self.capability)
             && match self.part {
@@ -710,7 +718,7 @@ fn input_required(requests: &str, sealed: &str) -> String {
 }
 
 /// The level in raw parameters of `logging/setLevel`.
-pub(super) fn level_of(params: &str) -> Option<usize> {
+pub(in crate::core) fn level_of(params: &str) -> Option<usize> {
     let mut scanner = Scanner::default();
     let level = scanner.scan_str(params).ok()?.root().get("level")?.as_str()?.into_owned();
     crate::wire::era::LOG_LEVELS.iter().position(|known| *known == level)
