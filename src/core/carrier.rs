@@ -103,8 +103,8 @@ impl Carrier {
         }
     }
 
-    /// Ends it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
-    pub(super) async fn end(self, polite: bool) {
+    /// Stops it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
+    pub(super) async fn stop(self, polite: bool) {
         match self {
             Self::Process(mut process) => {
                 if polite {

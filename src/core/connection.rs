@@ -246,15 +246,15 @@ impl Connection {
         self.out.held() < MOST_UNREAD
     }
 
-    /// Fails what is in flight, withdraws its questions and closes the upstream's stdin.
-    pub fn close(&self, reason: &str) {
+    /// Fails what is in flight, cancels its questions and closes the upstream's stdin.
+    pub fn stop(&self, reason: &str) {
         self.peer.close(&Lost::new(reason));
         self.out.close();
-        self.withdraw_questions();
+        self.cancel_questions();
     }
 
     /// Tells clients that what it asked them needs no answer any more.
-    pub(super) fn withdraw_questions(&self) {
+    pub(super) fn cancel_questions(&self) {
         let questions = std::mem::take(&mut *self.questions.lock());
         for (ours, session) in questions.into_values() {
             if session.peer.forget(ours).is_some() {

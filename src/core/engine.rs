@@ -349,9 +349,9 @@ impl Engine {
     }
 
     /// Ends every upstream and waits until nothing of them is left.
-    pub async fn shut_down(&self) {
+    pub async fn stop(&self) {
         let tasks = self.tasks.lock().take();
-        for upstream in self.registry.all_and_retired() {
+        for upstream in self.registry.all_and_draining() {
             upstream.stop();
         }
         if let Some(mut tasks) = tasks {
@@ -363,7 +363,7 @@ impl Engine {
 
     /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
     /// Those that a new file reaches in another way, or not at all, are taken out and returned; the caller
-    /// [retires](Self::retire) them.
+    /// [replaces](Self::replace) them.
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
@@ -516,7 +516,7 @@ impl Engine {
     pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
         connection.set_hello(hello);
         self.remember_manner(connection);
-        connection.withdraw_questions();
+        connection.cancel_questions();
         connection.tell_level_again();
         self.greeted(connection);
         connection.lists_changed();

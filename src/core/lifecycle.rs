@@ -90,11 +90,11 @@ async fn live(
         None => End::Stopped,
         Some(Err(error)) => {
             let error = carrier.explain(connection.with_noise(error)).redacted(&connection.redactor);
-            connection.close(&error.to_string());
+            connection.stop(&error.to_string());
             if first && connection.is_mute() && carrier.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
-                carrier.end(false).await;
+                carrier.stop(false).await;
                 return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
@@ -118,7 +118,7 @@ async fn live(
                 Some(error) => {
                     let error = carrier.explain(error).redacted(&connection.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
-                    connection.close(&error.to_string());
+                    connection.stop(&error.to_string());
                     End::Down(error, up_since.elapsed())
                 }
             }
@@ -126,9 +126,9 @@ async fn live(
     };
     let polite = matches!(end, End::Stopped);
     upstream.ended(generation, end);
-    connection.close("it was closed");
+    connection.stop("it was closed");
     connection.report_noise();
-    carrier.end(polite).await;
+    carrier.stop(polite).await;
     None
 }
 

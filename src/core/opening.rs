@@ -143,19 +143,19 @@ impl Engine {
             if upstream.spec().lives_on || windows.iter().any(is_seen) {
                 continue;
             }
-            self.end_retired(&windows, &upstream);
-            self.registry.remove(&upstream, upstream.close());
+            self.stop_draining(&windows, &upstream);
+            self.registry.remove(&upstream, upstream.stop_for_good());
         }
     }
 
     /// Ends those that a new file has put this one in the place of and that still finish calls, unless these may be calls
     /// of others.
-    fn end_retired(&self, windows: &[Arc<Window>], upstream: &Upstream) {
+    fn stop_draining(&self, windows: &[Arc<Window>], upstream: &Upstream) {
         let (group, server) = (&upstream.group, &upstream.server);
         if windows.iter().any(|window| window.view().server(group, server).is_some()) {
             return;
         }
-        for before in self.registry.retired(group, server) {
+        for before in self.registry.draining(group, server) {
             before.stop();
         }
     }
@@ -171,16 +171,16 @@ impl Engine {
     /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
     /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
     /// What is returned resolves when each of them is up or failed.
-    pub fn retire(
+    pub fn replace(
         self: &Arc<Self>,
         upstream: Arc<Upstream>,
         next: Vec<Arc<Upstream>>,
     ) -> oneshot::Receiver<()> {
         let (settled, receiver) = oneshot::channel();
-        self.registry.retire(&upstream);
+        self.registry.note_draining(&upstream);
         self.spawn(async move {
             let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
-            let ending = upstream.retire(LONGEST_DRAIN);
+            let ending = upstream.drain(LONGEST_DRAIN);
             tokio::pin!(ending);
             let ended = timeout(head_start, &mut ending).await.is_ok();
             let starting = async {

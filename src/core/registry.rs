@@ -21,7 +21,7 @@ struct Upstreams {
     /// What is known of those that were closed, so that opening them again does not make them fail more often.
     histories: HashMap<RegistryKey, FailureHistory>,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
-    retired: Vec<Weak<Upstream>>,
+    draining: Vec<Weak<Upstream>>,
 }
 
 /// Group, server, and the client that has it for itself.
@@ -70,9 +70,9 @@ impl Registry {
     }
 
     /// Every upstream that may still run, those included that a new file has no place for.
-    pub(super) fn all_and_retired(&self) -> Vec<Arc<Upstream>> {
+    pub(super) fn all_and_draining(&self) -> Vec<Arc<Upstream>> {
         let state = self.0.lock();
-        state.upstreams.values().cloned().chain(state.retired.iter().filter_map(Weak::upgrade)).collect()
+        state.upstreams.values().cloned().chain(state.draining.iter().filter_map(Weak::upgrade)).collect()
     }
 
     /// Puts a new file in force: for each upstream what `spec` says of it by group and server.
@@ -94,15 +94,15 @@ impl Registry {
     }
 
     /// Notes one that a new file has no place for and that may still have calls in flight.
-    pub(super) fn retire(&self, upstream: &Arc<Upstream>) {
-        let retired = &mut self.0.lock().retired;
-        retired.retain(|upstream| upstream.strong_count() > 0);
-        retired.push(Arc::downgrade(upstream));
+    pub(super) fn note_draining(&self, upstream: &Arc<Upstream>) {
+        let draining = &mut self.0.lock().draining;
+        draining.retain(|upstream| upstream.strong_count() > 0);
+        draining.push(Arc::downgrade(upstream));
     }
 
     /// Those that were in this place before and that may still have calls in flight.
-    pub(super) fn retired(&self, group: &str, server: &str) -> Vec<Arc<Upstream>> {
-        let all: Vec<_> = self.0.lock().retired.iter().filter_map(Weak::upgrade).collect();
+    pub(super) fn draining(&self, group: &str, server: &str) -> Vec<Arc<Upstream>> {
+        let all: Vec<_> = self.0.lock().draining.iter().filter_map(Weak::upgrade).collect();
         all.into_iter().filter(|before| *before.group == *group && *before.server == *server).collect()
     }
 

@@ -219,7 +219,7 @@ impl World {
             }
             Step::Crash { upstream } => {
                 let connection = self.upstreams[upstream].connection().expect("it is up");
-                connection.close("it ended");
+                connection.stop("it ended");
                 self.upstreams[upstream].pretend(None);
                 self.upstreams[upstream].pretend(Some(Items::default()));
                 self.before.insert(upstream, connection);

@@ -75,7 +75,7 @@ struct UpstreamState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     /// The file has it no longer, or has another in its place.
-    Retired,
+    Removed,
     /// Nobody has it open any more; whoever opens it gets another.
     Closed,
 }
@@ -178,7 +178,7 @@ impl Upstream {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
             match state.over {
-                Some(Over::Retired) => {
+                Some(Over::Removed) => {
                     return Err(
                         "the configuration has changed, and this server is no longer part of it".into()
                     );
@@ -225,8 +225,8 @@ impl Upstream {
 
     /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
     /// started again. Returns when everything of it is gone.
-    pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
-        self.state.lock().over = Some(Over::Retired);
+    pub(super) async fn drain(self: &Arc<Self>, patience: Duration) {
+        self.state.lock().over = Some(Over::Removed);
         let _ = tokio::time::timeout(patience, self.rest()).await;
         self.stop();
         self.gone().await;
@@ -296,8 +296,8 @@ impl Upstream {
     }
 
     /// Whether the file has it no longer, or has another in its place.
-    pub fn is_retired(&self) -> bool {
-        self.state.lock().over == Some(Over::Retired)
+    pub fn is_removed(&self) -> bool {
+        self.state.lock().over == Some(Over::Removed)
     }
 
     /// Whether clients watch it.
@@ -342,7 +342,7 @@ impl Upstream {
 
     /// Ends it for good, and says what the next one in its place has to know. A call that came before and has not
     /// started it yet does not start it any more.
-    pub(super) fn close(self: &Arc<Self>) -> FailureHistory {
+    pub(super) fn stop_for_good(self: &Arc<Self>) -> FailureHistory {
         self.state.lock().over = Some(Over::Closed);
         self.stop();
         let mut state = self.state.lock();
@@ -361,7 +361,7 @@ impl Upstream {
             (state.stop.take(), state.connection.take())
         };
         if let Some(connection) = connection {
-            connection.close("it was closed");
+            connection.stop("it was closed");
         }
         if let Some(stop) = stop {
             let _ = stop.send(());
@@ -532,13 +532,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_to_end_waits_for_its_calls_in_flight_and_no_longer() {
         let (upstream, connection, id, fate) = in_flight();
-        let retire = upstream.retire(Duration::from_secs(3600));
+        let drain = upstream.drain(Duration::from_secs(3600));
         let finish = async {
             tokio::task::yield_now().await;
             assert!(upstream.is_up(), "it is waited for");
             connection.peer.fail(id, &Lost::new("as good as an answer"));
         };
-        tokio::join!(retire, finish);
+        tokio::join!(drain, finish);
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false));
         assert!(upstream.start().is_err(), "it is not started again");
@@ -547,7 +547,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_to_end_does_not_wait_for_ever() {
         let (upstream, _, _, fate) = in_flight();
-        upstream.retire(Duration::from_millis(20)).await;
+        upstream.drain(Duration::from_millis(20)).await;
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false), "the call has failed");
     }

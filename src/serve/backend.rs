@@ -64,7 +64,7 @@ impl Gateway {
 
     /// Ends every upstream.
     pub async fn end(&self) {
-        self.engine.shut_down().await;
+        self.engine.stop().await;
     }
 
     fn part(scope: &Scope) -> Part {

@@ -150,7 +150,7 @@ pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
                 return;
             }
             // Who stands in for another was told what that one was watched for.
-            let told = before.is_some_and(|(before, _)| before.is_retired()) && upstream.is_watched(&what);
+            let told = before.is_some_and(|(before, _)| before.is_removed()) && upstream.is_watched(&what);
             if !told {
                 gateway.engine.watch(&upstream, &what, true);
             }
