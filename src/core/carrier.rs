@@ -131,7 +131,7 @@ impl Remote {
         let client =
             HttpClient::new(endpoint, engine.settings().max_message_bytes)?.limited_by(engine.limit());
         let client = client.authorized_by(engine.authorizer(http));
-        connection.mirror_parameters(client.tool_headers());
+        connection.profile.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = connection.out.clone();
         let taker = Taker { engine: engine.clone(), connection: connection.clone() };
@@ -169,7 +169,7 @@ impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
-            (Some(reason), Some(id)) if self.connection.is_greeted() => {
+            (Some(reason), Some(id)) if self.connection.profile.is_greeted() => {
                 self.connection.peer.fail(id, &Lost::new(self.connection.redactor.redact(reason)));
             }
             (_, on) => {

@@ -15,7 +15,7 @@ use super::adapt;
 use super::audience::Audience;
 use super::bridge::seal::{Seal, params_digest};
 use super::bridge::{Call, Parked, level_of};
-use super::connection::{Caller, Connection};
+use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
@@ -293,10 +293,12 @@ impl Engine {
             adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
-        if let Some(id) =
-            connection.peer.request(method, write, caller, connection.deadline(&session), on_answer)
+        let id = connection.peer.reserve();
+        let request = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
+        if let Some(request) = request
+            && session.goes_to(&key, connection, id)
         {
-            session.sent(&key, connection, id);
+            request.send(method, write);
         }
     }
 
@@ -514,12 +516,12 @@ impl Engine {
     /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
     /// last one was told, and nobody knows what it offers.
     pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
-        connection.set_hello(hello);
+        connection.profile.greeted(hello);
         self.remember_manner(connection);
-        connection.cancel_questions();
+        connection.questions.cancel();
         connection.tell_level_again();
         self.greeted(connection);
-        connection.lists_changed();
+        connection.changes.note(Changes::LISTS);
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.

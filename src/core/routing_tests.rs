@@ -271,7 +271,7 @@ proptest! {
                 model.take(step);
                 prop_assert_eq!(world.told(), model.told.to_vec(), "after {:?}", step);
             }
-            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open()).collect();
+            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open_count()).collect();
             let expected: Vec<_> =
                 (0..UPSTREAMS).map(|n| model.open.values().filter(|target| target.0 == n).count()).collect();
             prop_assert_eq!(open, expected, "nothing is left behind");

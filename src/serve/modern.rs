@@ -63,7 +63,7 @@ pub(super) fn list_hint(gateway: &Gateway, window: &Window, view: &View, kind: K
     }
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
         Some(connection) if !connection.can(kind.capability()) => whole,
-        Some(connection) => whole.and(connection.hint(kind)),
+        Some(connection) => whole.and(connection.profile.hint(kind)),
         // It may come back at any time.
         None => whole.and(Cache { ttl: 0, public: true }),
     })

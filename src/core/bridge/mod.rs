@@ -167,15 +167,13 @@ impl Call {
         };
         let call = self.clone();
         let on_answer: OnAnswer = Box::new(move |answer| call.answered(answer));
-        if let Some(id) = self.connection.peer.request(
-            self.method,
-            write,
-            caller,
-            self.connection.deadline(&session),
-            on_answer,
-        ) {
-            self.state.lock().upstream_id = Some(id);
-            session.sent(&key, &self.connection, id);
+        let id = self.connection.peer.reserve();
+        self.state.lock().upstream_id = Some(id);
+        let request = self.connection.peer.open(id, caller, self.connection.deadline(&session), on_answer);
+        if let Some(request) = request
+            && session.goes_to(&key, &self.connection, id)
+        {
+            request.send(self.method, write);
         }
     }
 
@@ -365,7 +363,7 @@ impl Call {
     fn ask_modern_client(self: &Arc<Self>, engine: &Arc<Engine>, reply: Reply) {
         let token = engine.parked.add(self.clone());
         let sealed = self.seal(&reply, State::Parked(token));
-        let asking = self.connection.asks(reply.session());
+        let asking = Asking::new(&self.connection, reply.session());
         let requests: Vec<_> = {
             let mut state = self.state.lock();
             state.asking = Some(asking);
@@ -403,7 +401,7 @@ impl Call {
     /// The client is back with what it was asked for.
     pub(in crate::core) fn resume(self: &Arc<Self>, params: Node<'_>, reply: Reply) {
         if let Some(id) = self.upstream_id() {
-            reply.session().sent(reply.key(), &self.connection, id);
+            reply.session().goes_to(reply.key(), &self.connection, id);
         }
         let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
         let token = Progress::asked(params).map(|progress| progress.token.raw().into());
@@ -554,8 +552,11 @@ impl Call {
         };
         let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
         drop(engine);
-        let _asking = self.connection.asks(session);
-        session.peer.request_via(&session.route(Some(key)), method, write, question, deadline, on_answer);
+        let _asking = Asking::new(&self.connection, session);
+        let request = session.peer.open(session.peer.reserve(), question, deadline, on_answer);
+        if let Some(request) = request {
+            request.send_via(&session.route(Some(key)), method, write);
+        }
         receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))
     }
 
