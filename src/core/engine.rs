@@ -1,6 +1,5 @@
 //! The middle: which upstreams there are, which clients, and how requests go from one to the other.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -13,8 +12,7 @@ use tokio::task::JoinSet;
 
 use super::adapt;
 use super::audience::Audience;
-use super::bridge::seal::{Seal, params_digest};
-use super::bridge::{Call, Parked, level_of};
+use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
 use super::logins::Logins;
@@ -29,7 +27,7 @@ use super::view::Exposure;
 use super::window::Window;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version};
+use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
@@ -37,11 +35,8 @@ use crate::wire::peer::{Answer, Lost};
 /// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
 pub struct Engine {
     pub(super) programs: Programs,
-    pub(super) seal: Seal,
-    /// Sealed states that were used, until they expire.
-    pub(super) used: Mutex<HashMap<String, u64>>,
-    /// Calls whose client is to answer questions.
-    pub(super) parked: Parked,
+    /// What clients come back to that were asked something.
+    pub bridge: Bridge,
     /// What is known of servers from before.
     pub known: Known,
     logins: Logins,
@@ -102,9 +97,7 @@ impl Engine {
         Arc::new(Self {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
-            seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
-            used: Mutex::default(),
-            parked: Parked::default(),
+            bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attended),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
@@ -238,9 +231,7 @@ impl Engine {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
             let text = String::from_utf8(text).expect("written from UTF-8 texts");
-            let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
-            let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
-            return Call::launch(self, connection, method, text, digest, reply, Box::new(finish));
+            return Call::launch(self, connection, method, text, reply, Box::new(finish));
         }
         if self.must_wait_for_turn(connection, &reply) {
             let mut text = Vec::new();
@@ -319,7 +310,7 @@ impl Engine {
         for connection in
             self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
         {
-            match level_of(params.raw()) {
+            match log_level(params.raw()) {
                 // Others share it, and may want more.
                 Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
                 _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
@@ -373,7 +364,7 @@ impl Engine {
     ) -> Vec<Arc<Upstream>> {
         let state_key = |settings: &Common| settings.serving.state_key.clone();
         if state_key(&self.settings()) != state_key(&settings) {
-            self.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
         }
         self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
         *self.settings.write() = Arc::new(settings);
@@ -507,7 +498,7 @@ impl Engine {
                 };
                 let sessions =
                     self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
-                let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
+                let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
                 levels.for_each(|level| connection.want_level(level));
             }
         }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::bridge::seal::params_digest;
 use super::reply::Reply;
 use super::session::Session;
 use super::upstream::Upstream;
@@ -19,8 +18,8 @@ pub struct ModernCall {
     pub capabilities: String,
     /// Least severity of the log messages that it wants; `None` is none at all.
     pub log_level: Option<usize>,
-    /// Digest of the parameters, for state that the client carries.
-    pub digest: String,
+    /// The client's own parameters, raw, where state that the client carries is good for them alone.
+    pub(super) params: Option<Box<str>>,
     /// Whether results of the method say how long they may be kept.
     cacheable: bool,
     /// Whether it brings what was asked for, so that its result is good for nobody else.
@@ -73,14 +72,10 @@ impl ModernCall {
         let Some(own) = ModernMeta::read(params)? else { return Ok(None) };
         let (capabilities, log_level) = own.checked()?;
         let stateful = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        let digest = match params {
-            Some(params) if stateful => params_digest(params.raw()),
-            _ => String::new(),
-        };
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
             log_level,
-            digest,
+            params: params.filter(|_| stateful).map(|params| params.raw().into()),
             cacheable: is_cacheable(method),
             is_retry: ["inputResponses", "requestState"]
                 .iter()
@@ -336,7 +331,7 @@ mod tests {
             let call = ModernCall {
                 capabilities: "{}".into(),
                 log_level: None,
-                digest: String::new(),
+                params: None,
                 cacheable: true,
                 is_retry,
                 server: "toolman",

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::bridge::{Call, Needed, level_of};
+use super::bridge::{Call, Needed};
 use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
 use super::progress::{Progress, write_params};
@@ -13,7 +13,7 @@ use super::session::{Question, Session};
 use super::tasks::{related_id, with_related};
 use super::window::Window;
 use crate::catalog::Kind;
-use crate::wire::era::{LOG_LEVELS, declares, meta};
+use crate::wire::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
@@ -83,12 +83,13 @@ impl<'a> Relay<'a> {
         if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-            let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
+            let wanted = match to.call.as_ref().and_then(|call| call.modern()).map(|modern| modern.log_level)
+            {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Where others share the upstream they may have asked it for more.
                 None if self.engine.audience.stdio().is_none() => {
-                    to.session.log_level().as_deref().and_then(level_of)
+                    to.session.log_level().as_deref().and_then(log_level)
                 }
                 None => None,
             };

@@ -77,13 +77,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     {
         return reply.error(refusal.code, &refusal.message, None);
     }
-    let state = match gateway.engine.unseal(method, params, reply.session()) {
+    let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
         Ok(state) => state,
         Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
     };
     let again = match state {
         State::Parked(token) => {
-            if let Err(reply) = gateway.engine.resume(token, params, reply) {
+            if let Err(reply) = gateway.engine.bridge.resume(token, params, reply) {
                 let why = "Invalid params: requestState was used before, or its call is over; call again without it";
                 reply.error(code::INVALID_PARAMS, why, None);
             }
