@@ -176,7 +176,7 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
             Ok(list) => items = items.with(kind, list),
             Err(error) => {
                 let reason = error.redacted(&connection.redactor);
-                log::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
+                tracing::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
             }
         }
     }
@@ -296,13 +296,13 @@ async fn list(
         }
         items.extend(page.items);
         for tool in page.schemaless {
-            log::warn!(
+            tracing::warn!(
                 "[{}] tool {tool} has no usable inputSchema; any object is accepted",
                 connection.upstream
             );
         }
         if page.nameless > 0 {
-            log::warn!(
+            tracing::warn!(
                 "[{}] {} of its {} have no name and are left out",
                 connection.upstream,
                 page.nameless,
@@ -352,7 +352,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
                 Ok(list) => items = items.with(kind, list),
                 Err(error) => {
                     let reason = error.redacted(&connection.redactor);
-                    log::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
+                    tracing::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
                     unread |= Changes::list(kind);
                 }
             }

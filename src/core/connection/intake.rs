@@ -45,10 +45,10 @@ impl Connection {
         match Message::from_server(doc.root()) {
             Ok(Message::Response { to, outcome, says_version }) => {
                 if !says_version && self.noise.is_first_odd_version() {
-                    log::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
+                    tracing::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
                 }
                 if !self.take_answer(to, outcome, on) {
-                    log::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
+                    tracing::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
                     self.noise.count_answer();
                 }
             }

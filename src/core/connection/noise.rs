@@ -24,7 +24,7 @@ impl Noise {
             let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
             let text = plain(&text);
             let shown = redactor.redact(&text);
-            log::warn!("[{upstream}] wrote what is no message to its stdout: {shown}");
+            tracing::warn!("[{upstream}] wrote what is no message to its stdout: {shown}");
         }
     }
 
@@ -53,7 +53,9 @@ impl Noise {
     pub(in crate::core) fn report(&self, upstream: &Upstream) {
         match self.count.load(Ordering::Relaxed) {
             0 => {}
-            count => log::warn!("[{upstream}] wrote {count} lines that were no message or answered nothing"),
+            count => {
+                tracing::warn!("[{upstream}] wrote {count} lines that were no message or answered nothing")
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ impl Profile {
                     known.insert(tool.key.to_string(), headers);
                     kept.push(tool);
                 }
-                Err(reason) => log::warn!("[{upstream}] tool {} is left out: {reason}", tool.key),
+                Err(reason) => tracing::warn!("[{upstream}] tool {} is left out: {reason}", tool.key),
             }
         }
         mirrored.set(known);
