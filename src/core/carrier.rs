@@ -1,4 +1,8 @@
-//! What carries a connection: a process with its pipes, or an HTTP client.
+//! What carries a connection: a process with its pipes, or an HTTP client. The lifecycle starts it, waits for its end and
+//! stops it.
+//!
+//! Invariant: no process, task or descendant outlives its carrier.
+//! Invariant: a message that makes us panic costs that message and nothing else.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

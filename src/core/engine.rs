@@ -1,4 +1,8 @@
-//! The middle: which upstreams there are, which clients, and how requests go from one to the other.
+//! The middle: which upstreams there are, which clients, and how requests go from one to the other. The gateway in `serve`
+//! drives it; upstreams tell it when they change.
+//!
+//! Invariant: its parts lock for themselves, briefly, and never across an await.
+//! Invariant: a task that it spawns has ended, or is cut off, when [`Engine::stop`] returns.
 
 use std::ffi::OsString;
 use std::io;
@@ -32,7 +36,7 @@ use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 
-/// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
+/// Owns the upstreams and knows the clients.
 pub struct Engine {
     pub(super) programs: Programs,
     /// What clients come back to that were asked something.

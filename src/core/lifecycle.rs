@@ -1,4 +1,13 @@
-//! One life of an upstream: start, handshake, lists, end.
+//! One life of an upstream, from its start to the end of all that it started. [`Upstream::start`] runs it.
+//!
+//! ```text
+//! begin carrier ─▶ greet: era, handshake, lists ─▶ up: calls; lists again when they change ─▶ stop carrier
+//!       │                 │ it ended over the probe: once more, as legacy                      ▲
+//!       └── failed ───────┴── failed ─────────── stopped, crashed, or replaced by another ─────┘
+//! ```
+//!
+//! Invariant: a life reports under its generation; what an older one reports changes nothing.
+//! Invariant: calls in flight fail before anybody hears that the upstream is down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

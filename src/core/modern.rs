@@ -1,4 +1,5 @@
-//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes.
+//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
+//! table of methods reads them, replies complete results by them, windows tell listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -160,9 +161,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream.
+    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream. `None`: the client
+    /// cancelled the request meanwhile.
     ///
-    /// `None`: the client gave the request up meanwhile.
+    /// Relies on one thread: what changes between the acknowledgement and [`Engine::listen`](super::engine::Engine::listen)
+    /// is not told.
     pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
         let id = reply.id()?;
         let filter = params.get("notifications");

@@ -292,10 +292,6 @@ impl<'a> Relay<'a> {
     /// Asks a client of the same era for real.
     fn ask(&self, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
         let (connection, session) = (self.connection, &to.session);
-        let ours = session.peer.reserve();
-        if !connection.questions.add(id.key(), ours, session) {
-            return refuse(connection, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
-        }
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());
         let question = Question { connection: Arc::downgrade(connection), progress: token, call: None };
@@ -305,6 +301,7 @@ impl<'a> Relay<'a> {
             }
         };
         let (asker, asked, asking) = (connection.clone(), session.clone(), Asking::new(connection, session));
+        let own = id.clone();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             drop(asking);
             asker.questions.remove(&id.key());
@@ -327,8 +324,16 @@ impl<'a> Relay<'a> {
         });
         let deadline = Deadline::new(None, Some(self.engine.settings().question_timeout), None);
         let route = session.route(to.key.as_ref());
-        if let Some(request) = session.peer.open(ours, question, deadline, on_answer) {
+        let ours = session.peer.reserve();
+        let Some(request) = session.peer.open(ours, question, deadline, on_answer) else { return };
+        if !connection.questions.add(own.key(), ours, session) {
+            return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
+        }
+        // A connection that stops closes its peer first and cancels its questions then.
+        if connection.peer.is_open() {
             request.send_via(&route, method, write);
+        } else {
+            connection.questions.remove(&own.key());
         }
     }
 }

@@ -43,7 +43,7 @@ enum Step {
     Release { id: u64 },
     /// A server answers one of its requests, or one that never was; the life before may still have something to say.
     Answer { upstream: usize, id: u64, error: bool, stale: bool },
-    /// A client gives a request up, which it may never have made.
+    /// A client cancels a request, which it may never have made.
     Cancel { session: usize, id: usize },
     /// A server ends, and is there again.
     Crash { upstream: usize },

@@ -1,4 +1,7 @@
-//! Tasks: calls that upstreams finish later. A client sees those that it began, under names that are unique for it.
+//! Tasks: calls that upstreams finish later. Results that begin one are noted on their way to the client, and what is said
+//! of tasks later goes through here in both directions.
+//!
+//! Invariant: a client sees the tasks that it began and no other, under ids that are unique for it.
 
 use std::sync::{Arc, LazyLock, Weak};
 

@@ -96,7 +96,7 @@ impl Drop for Expiry {
     }
 }
 
-/// When a request is given up.
+/// When a request is cancelled for want of an answer.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     idle: Option<Duration>,
@@ -248,7 +248,7 @@ impl<T: Send + 'static> Peer<T> {
         true
     }
 
-    /// Gives one request up. `false`: it was not open.
+    /// Fails one request. `false`: it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
         let Some(call) = self.take(id) else { return false };
         (call.on_answer)(Answer::Lost(lost));
@@ -260,7 +260,7 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().closed.is_none()
     }
 
-    /// Gives a request up and tells the other side why. `false`: it was not open.
+    /// Fails a request and tells the other side why. `false`: it was not open.
     pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) -> bool {
         let was_open = self.fail(id, lost);
         if was_open {
@@ -282,7 +282,7 @@ impl<T: Send + 'static> Peer<T> {
         Some(call)
     }
 
-    /// Tells the other side that a request is given up.
+    /// Tells the other side that a request is cancelled.
     pub fn send_cancelled(&self, id: u64, reason: &str) {
         self.notify("notifications/cancelled", |out| {
             out.extend_from_slice(format!("{{\"requestId\":{id},\"reason\":").as_bytes());

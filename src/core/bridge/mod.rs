@@ -218,8 +218,15 @@ impl Call {
         let token = engine.bridge.park(self.clone());
         let sealed = self.seal(&reply, State::Parked(token));
         let asking = Asking::new(&self.connection, reply.session());
-        let before = self.stage.lock().asking.replace(asking);
-        drop(before);
+        let unneeded = {
+            let mut stage = self.stage.lock();
+            match stage.machine.awaits_client() {
+                true => stage.asking.replace(asking),
+                // The upstream has answered meanwhile.
+                false => Some(asking),
+            }
+        };
+        drop(unneeded);
         reply.result(&input_required(requests, &sealed));
         let (engine, patience) = (Arc::downgrade(&engine), engine.settings().question_timeout);
         tokio::spawn(async move {
@@ -337,7 +344,10 @@ impl Call {
         drop(engine);
         let _asking = Asking::new(&self.connection, session);
         let opened = session.peer.open(session.peer.reserve(), question, deadline, on_answer);
-        if let Some(opened) = opened {
+        // Whoever cancels the call from here on finds the question.
+        if let Some(opened) = opened
+            && self.client().is_some()
+        {
             opened.send_via(&session.route(Some(key)), method, write);
         }
         receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))

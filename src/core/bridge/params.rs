@@ -87,3 +87,75 @@ pub(super) fn without_tasks(capabilities: &str) -> String {
     root.write_with(&mut text, &[("extensions", Some(&others))]);
     String::from_utf8(text).expect("written from UTF-8 texts")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_reads_parameters_of_its_era() {
+        let modern_meta = modern_meta("{}");
+        let given = r#"{"name":"t","task":{},"_meta":{"progressToken":"p","x":1},"requestState":"s","inputResponses":{}}"#;
+        let own = r#"{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#;
+        let legacy_client = || Speaker { capabilities: Some("{}".into()), level: None };
+        let modern_client = || Speaker { capabilities: None, level: Some(3) };
+        for (params, version, speaker, token, expected) in [
+            (
+                given,
+                Version::MODERN,
+                legacy_client(),
+                Some(9),
+                format!(
+                    r#"{{"name":"t","_meta":{{{modern_meta},"progressToken":9,"x":1}},"requestState":"s","inputResponses":{{}}}}"#
+                ),
+            ),
+            (
+                r#"{"name":"t"}"#,
+                Version::MODERN,
+                Speaker { level: Some(3), ..legacy_client() },
+                None,
+                format!(
+                    r#"{{"name":"t","_meta":{{{modern_meta},"io.modelcontextprotocol/logLevel":"warning"}}}}"#
+                ),
+            ),
+            (own, Version::MODERN, modern_client(), None, own.to_owned()),
+            (own, Version::LATEST_LEGACY, modern_client(), None, r#"{"name":"t"}"#.to_owned()),
+            (
+                given,
+                Version::LATEST_LEGACY,
+                modern_client(),
+                Some(9),
+                r#"{"name":"t","task":{},"_meta":{"progressToken":9,"x":1}}"#.to_owned(),
+            ),
+        ] {
+            let (mut scanner, mut out) = (Scanner::default(), Vec::new());
+            let node = scanner.scan_str(params).expect("JSON").root();
+            write(&mut out, node, version, &speaker, token);
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{params} for {version:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_goes_out_again_with_what_was_asked_for() {
+        for (state, expected) in [
+            (Some("\"s\""), r#"{"name":"t","requestState":"s","inputResponses":{"a":1}}"#),
+            (None, r#"{"name":"t","inputResponses":{"a":1}}"#),
+        ] {
+            assert_eq!(again(r#"{"name":"t","requestState":"old"}"#, r#"{"a":1}"#, state), expected);
+        }
+    }
+
+    #[test]
+    fn a_legacy_client_has_no_tasks_of_the_modern_era() {
+        for (capabilities, expected) in [
+            ("{}", "{}"),
+            (r#"{"extensions":{"x":{}}}"#, r#"{"extensions":{"x":{}}}"#),
+            (
+                r#"{"roots":{},"extensions":{"x":{},"io.modelcontextprotocol/tasks":{}}}"#,
+                r#"{"roots":{},"extensions":{"x":{}}}"#,
+            ),
+        ] {
+            assert_eq!(without_tasks(capabilities), expected);
+        }
+    }
+}

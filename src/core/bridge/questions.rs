@@ -123,3 +123,60 @@ pub(super) fn input_required(requests: &str, sealed: &str) -> String {
         quote(sealed)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on<R>(text: &str, read: impl FnOnce(Node<'_>) -> R) -> R {
+        read(Scanner::default().scan_str(text).expect("JSON").root())
+    }
+
+    #[test]
+    fn a_client_is_asked_what_it_can_answer() {
+        let form = r#"{"a":{"method":"elicitation/create","params":{"message":"m"}}}"#;
+        let page = r#"{"a":{"method":"elicitation/create","params":{"mode":"url"}}}"#;
+        let sample = r#"{"a":{"method":"sampling/createMessage"}}"#;
+        let with_tools = r#"{"a":{"method":"sampling/createMessage","params":{"tools":[]}}}"#;
+        let both =
+            r#"{"a":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{"mode":"url"}}}"#;
+        for (requests, capabilities, expected) in [
+            (form, "{}", "elicitation.form"),
+            (form, r#"{"elicitation":{}}"#, ""),
+            (form, r#"{"elicitation":{"url":{}}}"#, "elicitation.form"),
+            (page, r#"{"elicitation":{}}"#, "elicitation.url"),
+            (page, r#"{"elicitation":{"url":{}}}"#, ""),
+            (sample, r#"{"sampling":{}}"#, ""),
+            (with_tools, r#"{"sampling":{}}"#, "sampling.tools"),
+            (with_tools, r#"{"sampling":{"tools":{}}}"#, ""),
+            (both, "{}", "elicitation.url roots"),
+            (r#"{"a":{"method":"of/another/kind"},"b":{}}"#, "{}", ""),
+        ] {
+            let result = format!(r#"{{"inputRequests":{requests}}}"#);
+            let missing = on(&result, |result| missing(result, capabilities));
+            let names: Vec<_> = missing.iter().map(Needed::to_string).collect();
+            assert_eq!(names.join(" "), expected, "{requests} with {capabilities}");
+        }
+    }
+
+    #[test]
+    fn questions_lose_the_ids_that_the_modern_era_does_not_have() {
+        let params = r#"{"mode":"url","elicitationId":"7","url":"u"}"#;
+        let shown = on(params, |params| request("elicitation/create", Some(params)));
+        assert_eq!(shown, r#"{"method":"elicitation/create","params":{"mode":"url","url":"u"}}"#);
+        assert_eq!(request("roots/list", None), r#"{"method":"roots/list","params":{}}"#);
+        for (error, expected) in [
+            (
+                r#"{"data":{"elicitations":[{"elicitationId":"7","url":"u"},{"url":"v","mode":"url"}]}}"#,
+                concat!(
+                    r#""visit-1":{"method":"elicitation/create","params":{"url":"u","mode":"url"}},"#,
+                    r#""visit-2":{"method":"elicitation/create","params":{"url":"v","mode":"url"}}"#
+                ),
+            ),
+            (r#"{"data":{"elicitations":7}}"#, ""),
+            ("{}", ""),
+        ] {
+            assert_eq!(on(error, visits), expected, "{error}");
+        }
+    }
+}

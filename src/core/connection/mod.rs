@@ -103,14 +103,14 @@ impl Connection {
         matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
     }
 
-    /// When a call of this client to the upstream is given up.
+    /// When a call of this client to the upstream is cancelled for want of an answer.
     pub fn deadline(&self, session: &Session) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
         let pause = (&self.questions.asked, session.window.client);
         Deadline::new(timeouts.call, timeouts.max_call, Some(pause))
     }
 
-    /// When a request of our own is given up.
+    /// When a request of our own is cancelled for want of an answer.
     pub(super) fn own_deadline(&self) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
         Deadline::new(timeouts.call, timeouts.max_call, None)

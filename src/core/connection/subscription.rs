@@ -8,6 +8,8 @@
 //!              └──ended or broken──▶ after a pause, doubled while none is acknowledged: listen
 //! ```
 //!
+//! Relies on one thread: of two that begin at once, the later one must be the one that knows all that is watched.
+//!
 //! Invariant: a subscription is noted before it is sent, so that its acknowledgement and its end find it.
 
 use std::sync::Arc;
