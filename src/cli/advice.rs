@@ -1,6 +1,6 @@
 //! What to do about a server that is not to be had.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use crate::core::start_error::{Cause, StartError};
 
 /// What to do about it.
@@ -34,8 +34,8 @@ pub(super) fn advice(error: &StartError) -> &str {
 /// The failure of a verb that needs this server.
 pub(super) fn lost(label: &str, error: &StartError) -> Failure {
     let kind = match error.cause {
-        Cause::Login | Cause::Person => Kind::Authorization,
-        _ => Kind::Unreachable,
+        Cause::Login | Cause::Person => FailureKind::Authorization,
+        _ => FailureKind::Unreachable,
     };
     let message = StartError { hint: None, ..error.clone() };
     Failure::new(kind, format!("{label}: {message}"), advice(error))
