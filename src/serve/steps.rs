@@ -11,7 +11,7 @@ use crate::core::view::Target;
 use crate::core::window::Window;
 use crate::faces::toolman::Change;
 use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 use crate::wire::peer::Answer;
 
 impl Gateway {
@@ -64,7 +64,7 @@ impl Gateway {
         reply: Reply,
     ) {
         let gateway = self.clone();
-        let (method, params) = (method.to_owned(), params.raw().to_owned());
+        let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
             let opened = gateway.open_group(&session.window, &group, &then).await;
@@ -78,11 +78,9 @@ impl Gateway {
                 let opening = Opening { group: &group, then: &then, failed };
                 face.opened(&session.view(), &gateway.viewer(&reply), &opening)
             };
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match step {
-                Step::Again => gateway.request(&method, Some(params), reply),
-                step => gateway.carry_out(step, face, params, reply),
+                Step::Again => gateway.request(&method, params.root(), reply),
+                step => gateway.carry_out(step, face, params.root(), reply),
             }
         });
     }
@@ -153,7 +151,7 @@ impl Gateway {
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
     fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
-        let (gateway, params) = (self.clone(), params.raw().to_owned());
+        let (gateway, params) = (self.clone(), Raw::from(params));
         let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
         tokio::spawn(async move {
             let definitions = gateway.engine.known.definitions().cloned();
@@ -163,10 +161,8 @@ impl Gateway {
                 Remembered(known.map(|(items, transport)| (transport, items)).collect())
             });
             let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             if reply.is_wanted() {
-                gateway.call_tool(params, Some(&remembered), reply);
+                gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
     }
@@ -175,7 +171,7 @@ impl Gateway {
 /// Answers as the upstream did; where it did not, in the words of the face.
 pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
     match answer {
-        Answer::Result(result) => reply.result_with(|out| result.write(out)),
+        Answer::Result(result) => reply.relay(result, &[]),
         Answer::Error(error) => say(reply, word(&CallFailure::Refused(error)), Some(error)),
         Answer::Lost(lost) => say(reply, word(&CallFailure::Lost(lost)), None),
     }
@@ -185,7 +181,7 @@ pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFa
 pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
     match (wording, error) {
         (Wording::Result(result), _) => reply.result(&result),
-        (Wording::Error(refusal), _) => reply.error(refusal.code, &refusal.message, refusal.data.as_deref()),
+        (Wording::Error(refusal), _) => reply.refuse(refusal),
         (Wording::AsItCame, Some(error)) => reply.raw_error(error),
         // A reply that is dropped answers with an error.
         (Wording::AsItCame, None) => drop(reply),
