@@ -1,4 +1,7 @@
-//! What a result needs before a client of another protocol version can take it. Between equals nothing is touched.
+//! What a result needs before a client of another protocol version can take it. Every answer to a client's call goes
+//! through [`deliver`], lists of tools through [`tools`].
+//!
+//! Invariant: between equals nothing is touched, and what no rule names passes as it is.
 
 use std::sync::{Arc, LazyLock};
 

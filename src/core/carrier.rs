@@ -1,4 +1,8 @@
-//! What carries a connection: a process with its pipes, or an HTTP client.
+//! What carries a connection: a process with its pipes, or an HTTP client. The lifecycle starts it, waits for its end and
+//! stops it.
+//!
+//! Invariant: no process, task or descendant outlives its carrier.
+//! Invariant: a message that makes us panic costs that message and nothing else.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,7 +137,7 @@ impl Remote {
         let span = tracing::error_span!("upstream", name = %connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
         let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
-        connection.mirror_parameters(client.tool_headers());
+        connection.profile.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = connection.out.clone();
         let taker = Taker { engine: engine.clone(), connection: connection.clone() };
@@ -171,7 +175,7 @@ impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
-            (Some(reason), Some(id)) if self.connection.is_greeted() => {
+            (Some(reason), Some(id)) if self.connection.profile.is_greeted() => {
                 self.connection.peer.fail(id, &Lost::new(self.connection.redactor.redact(reason)));
             }
             (_, on) => {

@@ -1,6 +1,9 @@
-//! The middle: which upstreams there are, which clients, and how requests go from one to the other.
+//! The middle: which upstreams there are, which clients, and how requests go from one to the other. The gateway in `serve`
+//! drives it; upstreams tell it when they change.
+//!
+//! Invariant: its parts lock for themselves, briefly, and never across an await.
+//! Invariant: a task that it spawns has ended, or is cut off, when [`Engine::stop`] returns.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -13,9 +16,8 @@ use tokio::task::JoinSet;
 
 use super::adapt;
 use super::audience::Audience;
-use super::bridge::seal::{Seal, params_digest};
-use super::bridge::{Call, Parked, level_of};
-use super::connection::{Caller, Connection};
+use super::bridge::{Bridge, Call};
+use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
@@ -29,19 +31,16 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version};
+use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 
-/// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
+/// Owns the upstreams and knows the clients.
 pub struct Engine {
     pub(super) programs: Programs,
-    pub(super) seal: Seal,
-    /// Sealed states that were used, until they expire.
-    pub(super) used: Mutex<HashMap<String, u64>>,
-    /// Calls whose client is to answer questions.
-    pub(super) parked: Parked,
+    /// What clients come back to that were asked something.
+    pub bridge: Bridge,
     /// What is known of servers from before.
     pub known: Known,
     logins: Logins,
@@ -102,9 +101,7 @@ impl Engine {
         Arc::new(Self {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
-            seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
-            used: Mutex::default(),
-            parked: Parked::default(),
+            bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attended),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
@@ -238,9 +235,7 @@ impl Engine {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
             let text = String::from_utf8(text).expect("written from UTF-8 texts");
-            let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
-            let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
-            return Call::launch(self, connection, method, text, digest, reply, Box::new(finish));
+            return Call::launch(self, connection, method, text, reply, Box::new(finish));
         }
         if self.must_wait_for_turn(connection, &reply) {
             let mut text = Vec::new();
@@ -293,10 +288,12 @@ impl Engine {
             adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
-        if let Some(id) =
-            connection.peer.request(method, write, caller, connection.deadline(&session), on_answer)
+        let id = connection.peer.reserve();
+        let request = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
+        if let Some(request) = request
+            && session.goes_to(&key, connection, id)
         {
-            session.sent(&key, connection, id);
+            request.send(method, write);
         }
     }
 
@@ -317,7 +314,7 @@ impl Engine {
         for connection in
             self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
         {
-            match level_of(params.raw()) {
+            match log_level(params.raw()) {
                 // Others share it, and may want more.
                 Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
                 _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
@@ -371,7 +368,7 @@ impl Engine {
     ) -> Vec<Arc<Upstream>> {
         let state_key = |settings: &Common| settings.serving.state_key.clone();
         if state_key(&self.settings()) != state_key(&settings) {
-            self.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
         }
         self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
         *self.settings.write() = Arc::new(settings);
@@ -502,7 +499,7 @@ impl Engine {
                     .into_iter()
                     .filter(sees)
                     .flat_map(|workspace| workspace.sessions());
-                let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
+                let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
                 levels.for_each(|level| connection.want_level(level));
             }
         }
@@ -511,12 +508,12 @@ impl Engine {
     /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
     /// last one was told, and nobody knows what it offers.
     pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
-        connection.set_hello(hello);
+        connection.profile.greeted(hello);
         self.remember_manner(connection);
-        connection.cancel_questions();
+        connection.questions.cancel();
         connection.tell_level_again();
         self.greeted(connection);
-        connection.lists_changed();
+        connection.changes.note(Changes::LISTS);
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.

@@ -1,4 +1,7 @@
-//! One call at a time, for an upstream whose questions do not say which call they belong to.
+//! One call at a time, for an upstream whose questions do not say which call they belong to. Whoever sends a call whose
+//! client can be asked goes through it: the engine, and the bridge.
+//!
+//! Invariant: nothing is called, and no turn dropped, with the gate locked; what goes through may end at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

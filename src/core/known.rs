@@ -149,5 +149,5 @@ impl Known {
 /// How an upstream speaks that runs.
 pub(super) fn manner(connection: &Connection) -> Manner {
     let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
-    Manner { era, tasks: connection.tasks() }
+    Manner { era, tasks: connection.profile.tasks() }
 }

@@ -1,4 +1,13 @@
-//! One life of an upstream: start, handshake, lists, end.
+//! One life of an upstream, from its start to the end of all that it started. [`Upstream::start`] runs it.
+//!
+//! ```text
+//! begin carrier ─▶ greet: era, handshake, lists ─▶ up: calls; lists again when they change ─▶ stop carrier
+//!       │                 │ it ended over the probe: once more, as legacy                      ▲
+//!       └── failed ───────┴── failed ─────────── stopped, crashed, or replaced by another ─────┘
+//! ```
+//!
+//! Invariant: a life reports under its generation; what an older one reports changes nothing.
+//! Invariant: calls in flight fail before anybody hears that the upstream is down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 
 use super::carrier::Carrier;
-use super::connection::{Caller, Connection, HELLO};
+use super::connection::{Caller, Changes, Connection};
 use super::engine::Engine;
 use super::modern::Cache;
 use super::start_error::{Cause, StartError};
@@ -89,16 +98,16 @@ async fn live(
     let end = match greeting {
         None => End::Stopped,
         Some(Err(error)) => {
-            let error = carrier.explain(connection.with_noise(error)).redacted(&connection.redactor);
+            let error = carrier.explain(connection.noise.explain(error)).redacted(&connection.redactor);
             connection.stop(&error.to_string());
-            if first && connection.is_mute() && carrier.is_over() {
+            if first && connection.profile.is_mute() && carrier.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
                 carrier.stop(false).await;
                 return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
-            if !connection.is_greeted() && !carrier.is_over() {
+            if !connection.profile.is_greeted() && !carrier.is_over() {
                 engine.known.forget_era(upstream);
             }
             End::Failed(error)
@@ -127,7 +136,7 @@ async fn live(
     let polite = matches!(end, End::Stopped);
     upstream.ended(generation, end);
     connection.stop("it was closed");
-    connection.report_noise();
+    connection.noise.report(upstream);
     carrier.stop(polite).await;
     None
 }
@@ -154,7 +163,7 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
         None => probe(engine, connection).await?,
     };
     let modern = hello.version.is_modern();
-    connection.set_hello(hello);
+    connection.profile.greeted(hello);
     // At once: whatever becomes of its lists, it need not be asked again.
     engine.remember_manner(connection);
     drop(asking);
@@ -186,7 +195,7 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
 /// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
 async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
-    connection.set_mute(true);
+    connection.profile.set_mute(true);
     let params = discover_params(connection);
     let discover = connection.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
@@ -225,7 +234,7 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
             }
         }
     };
-    connection.set_mute(false);
+    connection.profile.set_mute(false);
     match modern_answer(answer)? {
         Some(hello) => Ok(hello),
         None => initialize(engine, connection).await,
@@ -265,7 +274,7 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
 async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
     let (version, capabilities) = engine.client_for_upstreams();
     let result = connection.ask("initialize", &initialize_params(version, &capabilities)).await?;
-    connection.set_mute(false);
+    connection.profile.set_mute(false);
     ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
 }
 
@@ -291,7 +300,7 @@ async fn list(
             connection.ask_for(kind.list_method(), &params, deadline(connection), read).await??;
         if connection.version().is_modern() {
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));
-            connection.set_hint(kind, whole);
+            connection.profile.set_hint(kind, whole);
             hint = Some(whole);
         }
         items.extend(page.items);
@@ -314,7 +323,9 @@ async fn list(
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
-            None if kind == Kind::Tool => return Ok(connection.note_mirrored(items)),
+            None if kind == Kind::Tool => {
+                return Ok(connection.profile.note_mirrored(&connection.upstream, items));
+            }
             None => return Ok(items),
         }
     }
@@ -327,22 +338,22 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
-        connection.lists_to_change().await;
+        connection.changes.noted().await;
         if last.is_some_and(|last| last.elapsed() < BURST) {
-            let quiet = async { while timeout(QUIET, connection.lists_to_change()).await.is_ok() {} };
+            let quiet = async { while timeout(QUIET, connection.changes.noted()).await.is_ok() {} };
             let _ = timeout(LONGEST_BURST, quiet).await;
         }
-        let kinds = connection.changed_lists();
+        let kinds = connection.changes.take();
         let mut unread = 0;
-        if kinds & HELLO != 0 {
+        if kinds & Changes::HELLO != 0 {
             match discover_again(engine, connection).await {
                 Ok(true) => {}
-                Ok(false) => unread |= HELLO,
+                Ok(false) => unread |= Changes::HELLO,
                 Err(error) => return error,
             }
         }
         let mut items = (*connection.upstream.items()).clone();
-        for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
+        for kind in Kind::ALL.into_iter().filter(|kind| kinds & Changes::list(*kind) != 0) {
             // As long as the first time; a list that never ends would keep all later changes away.
             let patience = connection.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
@@ -351,7 +362,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
                 Err(error) => {
                     let reason = error.redacted(&connection.redactor);
                     tracing::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
-                    unread |= 1 << kind as u8;
+                    unread |= Changes::list(kind);
                 }
             }
         }
@@ -365,7 +376,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
             tokio::spawn(async move {
                 sleep(pause).await;
                 if let Some(connection) = connection.upgrade() {
-                    connection.look_again(unread);
+                    connection.changes.note(unread);
                 }
             });
         }
@@ -386,7 +397,7 @@ async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> R
         answer => {
             let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
             let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;
-            connection.set_hello(hello);
+            connection.profile.greeted(hello);
             engine.remember_manner(connection);
             Ok(true)
         }
@@ -425,7 +436,7 @@ mod tests {
     async fn read_list(pages: usize) -> Result<usize, StartError> {
         let connection = Connection::new(Upstream::unreal("box", "a"), Default::default(), String::new());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
-        connection.set_hello(ServerHello::read(hello).expect("it speaks our version"));
+        connection.profile.greeted(ServerHello::read(hello).expect("it speaks our version"));
         let (theirs, ours) = tokio::io::duplex(1024);
         let (server, out) = (connection.clone(), connection.out.clone());
         let serve = async move {

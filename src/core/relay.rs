@@ -1,16 +1,19 @@
-//! What upstreams say of their own accord: notifications, and questions to the client.
+//! What upstreams say of their own accord: notifications, and questions to the client. A connection hands it here, message
+//! by message.
+//!
+//! Invariant: what belongs to one client reaches no other; what cannot be told whose it is reaches nobody.
 
 use std::sync::Arc;
 
-use super::bridge::{Call, Needed, level_of};
-use super::connection::Connection;
+use super::bridge::{Call, Needed};
+use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
 use super::progress::{Progress, write_params};
 use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
 use super::workspace::Workspace;
 use crate::catalog::Kind;
-use crate::wire::era::{LOG_LEVELS, declares, meta};
+use crate::wire::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
@@ -32,43 +35,47 @@ impl Addressees {
     }
 }
 
-impl Engine {
-    /// Takes a notification of an upstream; `on` is our request on whose stream it came, where streams tell.
-    pub(super) fn upstream_notification(
-        &self,
-        connection: &Arc<Connection>,
-        on: Option<u64>,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) {
+/// A message of an upstream on its way to clients.
+pub(super) struct Relay<'a> {
+    engine: &'a Engine,
+    connection: &'a Arc<Connection>,
+    on: Option<u64>,
+}
+
+impl<'a> Relay<'a> {
+    /// Of which connection the message is; `on` is our request on whose stream it came, where streams tell.
+    pub(super) fn new(engine: &'a Engine, connection: &'a Arc<Connection>, on: Option<u64>) -> Self {
+        Self { engine, connection, on }
+    }
+
+    /// Takes a notification.
+    pub(super) fn notification(&self, method: &str, params: Option<Node<'_>>) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
         }
+        let changes = &self.connection.changes;
         match method {
-            "notifications/progress" => self.upstream_progress(connection, params),
-            "notifications/cancelled" => upstream_cancelled(connection, params),
-            "notifications/tools/list_changed" => connection.list_changed(Kind::Tool),
-            "notifications/prompts/list_changed" => connection.list_changed(Kind::Prompt),
+            "notifications/progress" => self.progress(params),
+            "notifications/cancelled" => cancelled(self.connection, params),
+            "notifications/tools/list_changed" => changes.note(Changes::list(Kind::Tool)),
+            "notifications/prompts/list_changed" => changes.note(Changes::list(Kind::Prompt)),
             "notifications/resources/list_changed" => {
-                connection.list_changed(Kind::Resource);
-                connection.list_changed(Kind::Template);
+                changes.note(Changes::list(Kind::Resource) | Changes::list(Kind::Template));
             }
-            "notifications/resources/updated" => self.resource_updated(connection, params),
-            "notifications/tasks/status" | "notifications/tasks" => {
-                self.task_changed(connection, method, params)
-            }
+            "notifications/resources/updated" => self.resource_updated(params),
+            "notifications/tasks/status" | "notifications/tasks" => self.task_changed(method, params),
             "notifications/subscriptions/acknowledged" => {
                 if let Some(id) = subscription_of(params).and_then(|id| id.raw().parse().ok()) {
-                    connection.listens(id);
+                    self.connection.listens(id);
                 }
             }
-            _ => self.relay(connection, on, method, params),
+            _ => self.other(method, params),
         }
     }
 
     /// Log messages, and whatever no rule names, go to the client that they belong to.
-    fn relay(&self, connection: &Arc<Connection>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
-        let Some(to) = self.addressees(connection, on) else { return };
+    fn other(&self, method: &str, params: Option<Node<'_>>) {
+        let Some(to) = self.addressees() else { return };
         // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
@@ -76,12 +83,13 @@ impl Engine {
         if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-            let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
+            let wanted = match to.call.as_ref().and_then(|call| call.modern()).map(|modern| modern.log_level)
+            {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Where others share the upstream they may have asked it for more.
-                None if self.audience.stdio().is_none() => {
-                    to.session.log_level().as_deref().and_then(level_of)
+                None if self.engine.audience.stdio().is_none() => {
+                    to.session.log_level().as_deref().and_then(log_level)
                 }
                 None => None,
             };
@@ -90,7 +98,7 @@ impl Engine {
             }
         }
         to.session.notify(to.key.as_ref(), method, |out| match params {
-            Some(params) if connection.version().is_modern() => without_subscription(params, out),
+            Some(params) if self.connection.version().is_modern() => without_subscription(params, out),
             Some(params) => params.write(out),
             None => {}
         });
@@ -98,11 +106,11 @@ impl Engine {
 
     /// Whose a message is: that of the request on whose stream it came; else of the one client with calls in flight
     /// there; else, over stdio, of the only client there is. With calls of several clients in flight it is nobody's.
-    fn addressees(&self, connection: &Arc<Connection>, on: Option<u64>) -> Option<Addressees> {
+    fn addressees(&self) -> Option<Addressees> {
         let mut found: Vec<(u64, Addressees)> = Vec::new();
-        connection.peer.each(|id, caller| {
+        self.connection.peer.each(|id, caller| {
             if let Some(session) = &caller.session
-                && on.is_none_or(|on| on == id)
+                && self.on.is_none_or(|on| on == id)
             {
                 let audience = Addressees {
                     session: session.clone(),
@@ -113,7 +121,7 @@ impl Engine {
             }
         });
         if found.is_empty() {
-            let session = self.audience.stdio()?;
+            let session = self.engine.audience.stdio()?;
             return Some(Addressees { session, key: None, call: None });
         }
         let workspaces =
@@ -128,12 +136,12 @@ impl Engine {
     }
 
     /// Clients hear of a resource under the URI by which they subscribed.
-    fn resource_updated(&self, connection: &Arc<Connection>, params: Option<Node<'_>>) {
+    fn resource_updated(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
-        for workspace in self.audience.workspaces() {
-            let exposed = workspace.exposure().full_name(&connection.upstream, Kind::Resource, &own);
-            if !workspace.shows(&connection.upstream) {
+        for workspace in self.engine.audience.workspaces() {
+            let exposed = workspace.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
+            if !workspace.shows(&self.connection.upstream) {
                 continue;
             }
             for uri in [exposed.as_str(), &*own] {
@@ -158,7 +166,7 @@ impl Engine {
 
     /// Progress goes to the client whose call it is, under the client's own token; that of a task may come when the
     /// call is long answered.
-    fn upstream_progress(&self, connection: &Arc<Connection>, params: Option<Node<'_>>) {
+    fn progress(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
         let notify = |session: &ClientSession, key: Option<&Arc<str>>, token: &str| {
@@ -166,7 +174,7 @@ impl Engine {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
         };
-        let caller = connection.peer.touch(id, |caller| {
+        let caller = self.connection.peer.touch(id, |caller| {
             Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?, caller.call.clone()))
         });
         match caller {
@@ -175,8 +183,8 @@ impl Engine {
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
-                for workspace in self.audience.workspaces() {
-                    if let Some(token) = workspace.tasks.progress_token(connection, id) {
+                for workspace in self.engine.audience.workspaces() {
+                    if let Some(token) = workspace.tasks.progress_token(self.connection, id) {
                         workspace.sessions().iter().for_each(|session| notify(session, None, &token));
                     }
                 }
@@ -185,12 +193,12 @@ impl Engine {
     }
 
     /// The client whose task it is hears of it, in the way of its era.
-    fn task_changed(&self, connection: &Arc<Connection>, method: &str, params: Option<Node<'_>>) {
+    fn task_changed(&self, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
-        for workspace in self.audience.workspaces() {
-            let Some(id) = workspace.tasks.known(connection, &own) else { continue };
-            if connection.version().is_modern() {
+        for workspace in self.engine.audience.workspaces() {
+            let Some(id) = workspace.tasks.known(self.connection, &own) else { continue };
+            if self.connection.version().is_modern() {
                 workspace.each_listener(|listener| listener.task_changed(&id, params));
                 continue;
             }
@@ -201,14 +209,8 @@ impl Engine {
     }
 
     /// Takes a request of an upstream: a question for the client whose call it belongs to.
-    pub(super) fn upstream_request(
-        &self,
-        connection: &Arc<Connection>,
-        on: Option<u64>,
-        id: Id,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) {
+    pub(super) fn request(&self, id: Id, method: &str, params: Option<Node<'_>>) {
+        let connection = self.connection;
         if method == "ping" {
             connection.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
@@ -217,10 +219,10 @@ impl Engine {
         let crowded = connection.asks_at_large()
             && connection.peer.any(|caller| caller.session.is_some())
             && connection.gate.asked();
-        let task = params.and_then(|params| self.task_owner(connection, params));
+        let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
-            Some((workspace, _)) => self.owner(connection, on, workspace),
-            None => self.addressees(connection, on),
+            Some((workspace, _)) => self.owner(workspace),
+            None => self.addressees(),
         };
         let Some(to) = to else {
             return refuse(
@@ -255,58 +257,40 @@ impl Engine {
             (Some(call), Some(_)) if needed.is_some() => call.park(id, method, params, crowded),
             // Nobody but legacy clients is asked for real.
             _ if !to.is_legacy() => refuse(connection, &id, code::METHOD_NOT_FOUND, "Method not found"),
-            _ if connection.questions.lock().contains_key(&id.key()) => {
-                refuse(connection, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
-            }
             _ => match (params, task) {
                 (Some(params), Some((_, task))) => {
                     let mut text = Vec::new();
                     params.write_with(&mut text, &[("_meta", Some(&with_related(params, &task)))]);
                     let mut scanner = Scanner::default();
                     let params = scanner.scan(&text).expect("written as valid JSON").root();
-                    self.ask(connection, &to, id, method, Some(params));
+                    self.ask(&to, id, method, Some(params));
                 }
-                _ => self.ask(connection, &to, id, method, params),
+                _ => self.ask(&to, id, method, params),
             },
         }
     }
 
     /// The workspace of the client whose task a question belongs to, and the client's id of it.
-    fn task_owner(
-        &self,
-        connection: &Arc<Connection>,
-        params: Node<'_>,
-    ) -> Option<(Arc<Workspace>, Arc<str>)> {
+    fn task_owner(&self, params: Node<'_>) -> Option<(Arc<Workspace>, Arc<str>)> {
         let own = related_id(params)?;
-        self.audience.workspaces().into_iter().find_map(|workspace| {
-            let id = workspace.tasks.known(connection, &own)?;
+        self.engine.audience.workspaces().into_iter().find_map(|workspace| {
+            let id = workspace.tasks.known(self.connection, &own)?;
             Some((workspace, id))
         })
     }
 
-    /// The client that shares this workspace: by its request on whose stream something came, if it is its own.
-    fn owner(
-        &self,
-        connection: &Arc<Connection>,
-        on: Option<u64>,
-        workspace: &Arc<Workspace>,
-    ) -> Option<Addressees> {
-        let by_request = self.addressees(connection, on).filter(|to| to.session.workspace.id == workspace.id);
+    /// The client that looks through this workspace: by its request on whose stream something came, if it is its own.
+    fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
+        let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
             let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })
         })
     }
 
-    fn ask(
-        &self,
-        connection: &Arc<Connection>,
-        to: &Addressees,
-        id: Id,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) {
-        let session = &to.session;
+    /// Asks a client of the same era for real.
+    fn ask(&self, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
+        let (connection, session) = (self.connection, &to.session);
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());
         let question = Question { connection: Arc::downgrade(connection), progress: token, call: None };
@@ -315,11 +299,11 @@ impl Engine {
                 write_params(out, params, progress, &[], ours);
             }
         };
-        let key = id.key();
-        let (asker, asked, asking) = (connection.clone(), session.clone(), connection.asks(session));
+        let (asker, asked, asking) = (connection.clone(), session.clone(), Asking::new(connection, session));
+        let own = id.clone();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             drop(asking);
-            asker.questions.lock().remove(&id.key());
+            asker.questions.remove(&id.key());
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
                     match related_id(result).and_then(|task| asked.workspace.tasks.find(&task)) {
@@ -337,19 +321,27 @@ impl Engine {
                 }),
             });
         });
-        let deadline = Deadline::new(None, Some(self.settings().question_timeout), None);
+        let deadline = Deadline::new(None, Some(self.engine.settings().question_timeout), None);
         let route = session.route(to.key.as_ref());
-        if let Some(ours) = session.peer.request_via(&route, method, write, question, deadline, on_answer) {
-            connection.questions.lock().insert(key, (ours, session.clone()));
+        let ours = session.peer.reserve();
+        let Some(request) = session.peer.open(ours, question, deadline, on_answer) else { return };
+        if !connection.questions.add(own.key(), ours, session) {
+            return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
+        }
+        // A connection that stops closes its peer first and cancels its questions then.
+        if connection.peer.is_open() {
+            request.send_via(&route, method, write);
+        } else {
+            connection.questions.remove(&own.key());
         }
     }
 }
 
-/// An upstream gives one of its questions up.
-fn upstream_cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
+/// An upstream cancels one of its questions.
+fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-    let Some((ours, session)) = connection.questions.lock().remove(&id.key()) else { return };
+    let Some((ours, session)) = connection.questions.remove(&id.key()) else { return };
     if session.peer.forget(ours).is_some() {
         session.peer.notify("notifications/cancelled", |out| {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);

@@ -43,7 +43,7 @@ enum Step {
     Release { id: u64 },
     /// A server answers one of its requests, or one that never was; the life before may still have something to say.
     Answer { upstream: usize, id: u64, error: bool, stale: bool },
-    /// A client gives a request up, which it may never have made.
+    /// A client cancels a request, which it may never have made.
     Cancel { session: usize, id: usize },
     /// A server ends, and is there again.
     Crash { upstream: usize },
@@ -271,7 +271,7 @@ proptest! {
                 model.take(step);
                 prop_assert_eq!(world.told(), model.told.to_vec(), "after {:?}", step);
             }
-            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open()).collect();
+            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open_count()).collect();
             let expected: Vec<_> =
                 (0..UPSTREAMS).map(|n| model.open.values().filter(|target| target.0 == n).count()).collect();
             prop_assert_eq!(open, expected, "nothing is left behind");

@@ -141,11 +141,16 @@ impl ClientSession {
         self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
-    /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) {
-        if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
-            waiting.get_mut().target = Some((connection.clone(), id));
-        }
+    /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants its answer any
+    /// more, so it is not to be sent.
+    pub fn goes_to(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) -> bool {
+        let before = match own(&mut self.waiting.lock(), key) {
+            Some(mut waiting) => waiting.get_mut().target.replace((connection.clone(), id)),
+            None => return false,
+        };
+        // Not with the requests locked: the last one to know a connection drops all of it.
+        drop(before);
+        true
     }
 
     /// The id of a request, while the client wants its answer.
@@ -429,6 +434,44 @@ mod tests {
             let heard: Vec<_> = second_way.0.lock().drain(..).collect();
             assert_eq!(heard.len(), 1, "{heard:?}");
             assert!(heard[0].ends_with(r#""result":2}"#), "{heard:?}");
+        }
+    }
+
+    /// Whenever a client cancels a request, nothing is sent, or what was sent can be cancelled as well.
+    #[test]
+    fn a_request_is_never_sent_past_its_cancellation() {
+        for cancelled_after in ["nothing", "opened", "noted", "sent"] {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.pretend(Some(Default::default()));
+            let connection = upstream.connection().expect("it is up");
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            let session = ClientSession::new(workspace, Route::Nowhere);
+            let id = || Id::from_raw("7").expect("an id");
+            let reply = session.accept(id(), None, None, None).expect("the id is free");
+            let (key, mut found) = (reply.key().clone(), false);
+            let mut cancel_after = |step| {
+                if step == cancelled_after {
+                    let target = session.cancel(&id());
+                    found = target.is_some_and(|(connection, ours)| connection.peer.forget(ours).is_some());
+                }
+            };
+            cancel_after("nothing");
+            let ours = connection.peer.reserve();
+            let request =
+                connection.peer.open(ours, Default::default(), None, Box::new(move |_| drop(reply)));
+            let request = request.expect("it is not closed");
+            cancel_after("opened");
+            if session.goes_to(&key, &connection, ours) {
+                cancel_after("noted");
+                request.send("tools/call", |_, _| ());
+                cancel_after("sent");
+            } else {
+                drop(request);
+            }
+            let is_written = connection.out.held() > 0;
+            assert_eq!(is_written, cancelled_after == "sent", "after {cancelled_after}");
+            assert_eq!(found, ["noted", "sent"].contains(&cancelled_after), "after {cancelled_after}");
+            assert_eq!(connection.peer.open_count(), 0, "after {cancelled_after}");
         }
     }
 

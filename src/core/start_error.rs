@@ -1,4 +1,7 @@
-//! Why an upstream is not to be had.
+//! Why an upstream is not to be had, with its cause as a type: whoever acts on it, the command line above all, need not
+//! read the words.
+//!
+//! Invariant: past the lifecycle it holds no secrets.
 
 use std::fmt;
 use std::sync::Arc;

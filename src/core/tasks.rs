@@ -1,4 +1,7 @@
-//! Tasks: calls that upstreams finish later. A client sees those that it began, under names that are unique for it.
+//! Tasks: calls that upstreams finish later. Results that begin one are noted on their way to the client, and what is said
+//! of tasks later goes through here in both directions.
+//!
+//! Invariant: a client sees the tasks that it began and no other, under ids that are unique for it.
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -25,6 +28,13 @@ struct TaskTable {
     /// In the order of their beginning.
     tasks: Vec<Task>,
     begun: u64,
+}
+
+impl TaskTable {
+    /// The task that this upstream knows by this id.
+    fn find(&self, connection: &Arc<Connection>, own: &str) -> Option<&Task> {
+        self.tasks.iter().find(|task| *task.own == *own && task.is_of(connection))
+    }
 }
 
 struct Task {
@@ -67,7 +77,7 @@ impl Tasks {
     /// Notes a task that the client has begun; returns the id that the client is told.
     fn begin(&self, connection: &Arc<Connection>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
         let mut table = self.0.lock();
-        if let Some(known) = table.tasks.iter().find(|task| *task.own == *own && task.is_of(connection)) {
+        if let Some(known) = table.find(connection, own) {
             return known.id.clone();
         }
         let is_taken = |id: &str| table.tasks.iter().any(|task| *task.id == *id);
@@ -117,22 +127,14 @@ impl Tasks {
 
     /// The client's id of a task of this upstream, if it is one of the client's.
     pub(super) fn known(&self, connection: &Arc<Connection>, own: &str) -> Option<Arc<str>> {
-        let table = self.0.lock();
-        table
-            .tasks
-            .iter()
-            .find(|task| *task.own == *own && task.is_of(connection))
-            .map(|task| task.id.clone())
+        self.0.lock().find(connection, own).map(|task| task.id.clone())
     }
 
     /// The client's own progress token of the task that began with this request of ours.
     pub(super) fn progress_token(&self, connection: &Arc<Connection>, request: u64) -> Option<Box<str>> {
         let table = self.0.lock();
-        let mut tokens = table
-            .tasks
-            .iter()
-            .filter(|task| task.is_of(connection))
-            .filter_map(|task| task.progress.as_ref());
+        let tasks = table.tasks.iter().filter(|task| task.is_of(connection));
+        let mut tokens = tasks.filter_map(|task| task.progress.as_ref());
         tokens.find(|(id, _)| *id == request).map(|(_, token)| token.clone())
     }
 }

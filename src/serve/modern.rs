@@ -61,7 +61,7 @@ pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, k
     }
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
         Some(connection) if !connection.can(kind.capability()) => whole,
-        Some(connection) => whole.and(connection.hint(kind)),
+        Some(connection) => whole.and(connection.profile.hint(kind)),
         // It may come back at any time.
         None => whole.and(Cache { ttl: 0, public: true }),
     })
@@ -75,13 +75,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     {
         return reply.refuse(refusal);
     }
-    let state = match gateway.engine.unseal(method, params, reply.session()) {
+    let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
         Ok(state) => state,
         Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
     };
     let again = match state {
         State::Parked(token) => {
-            if let Err(reply) = gateway.engine.resume(token, params, reply) {
+            if let Err(reply) = gateway.engine.bridge.resume(token, params, reply) {
                 let why = "Invalid params: requestState was used before, or its call is over; call again without it";
                 reply.error(code::INVALID_PARAMS, why, None);
             }
