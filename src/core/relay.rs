@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// The client that looks through this workspace: by its request on whose stream something came, if it is its own.
+    /// The client that shares this workspace: by its request on whose stream something came, if it is its own.
     fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
         let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
