@@ -9,6 +9,7 @@ pub mod connection;
 pub mod engine;
 mod eras;
 mod gate;
+mod held;
 pub mod known;
 mod lifecycle;
 mod logins;

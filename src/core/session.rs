@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
+use super::held::Holding;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
@@ -37,6 +38,7 @@ pub struct ClientSession {
     waiting: Mutex<Requests>,
     all_answered: Notify,
     ledger: Mutex<Ledger>,
+    pub(super) holding: Holding,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
@@ -79,6 +81,7 @@ impl ClientSession {
             waiting: Mutex::default(),
             all_answered: Notify::new(),
             ledger: Mutex::default(),
+            holding: Holding::default(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
             mirrored: OnceLock::new(),
@@ -231,6 +234,7 @@ impl ClientSession {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        self.holding.look_again();
         self.workspace.end_listeners();
     }
 
@@ -286,12 +290,33 @@ impl ClientSession {
         }
     }
 
-    /// Notes that the client is shown one of its lists as it is now.
-    pub fn shown(&self, kind: Kind) {
-        if self.has_begun() {
+    /// Shows the client one of its lists as it is now: `answer` sends it.
+    pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
+        // Before the list is written: what changes meanwhile the client must be told of.
+        let told = self.has_begun().then(|| {
             let now = self.lists();
-            self.ledger.lock().show(kind, &now);
+            self.ledger.lock().show(kind, &now)
+        });
+        answer();
+        if let Some(told) = told {
+            self.ledger.lock().has(kind, told);
+            self.holding.look_again();
         }
+    }
+
+    /// How often the client was told of its tools.
+    pub fn told_of_tools(&self) -> u64 {
+        self.ledger.lock().told(Kind::Tool)
+    }
+
+    /// Whether the client has its list of tools as it was, or later, when it had been told so often.
+    pub(super) fn has_list_of_tools(&self, told: u64) -> bool {
+        self.ledger.lock().shown(Kind::Tool) >= told
+    }
+
+    /// Whether what belongs to no request reaches the client now.
+    pub(super) fn can_be_told(&self) -> bool {
+        self.main.is_read()
     }
 
     /// Tells the client of the lists that are not what they were.

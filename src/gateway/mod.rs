@@ -335,20 +335,23 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let viewer = self.viewer_of(&session, reply.modern().is_some());
-        if !viewer.modern {
-            session.shown(kind);
-        }
-        session.workspace.read(|view| {
-            let hint = match viewer.modern {
-                true => modern::list_hint(self, &session.workspace, view, kind),
-                false => Cache::default(),
-            };
-            reply.result_kept(hint, |out| {
-                out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
-                self.write_list(&session.workspace, view, &viewer, kind, out);
-                out.push(b']');
+        let answer = || {
+            session.workspace.read(|view| {
+                let hint = match viewer.modern {
+                    true => modern::list_hint(self, &session.workspace, view, kind),
+                    false => Cache::default(),
+                };
+                reply.result_kept(hint, |out| {
+                    out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
+                    self.write_list(&session.workspace, view, &viewer, kind, out);
+                    out.push(b']');
+                });
             });
-        });
+        };
+        match viewer.modern {
+            true => answer(),
+            false => session.show(kind, answer),
+        }
     }
 
     /// Appends everything of a kind that a client is shown, separated by commas.

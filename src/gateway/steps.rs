@@ -67,6 +67,7 @@ impl Gateway {
         let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
+            let told = session.told_of_tools();
             let failed = gateway.open_group(&session.workspace, &group, &then).await;
             if !reply.is_wanted() {
                 return;
@@ -74,7 +75,17 @@ impl Gateway {
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let step = session.workspace.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
+            let (step, is_open) = session.workspace.read(|view| {
+                (
+                    face.opened(view, &gateway.viewer(&reply), &opening),
+                    failed.is_some() && view.is_open(&group),
+                )
+            });
+            if let Then::Answer(_) = then
+                && is_open
+            {
+                reply.caught_up(told).await;
+            }
             match step {
                 Step::Again => gateway.request(&method, params.root(), reply),
                 step => gateway.carry_out(step, face, params.root(), reply),
@@ -137,13 +148,17 @@ impl Gateway {
 
     /// Switches things on and off, tells the client of the lists that changed, and remembers it.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
-        let workspace = reply.session().workspace.clone();
+        let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
             face.switched(view, &self.viewer(&reply), &change)
         });
         workspace.tell();
-        startup::remember_switches(self, &workspace, change, move || reply.result(&answer));
+        let answer = async move {
+            reply.caught_up(told).await;
+            reply.result(&answer);
+        };
+        startup::remember_switches(self, &workspace, change, move || drop(tokio::spawn(answer)));
     }
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.

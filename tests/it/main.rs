@@ -26,6 +26,8 @@ mod guarded;
 mod handshake;
 mod harness;
 #[cfg(unix)]
+mod held;
+#[cfg(unix)]
 mod http;
 #[cfg(unix)]
 mod independent;

@@ -196,6 +196,10 @@ impl Sink for Inbox {
         }
         pushed != Pushed::Nowhere
     }
+
+    fn is_read(&self) -> bool {
+        self.state.lock().stream.as_ref().is_some_and(|stream| stream.is_read())
+    }
 }
 
 impl Inbox {

@@ -276,6 +276,10 @@ impl Stream {
         }
     }
 
+    pub(super) fn is_read(&self) -> bool {
+        self.state.lock().reading.attached
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.state.lock().finished
     }
