@@ -12,10 +12,8 @@
 //!
 //! Invariant: nothing but the answer itself waits, and only where the client is known to need it and can be told.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::reply::Reply;
@@ -24,32 +22,6 @@ use crate::known_clients::{Behaviour, ChangedLists};
 
 /// What a client may take to have its new tools.
 const LONGEST: Duration = Duration::from_secs(2);
-
-/// Whether answers of a session are held, and what those that are wait for.
-#[derive(Default)]
-pub(super) struct Holding {
-    /// The client took too long once.
-    given_up: AtomicBool,
-    /// The list of tools was answered, or the session ends.
-    news: Notify,
-}
-
-impl Holding {
-    /// Lets those who wait look again.
-    pub(super) fn look_again(&self) {
-        self.news.notify_waiters();
-    }
-
-    async fn until(&self, holds: impl Fn() -> bool) {
-        loop {
-            let news = self.news.notified();
-            if holds() {
-                return;
-            }
-            news.await;
-        }
-    }
-}
 
 impl Reply {
     /// Waits until the client has the tools that it was told of since it had been told `before` times, if it was and
@@ -66,24 +38,23 @@ impl ClientSession {
         let told = self.told_of_tools();
         let Some(settling) = self.settling_time().filter(|_| told > before) else { return };
         let has_settled = async {
-            self.holding.until(|| self.has_list_of_tools(told)).await;
+            self.until(|| self.has_list_of_tools(told)).await;
             sleep(settling).await;
         };
         tokio::select! {
             () = has_settled => {}
-            () = self.holding.until(|| self.is_ending()) => {}
+            () = self.until(|| self.is_ending()) => {}
             () = sleep(LONGEST) => {
                 tracing::debug!("the client has not read its new tools in time; no answer waits for that any more");
-                self.holding.given_up.store(true, Ordering::Relaxed);
+                self.give_up();
             }
         }
     }
 
     /// What the client needs after it has read a list; `None` where its answers are not held.
     fn settling_time(&self) -> Option<Duration> {
-        let is_held = !self.holding.given_up.load(Ordering::Relaxed) && self.can_be_told();
         match Behaviour::of(&self.hello()?.name).changed_lists {
-            ChangedLists::TakenUp { settling } if is_held => Some(settling),
+            ChangedLists::TakenUp { settling } if self.can_be_waited_for() => Some(settling),
             _ => None,
         }
     }

@@ -75,6 +75,8 @@ pub(super) struct Ledger {
     told: [u64; 4],
     /// How often it had been told of each list when it was last shown it.
     shown: [u64; 4],
+    /// It did not ask in time for what it was told of: nothing waits for that any more.
+    pub(super) given_up: bool,
 }
 
 impl Ledger {

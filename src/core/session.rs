@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
-use super::held::Holding;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
@@ -36,9 +35,9 @@ pub struct ClientSession {
     main: Route,
     hello: OnceLock<ClientHello>,
     waiting: Mutex<Requests>,
-    all_answered: Notify,
+    /// Something has happened that is waited for: every request is answered, or a list, or the session ends.
+    news: Notify,
     ledger: Mutex<Ledger>,
-    pub(super) holding: Holding,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
@@ -79,9 +78,8 @@ impl ClientSession {
             main,
             hello: OnceLock::new(),
             waiting: Mutex::default(),
-            all_answered: Notify::new(),
+            news: Notify::new(),
             ledger: Mutex::default(),
-            holding: Holding::default(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
             mirrored: OnceLock::new(),
@@ -191,7 +189,7 @@ impl ClientSession {
             self.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));
         }
         if last {
-            self.all_answered.notify_waiters();
+            self.news.notify_waiters();
         }
     }
 
@@ -207,7 +205,7 @@ impl ClientSession {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
             if waiting.is_empty() {
-                self.all_answered.notify_waiters();
+                self.news.notify_waiters();
             }
             found
         };
@@ -234,18 +232,23 @@ impl ClientSession {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        self.holding.look_again();
+        self.news.notify_waiters();
         self.workspace.end_listeners();
     }
 
     /// Waits until every request is answered.
     pub async fn answered(&self) {
+        self.until(|| self.waiting.lock().is_empty()).await;
+    }
+
+    /// Waits until something holds that [`Self::news`] tells of.
+    pub(super) async fn until(&self, holds: impl Fn() -> bool) {
         loop {
-            let notified = self.all_answered.notified();
-            if self.waiting.lock().is_empty() {
+            let news = self.news.notified();
+            if holds() {
                 return;
             }
-            notified.await;
+            news.await;
         }
     }
 
@@ -274,7 +277,7 @@ impl ClientSession {
                 lost.write(out, Some(&id))
             });
         }
-        self.all_answered.notify_waiters();
+        self.news.notify_waiters();
     }
 
     /// Sends a notification that belongs to the request with this key, or to none.
@@ -300,7 +303,7 @@ impl ClientSession {
         answer();
         if let Some(told) = told {
             self.ledger.lock().has(kind, told);
-            self.holding.look_again();
+            self.news.notify_waiters();
         }
     }
 
@@ -314,9 +317,14 @@ impl ClientSession {
         self.ledger.lock().shown(Kind::Tool) >= told
     }
 
-    /// Whether what belongs to no request reaches the client now.
-    pub(super) fn can_be_told(&self) -> bool {
-        self.main.is_read()
+    /// Whether what it is told reaches the client now, and makes it read its lists in time as far as is known.
+    pub(super) fn can_be_waited_for(&self) -> bool {
+        self.main.is_read() && !self.ledger.lock().given_up
+    }
+
+    /// Notes that the client did not read its list of tools in time.
+    pub(super) fn give_up(&self) {
+        self.ledger.lock().given_up = true;
     }
 
     /// Tells the client of the lists that are not what they were.

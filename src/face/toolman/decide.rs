@@ -16,6 +16,7 @@ use crate::face::{
     ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::message::{Refusal, code};
 
 impl Face for Toolman {
@@ -92,7 +93,7 @@ impl Face for Toolman {
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.modern);
         let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
-        [first, if viewer.modern { self.call_tool() } else { String::new() }]
+        [first, if keeps_its_list(viewer) { self.call_tool() } else { String::new() }]
     }
 
     fn call<'a>(
@@ -127,7 +128,7 @@ impl Face for Toolman {
 
     fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &Change) -> String {
         let message = self.confirmation(view, change);
-        let result = match viewer.modern {
+        let result = match keeps_its_list(viewer) {
             true => self.activated(view, &message, change),
             false => quote(&message),
         };
@@ -223,6 +224,12 @@ impl Toolman {
             quote(&catalog)
         )
     }
+}
+
+/// Whether a client goes on with the list of tools that it has: what is switched on must be called through
+/// `toolman_call`, and what it is like stands in the answer.
+fn keeps_its_list(viewer: &Viewer<'_>) -> bool {
+    viewer.modern || viewer.client.is_some_and(|client| Behaviour::of(&client.name).keeps_its_list())
 }
 
 /// What is said of servers whose things are not there because somebody has to log in first.

@@ -199,7 +199,7 @@ impl Toolman {
         )
     }
 
-    /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
+    /// What a client that keeps its list gets to know of what was switched on: the message, and the definitions in full.
     fn activated(&self, view: &View, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
