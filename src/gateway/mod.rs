@@ -227,6 +227,9 @@ impl Gateway {
         if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
         }
+        if method.starts_with("tasks/") && !tasks::are_there(self, &reply) {
+            return method_not_found(method, reply);
+        }
         match method {
             "ping" => reply.result("{}"),
             "initialize" => self.initialize(params, reply),
@@ -257,7 +260,7 @@ impl Gateway {
             "completion/complete" => items::complete(self, params, reply),
             "tasks/get" => tasks::task(self, "tasks/get", params, reply),
             "tasks/cancel" => tasks::task(self, "tasks/cancel", params, reply),
-            _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
+            _ => method_not_found(method, reply),
         }
     }
 
@@ -431,6 +434,10 @@ impl Gateway {
         }
         sent.filter(|(connection, ours)| connection.peer.forget(*ours).is_some())
     }
+}
+
+fn method_not_found(method: &str, reply: Reply) {
+    reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None);
 }
 
 /// The client reports on a question: the upstream hears it under its own token.

@@ -18,10 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
 /// them, from now or from before.
 pub(super) fn capabilities(gateway: &Gateway, session: &ClientSession, version: Version) -> String {
-    let face = gateway.face(session);
-    let servers = face.servers().into_iter();
-    let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
-    let tasks = match (support.max().unwrap_or_default(), version.is_modern()) {
+    let tasks = match (support(gateway, session, version), version.is_modern()) {
         (TaskSupport::None, _) => String::new(),
         (_, true) => format!(",\"extensions\":{{\"{TASKS}\":{{}}}}"),
         (support, false) => {
@@ -30,6 +27,18 @@ pub(super) fn capabilities(gateway: &Gateway, session: &ClientSession, version: 
         }
     };
     format!("{{{CAPABILITIES}{tasks}}}")
+}
+
+fn support(gateway: &Gateway, session: &ClientSession, version: Version) -> TaskSupport {
+    let face = gateway.face(session);
+    let servers = face.servers().into_iter();
+    let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
+    support.max().unwrap_or_default()
+}
+
+/// Whether there are requests about tasks for the client.
+pub(super) fn are_there(gateway: &Gateway, reply: &Reply) -> bool {
+    support(gateway, reply.session(), reply.version()) != TaskSupport::None
 }
 
 /// A request about one task goes to the server that has it.

@@ -10,6 +10,7 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::stream::{CutOff, Reader};
+use crate::protocol::era::OUR_NAME;
 use crate::protocol::message::{Id, Malformed, Refusal, code, is_modern_code};
 
 pub(super) type HttpAnswer = Response<Payload>;
@@ -172,6 +173,21 @@ pub(super) fn text(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
 /// Refuses a request before its message is looked at.
 pub(super) fn refuse(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     Denied::new(status, words).answer()
+}
+
+pub(super) fn nothing_here() -> HttpAnswer {
+    refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp")
+}
+
+/// What a person sees who opens our address in a browser, whoever that is: it names nothing of the configuration.
+pub(super) fn page() -> HttpAnswer {
+    let body = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{OUR_NAME}</title>\n\
+         <h1>{OUR_NAME}</h1>\n\
+         <p>A gateway to MCP servers, for programs that speak the Model Context Protocol.</p>\n\
+         <p>Its address for them is this one with <code>/mcp</code> at the end.</p>\n</html>\n"
+    );
+    whole(StatusCode::OK, "text/html; charset=utf-8", body)
 }
 
 pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {

@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, refuse, text, unauthorized, wrong_method,
+    modern_status, nothing_here, page, refuse, text, unauthorized, wrong_method,
 };
 use super::guard::{authenticate, single};
-use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, says_modern};
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
 use super::plan::{Begun, LegacyCall};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
@@ -69,6 +69,12 @@ impl<B: Backend> HttpServer<B> {
                 _ => wrong_method("GET, HEAD"),
             };
         }
+        if path == "/" && matches!(method, Method::GET | Method::HEAD) {
+            return match names_html(request.headers()) {
+                true => page(),
+                false => nothing_here(),
+            };
+        }
         let rule = self.settings.rules.get();
         let token = if self.needs_no_token(&rule) {
             None
@@ -79,12 +85,12 @@ impl<B: Backend> HttpServer<B> {
             }
         };
         let toolbox = match path.strip_prefix("/mcp") {
-            Some("") => None,
+            Some("" | "/") => None,
             Some(rest) => match rest.strip_prefix('/').and_then(segment) {
                 Some(name) => Some(name.into()),
-                None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+                None => return nothing_here(),
             },
-            None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+            None => return nothing_here(),
         };
         let caller = Caller { toolbox, token };
         if caller.toolbox.is_some() && !self.backend.toolbox_exists(&caller) {
@@ -302,7 +308,8 @@ impl<B: Backend> Drop for Opening<'_, B> {
     }
 }
 
-/// The text of one path segment.
+/// The text of one path segment, which may end with a `/`.
 fn segment(path: &str) -> Option<Cow<'_, str>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
     if path.contains('/') { None } else { decode_strictly(path).filter(|name| !name.is_empty()) }
 }

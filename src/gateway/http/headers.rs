@@ -28,32 +28,37 @@ pub(super) struct Accepted {
 impl Accepted {
     /// Reads `Accept`; none at all accepts everything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
-        let values: Vec<_> = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .map(|value| String::from_utf8_lossy(value.as_bytes()))
-            .collect();
-        let ranges: Vec<&str> = values
-            .iter()
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .filter(|range| !range.is_empty())
-            .collect();
         let takes = |kind: &str, whole: &str| {
             // The most specific range decides.
-            let quality = |name: &str| {
-                ranges.iter().find_map(|range| {
-                    let mut parts = range.split(';').map(str::trim);
-                    parts.next()?.eq_ignore_ascii_case(name).then(|| !parts.any(is_zero_quality))
-                })
-            };
-            quality(whole).or_else(|| quality(kind)).or_else(|| quality("*/*")).unwrap_or(ranges.is_empty())
+            let named = |name: &str| is_accepted(headers, name);
+            named(whole).or_else(|| named(kind)).or_else(|| named("*/*"))
         };
+        let is_silent = ranges(headers).next().is_none();
         Self {
-            json: takes("application/*", "application/json"),
-            events: takes("text/*", "text/event-stream"),
+            json: takes("application/*", "application/json").unwrap_or(is_silent),
+            events: takes("text/*", "text/event-stream").unwrap_or(is_silent),
         }
     }
+}
+
+/// Whether `Accept` names pages, as browsers do.
+pub(super) fn names_html(headers: &HeaderMap) -> bool {
+    is_accepted(headers, "text/html") == Some(true)
+}
+
+/// Whether the range of this name is accepted; `None` where `Accept` does not name it.
+fn is_accepted(headers: &HeaderMap, name: &str) -> Option<bool> {
+    ranges(headers).find_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        parts.next()?.eq_ignore_ascii_case(name).then(|| !parts.any(is_zero_quality))
+    })
+}
+
+/// The media ranges of `Accept`.
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::ACCEPT).iter();
+    let ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    ranges.map(|range| str::from_utf8(range).unwrap_or("?").trim()).filter(|range| !range.is_empty())
 }
 
 fn is_zero_quality(parameter: &str) -> bool {

@@ -25,6 +25,7 @@ async fn checks_come_in_their_order() {
         ("POST /mcp", "Host: localhost.evil.com\r\n", "", 403),
         ("GET /healthz", "Host: evil.com\r\n", "", 403),
         ("GET /nowhere", "Host: evil.com\r\n", "", 403),
+        ("GET /", "Host: evil.com\r\n", "Accept: text/html\r\n", 403),
         ("GET http://evil.com/healthz", "Host: localhost\r\n", "", 403),
         ("POST /mcp", "", "", 400),
         ("GET /healthz", "", "", 400),
@@ -53,13 +54,24 @@ async fn checks_come_in_their_order() {
         ("HEAD /readyz", "Host: localhost\r\n", "", 200),
         ("POST /healthz", "Host: localhost\r\n", "", 405),
         ("POST /nowhere", "Host: localhost\r\n", &format!("{auth}{huge}"), 404),
-        ("POST /mcp/", "Host: localhost\r\n", auth, 404),
+        ("GET /", "Host: localhost\r\n", "Accept: text/html,application/xml;q=0.9,*/*;q=0.8\r\n", 200),
+        ("HEAD /", "Host: localhost\r\n", "Accept: Text/HTML\r\n", 200),
+        ("GET /", "Host: localhost\r\n", "Accept: */*\r\n", 404),
+        ("GET /", "Host: localhost\r\n", "Accept: text/html;q=0, text/*\r\n", 404),
+        ("GET /", "Host: localhost\r\n", "", 404),
+        ("GET /?x", "Host: localhost\r\n", "Accept: text/html\r\n", 200),
+        ("POST /", "Host: localhost\r\n", "Accept: text/html\r\n", 401),
+        ("POST /", "Host: localhost\r\n", &format!("{auth}Accept: text/html\r\n"), 404),
+        ("POST /mcp/", "Host: localhost\r\n", auth, 415),
+        ("POST /mcp//", "Host: localhost\r\n", auth, 404),
         ("POST /mcpx", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/unknown", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/my%20box/x", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/my%2", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/dev", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 404),
         ("POST /mcp/my%20box", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 415),
+        ("POST /mcp/my%20box/", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 415),
+        ("POST /mcp/my%20box//", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 404),
         ("PUT /mcp", "Host: localhost\r\n", &format!("{auth}{huge}"), 405),
         ("OPTIONS /mcp", "Host: localhost\r\n", auth, 405),
         ("GET /mcp", "Host: localhost\r\n", &format!("{auth}MCP-Protocol-Version: 2026-07-28\r\n"), 405),
@@ -89,6 +101,17 @@ async fn checks_come_in_their_order() {
         assert_eq!(reply.status, expected, "{request} {host} {headers}");
         assert_eq!(reply.header("www-authenticate"), (expected == 401).then_some("Bearer"));
         assert_eq!(reply.header("allow").is_some(), expected == 405);
+    }
+}
+
+#[tokio::test]
+async fn a_browser_is_told_where_programs_go_and_nothing_else() {
+    let server = Running::start(serving(vec![token("ci", Some(&["my box"]))]), |_| ()).await;
+    let page = server.ask(&get("/", "Accept: text/html\r\n")).await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.body.contains("/mcp") && page.body.lines().count() < 10, "{}", page.body);
+    for absent in ["<script", "my box", "dev", "ci"] {
+        assert!(!page.body.contains(absent), "{absent}: {}", page.body);
     }
 }
 
