@@ -11,23 +11,14 @@ use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 
-use crate::wire::era::declares_at;
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::percent::encode;
-
-/// The extension by which clients and servers say that they know apps.
-pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// The scheme of an app's page.
 pub const SCHEME: &str = "ui://";
 
 /// Keys of `_meta` that hold the URI of a page, besides `resourceUri` in `ui`.
 const FLAT_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
-
-/// Whether a client with these capabilities, a raw object, renders apps.
-pub fn renders_apps(capabilities: &str) -> bool {
-    declares_at(capabilities, &["extensions", EXTENSION])
-}
 
 /// Whether it is the URI of an app's page, or of something beside it.
 pub fn is_page(uri: &str) -> bool {
@@ -274,22 +265,6 @@ mod tests {
             let node = scanner.scan_str(&text).unwrap().root();
             assert_eq!(contents_as_asked(node, "ui://a", "ui://p/a").as_deref(), expected);
             assert_eq!(contents_as_asked(node, "ui://a", "ui://a"), None, "{contents}");
-        }
-    }
-
-    #[test]
-    fn who_renders_apps_says_so() {
-        for (capabilities, expected) in [
-            (
-                r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#,
-                true,
-            ),
-            (r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, true),
-            (r#"{"extensions":{"io.modelcontextprotocol/ui":null}}"#, false),
-            (r#"{"experimental":{"io.modelcontextprotocol/ui":{}}}"#, false),
-            ("{}", false),
-        ] {
-            assert_eq!(renders_apps(capabilities), expected, "{capabilities}");
         }
     }
 }

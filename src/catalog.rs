@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::wire::digest;
 use crate::wire::json::{Node, Scanner};
@@ -82,6 +83,8 @@ pub struct Item {
     raw_key: PageSpan,
     /// Its name or URI, decoded.
     pub key: Arc<str>,
+    /// What it says of apps, if it is a tool that does.
+    marks: Option<Arc<Marks>>,
 }
 
 /// A part of a page; as messages, none is longer than 32 bits tell.
@@ -96,6 +99,22 @@ impl Item {
     /// Its name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether it is a tool for apps, and not for the model.
+    pub fn is_app_only(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.is_app_only)
+    }
+
+    /// Whether hosts of apps need it, active or not, and models do not.
+    pub fn is_for_hosts(&self) -> bool {
+        self.is_app_only() || is_page(&self.key)
+    }
+
+    /// The pages of apps that it names, or that it is.
+    pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
+        let named = self.marks.iter().flat_map(|marks| &marks.pages);
+        named.chain(is_page(&self.key).then_some(&self.key))
     }
 }
 
@@ -179,7 +198,8 @@ pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
                 if kind == Kind::Tool && !has_schema(definition) {
                     schemaless.push(key.clone());
                 }
-                items.push(Item { page: page.clone(), raw, raw_key, key });
+                let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
+                items.push(Item { page: page.clone(), raw, raw_key, key, marks });
             }
             None => nameless += 1,
         }
@@ -195,7 +215,11 @@ pub fn has_schema(tool: Node<'_>) -> bool {
 
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
-pub struct Exposed([Shelf; 4]);
+pub struct Exposed {
+    shelves: [Shelf; 4],
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pages: HashMap<Arc<str>, Arc<str>>,
+}
 
 /// The things of one kind under their names.
 #[derive(Debug, Default)]
@@ -207,6 +231,8 @@ pub struct Shelf {
     inactive: usize,
     /// Made when first asked for.
     pub(super) rendered: OnceLock<Rendered>,
+    /// The same for those who render apps; made when first asked for.
+    pub(super) for_hosts: OnceLock<Rendered>,
 }
 
 /// The definitions of a shelf as clients see them.
@@ -236,17 +262,27 @@ pub struct ExposedItem {
 impl Exposed {
     /// The things of one kind.
     pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.0[kind as usize]
+        &self.shelves[kind as usize]
     }
 
     /// Whether there is nothing of any kind.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|shelf| shelf.items.is_empty())
+        self.shelves.iter().all(|shelf| shelf.items.is_empty())
+    }
+
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pub fn pages(&self) -> &HashMap<Arc<str>, Arc<str>> {
+        &self.pages
+    }
+
+    /// Adds a page.
+    pub fn add_page(&mut self, own: &Arc<str>, exposed: Arc<str>) {
+        self.pages.insert(own.clone(), exposed);
     }
 
     /// Makes room for so many things more.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.items.reserve_exact(count);
         shelf.by_key.reserve(count);
     }
@@ -260,7 +296,7 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.inactive += usize::from(!starts_active);
         let at = shelf.items.len();
         shelf.by_key.insert(own.key.clone(), at);
@@ -293,15 +329,20 @@ impl Shelf {
 }
 
 impl Rendered {
-    /// Renders every thing of a shelf in its order.
-    pub(super) fn new(shelf: &Shelf, mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>)) -> Self {
+    /// Renders every thing of a shelf in its order, from its definition or from what was made of that before.
+    pub(super) fn new(
+        shelf: &Shelf,
+        before: Option<&Self>,
+        mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
+    ) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
         let mut scanner = Scanner::default();
         for item in &shelf.items {
             if item.at > 0 {
                 text.push(b',');
             }
-            let definition = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
+            let definition = before.map_or(item.own.raw(), |before| before.definition(item));
+            let definition = scanner.scan_str(definition).expect("definitions are valid JSON").root();
             render(item, definition, &mut text);
             ends.push(text.len() as u32);
         }

@@ -8,7 +8,7 @@ use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
-use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info};
+use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, Refusal};
 
@@ -17,6 +17,8 @@ use crate::wire::message::{Id, Refusal};
 pub struct ModernCall {
     /// Raw object.
     pub capabilities: String,
+    /// Whether the client renders apps.
+    pub renders_apps: bool,
     /// Least severity of the log messages that it wants; `None` is none at all.
     pub log_level: Option<usize>,
     /// Digest of the parameters, for state that the client carries.
@@ -79,6 +81,7 @@ impl ModernCall {
         };
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
+            renders_apps: renders_apps(capabilities.raw()),
             log_level,
             digest,
             cacheable: is_cacheable(method),
@@ -335,6 +338,7 @@ mod tests {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
                 capabilities: "{}".into(),
+                renders_apps: false,
                 log_level: None,
                 digest: String::new(),
                 cacheable: true,

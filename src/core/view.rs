@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::level;
 use super::upstream::Upstream;
+use crate::apps::{placed, write_exposed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
 use crate::wire::era::ClientHello;
-use crate::wire::json::Node;
+use crate::wire::json::{Node, quote};
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
@@ -37,6 +38,14 @@ pub trait Exposure {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
     /// Whether the lists of modern clients follow the catalog; else they never change.
     fn lists_to_modern(&self) -> bool {
+        false
+    }
+    /// The names that stand in the URIs of an upstream's pages; none where these stay as they are.
+    fn page_place<'a>(&self, _upstream: &'a Upstream) -> Vec<&'a str> {
+        Vec::new()
+    }
+    /// Whether pages stay as they are nevertheless, each with the first upstream that has it, for all clients alike.
+    fn keeps_pages(&self) -> bool {
         false
     }
     /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
@@ -73,6 +82,20 @@ pub struct View {
     pub switched: [HashMap<Arc<str>, bool>; 2],
     /// What was switched by hand before the view began: it is so from the start.
     pub remembered: [HashMap<Arc<str>, bool>; 2],
+    /// Pages that results named, and the groups and servers that did.
+    named_pages: HashMap<Box<str>, Vec<(Arc<str>, Arc<str>)>>,
+}
+
+/// Pages remembered at most because results named them.
+const MOST_PAGES: usize = 10_000;
+
+/// How a client looks at lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// It sees what is active from the start, whatever was switched since.
+    pub from_start: bool,
+    /// It renders apps, and needs what they need, active or not.
+    pub as_host: bool,
 }
 
 /// One upstream in a view.
@@ -107,8 +130,26 @@ impl Entry {
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
         let shelf = self.exposed.of(kind);
         shelf.rendered.get_or_init(|| {
-            Rendered::new(shelf, |item, definition, out| {
+            Rendered::new(shelf, None, |item, definition, out| {
                 face.render(&self.upstream, kind, &item.name, definition, out);
+            })
+        })
+    }
+
+    /// The same as those see them who render apps, if `to_host`: with the URIs of pages that they know.
+    pub fn rendered_for(&self, face: &dyn Exposure, kind: Kind, to_host: bool) -> &Rendered {
+        let (plain, pages) = (self.rendered(face, kind), self.exposed.pages());
+        if !(to_host || face.keeps_pages()) || pages.is_empty() || kind == Kind::Prompt {
+            return plain;
+        }
+        let shelf = self.exposed.of(kind);
+        shelf.for_hosts.get_or_init(|| {
+            Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
+                Kind::Tool => write_exposed(definition, &mut |uri| pages[uri].clone(), out),
+                _ => match pages.get(&item.own.key) {
+                    Some(page) => definition.write_with(out, &[(kind.key(), Some(&quote(page)))]),
+                    None => definition.write(out),
+                },
             })
         })
     }
@@ -182,6 +223,11 @@ impl Target {
     /// As its upstream defined it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
+    }
+
+    /// Whether it is a tool for apps, and not for the model.
+    pub fn is_app_only(&self) -> bool {
+        self.item().own.is_app_only()
     }
 
     fn item(&self) -> &ExposedItem {
@@ -512,6 +558,50 @@ impl View {
         Some(entry.target(Kind::Tool, item.at as usize, true))
     }
 
+    /// Every tool that its upstream calls so, listed or not.
+    pub fn find_called(&self, tool: &str) -> Vec<Target> {
+        let there = self.entries.values().filter(|entry| entry.up || self.is_open(&entry.upstream.group));
+        let found = there.filter_map(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(tool)?)));
+        found
+            .map(|(entry, item)| entry.target(Kind::Tool, item.at as usize, self.is_active(Kind::Tool, item)))
+            .collect()
+    }
+
+    /// The URI under which hosts know a page that a result of this upstream names. From now on its app can ask for it.
+    pub fn name_page(&mut self, face: &dyn Exposure, upstream: &Upstream, uri: &str) -> Arc<str> {
+        let known = self.server(&upstream.group, &upstream.server);
+        if let Some(page) = known.and_then(|entry| entry.exposed.pages().get(uri)) {
+            return page.clone();
+        }
+        if self.named_pages.len() >= MOST_PAGES && !self.named_pages.contains_key(uri) {
+            self.named_pages.clear();
+        }
+        let owners = self.named_pages.entry(uri.into()).or_default();
+        let origin = (upstream.group.clone(), upstream.server.clone());
+        if !owners.contains(&origin) {
+            owners.push(origin.clone());
+        }
+        let is_first = owners.first() == Some(&origin);
+        match face.keeps_pages() && is_first && !self.is_kept(uri, u64::MAX) {
+            true => uri.into(),
+            false => placed(uri, &face.page_place(upstream)).into(),
+        }
+    }
+
+    /// Whether another upstream has this page under the very same URI.
+    fn is_kept(&self, uri: &str, but_by: u64) -> bool {
+        let mut others = self.entries.iter().filter(|(seq, _)| **seq != but_by);
+        others.any(|(_, entry)| entry.exposed.pages().get(uri).is_some_and(|page| **page == *uri))
+    }
+
+    /// Whether a result of this upstream has named the page.
+    pub fn has_named(&self, upstream: &Upstream, uri: &str) -> bool {
+        let owners = self.named_pages.get(uri);
+        owners.is_some_and(|owners| {
+            owners.iter().any(|(group, server)| *group == upstream.group && *server == upstream.server)
+        })
+    }
+
     /// Whether a thing is switched on.
     pub fn is_active(&self, kind: Kind, item: &ExposedItem) -> bool {
         match kind {
@@ -531,21 +621,21 @@ impl View {
     }
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
+    /// stands before them.
     pub fn write_list(
         &self,
         face: &dyn Exposure,
         kind: Kind,
-        out: &mut Vec<u8>,
+        look: Look,
         mut first: bool,
-        from_start: bool,
+        out: &mut Vec<u8>,
     ) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
             let start = out.len();
-            self.write_entry(face, entry, kind, out, &mut first, from_start);
+            self.write_entry(face, entry, kind, look, &mut first, out);
             // Only legacy clients see what was switched since the start.
             let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
-            if kind == Kind::Tool && !from_start && is_newer() {
+            if kind == Kind::Tool && !look.from_start && is_newer() {
                 level::tools(out, start);
             }
         }
@@ -556,9 +646,9 @@ impl View {
         face: &dyn Exposure,
         entry: &Entry,
         kind: Kind,
-        out: &mut Vec<u8>,
+        look: Look,
         first: &mut bool,
-        from_start: bool,
+        out: &mut Vec<u8>,
     ) {
         let mut write = |text: &str| {
             if !text.is_empty() {
@@ -568,15 +658,19 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered(face, kind));
-        if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
+        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_for(face, kind, look.as_host));
+        if shelf.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(rendered.text());
         }
-        let active =
-            |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
-        for item in shelf.items().iter().filter(|item| active(item)) {
+        for item in shelf.items().iter().filter(|item| self.is_shown(kind, item, look)) {
             write(rendered.definition(item));
         }
+    }
+
+    /// Whether a thing stands in the list of such a client.
+    fn is_shown(&self, kind: Kind, item: &ExposedItem, look: Look) -> bool {
+        let active = if look.from_start { item.starts_active } else { self.is_active(kind, item) };
+        active || (look.as_host && item.own.is_for_hosts())
     }
 
     fn listing(&self, face: &dyn Exposure, watched: &BTreeSet<u64>) -> Listing {
@@ -585,7 +679,8 @@ impl View {
         for entry in entries {
             for kind in Kind::ALL {
                 let list = &mut lists[kind as usize];
-                self.write_entry(face, entry, kind, list, &mut list.is_empty(), false);
+                let look = Look { from_start: false, as_host: true };
+                self.write_entry(face, entry, kind, look, &mut list.is_empty(), list);
                 let rendered = entry.rendered(face, kind);
                 told.extend(entry.exposed.of(kind).items().iter().filter_map(|item| {
                     let text = face.tells(kind, rendered.definition(item))?;
@@ -634,6 +729,7 @@ impl View {
             return;
         }
         let (upstream, items, before) = (entry.upstream.clone(), entry.items.clone(), entry.exposed.clone());
+        let settled = entry.settled;
         let kept: HashMap<(Kind, &str), Arc<str>> = match (face.clash(), entry.settled) {
             (Clash::Rename, true) => {
                 let named = |kind| {
@@ -646,6 +742,15 @@ impl View {
         };
         let mut exposed = Exposed::default();
         let mut missed = Vec::new();
+        for own in Kind::ALL.into_iter().flat_map(|kind| items.of(kind).iter()).flat_map(|item| item.pages())
+        {
+            let kept = before.pages().get(own).filter(|_| settled).cloned();
+            let page = kept.unwrap_or_else(|| match face.keeps_pages() && !self.is_kept(own, seq) {
+                true => own.clone(),
+                false => placed(own, &face.page_place(&upstream)).into(),
+            });
+            exposed.add_page(own, page);
+        }
         for kind in Kind::ALL {
             let mut seen = HashSet::with_capacity(items.of(kind).len());
             exposed.reserve(kind, items.of(kind).len());
@@ -655,7 +760,9 @@ impl View {
                     tracing::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
                     continue;
                 }
-                let full = face.full_name(&upstream, kind, &item.key);
+                let page = exposed.pages().get(&item.key).filter(|_| face.keeps_pages());
+                let full =
+                    page.map_or_else(|| face.full_name(&upstream, kind, &item.key), |page| page.to_string());
                 let old = kept.get(&(kind, &*item.key)).cloned();
                 let Some(name) = old.or_else(|| choose(&self.names, face, &upstream, kind, &full, &item.key))
                 else {

@@ -111,7 +111,7 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
 
 fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
     let mut out = Vec::new();
-    view.write_list(face, kind, &mut out, true, false);
+    view.write_list(face, kind, Look { from_start: false, as_host: false }, true, &mut out);
     out
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::steps::{finish, say};
 use super::{Gateway, TWICE, modern, startup};
+use crate::apps::{contents_as_asked, is_page};
 use crate::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
@@ -12,7 +13,7 @@ use crate::core::upstream::Upstream;
 use crate::core::window::Window;
 use crate::faces::reach::prompt;
 use crate::faces::{Found, Viewer, WantedUri, Wording};
-use crate::wire::json::Node;
+use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
 
@@ -32,6 +33,21 @@ pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Nod
         Found::Wait => return startup::later(gateway, method, params, reply),
     };
     match method {
+        "resources/read" if is_page(&uri) => {
+            let relay = relay(gateway, &session, &uri);
+            let (asked, at) = (uri.into_owned(), serde_json::from_str::<String>(&own).unwrap_or_default());
+            let as_asked = move |answer: Answer<'_>, reply: Reply| {
+                let Answer::Result(result) = answer else { return relay(answer, reply) };
+                let Some(contents) = contents_as_asked(result, &at, &asked) else {
+                    return relay(answer, reply);
+                };
+                let mut text = Vec::new();
+                result.write_with(&mut text, &[("contents", Some(&contents))]);
+                let mut scanner = Scanner::default();
+                relay(Answer::Result(scanner.scan(&text).expect("written as valid JSON").root()), reply);
+            };
+            gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, as_asked);
+        }
         "resources/read" => {
             let relay = relay(gateway, &session, &uri);
             gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
@@ -115,7 +131,8 @@ pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Opti
     let view = window.view();
     let sender = window.link_sender(&view, uri);
     let wanted = WantedUri { uri, sender, leaves: false, reads: false };
-    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    let viewer =
+        Viewer { client: None, modern: true, renders_apps: true, settled: gateway.startup.is_settled() };
     match gateway.faces.of(window).resource(&view, &viewer, &wanted) {
         Found::At(upstream, own) => Some((upstream, own)),
         Found::Own(_) | Found::Refused(_) | Found::Wait => None,

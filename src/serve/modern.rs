@@ -37,7 +37,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
 
 fn discover(gateway: &Gateway, reply: Reply) {
     let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
-    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
+    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN, reply.renders_apps());
     reply.result(&format!(
         "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
         Version::MODERN.as_str(),

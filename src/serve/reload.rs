@@ -182,8 +182,12 @@ fn pictures(gateway: &Gateway) -> Vec<Picture> {
 /// What a legacy client sees through a window, or any modern one.
 fn picture(gateway: &Gateway, window: &Window, client: Option<&Session>) -> [u64; 4] {
     let viewer = match client {
-        Some(session) => gateway.viewer_of(session, false),
-        None => Viewer { client: None, modern: true, settled: gateway.startup.is_settled() },
+        Some(session) => {
+            gateway.viewer_of(session, false, session.hello().is_some_and(|hello| hello.renders_apps))
+        }
+        None => {
+            Viewer { client: None, modern: true, renders_apps: true, settled: gateway.startup.is_settled() }
+        }
     };
     Kind::ALL.map(|kind| {
         let mut text = Vec::new();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gateway, startup};
+use crate::apps::write_exposed;
 use crate::catalog::Kind;
 use crate::core::opening::Opened;
 use crate::core::reply::Reply;
@@ -46,11 +47,17 @@ impl Gateway {
         reply: Reply,
     ) {
         let asked = target.clone();
+        let names_pages = reply.renders_apps() || face.keeps_pages();
         let both =
             [("name", Some(target.raw_key())), ("arguments", arguments.flatten().map(|given| given.raw()))];
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
-            finish(answer, reply, |failure| face.failed_call(&asked, failure));
+            match answer {
+                Answer::Result(result) if names_pages => {
+                    finish_for_host(&*face, &asked.upstream, result, reply)
+                }
+                answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
+            }
         });
     }
 
@@ -170,6 +177,14 @@ impl Gateway {
             }
         });
     }
+}
+
+/// Answers with a tool's result, its pages under the URIs that hosts know.
+fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
+    let window = reply.session().window.clone();
+    reply.result_with(|out| {
+        write_exposed(result, &mut |uri| window.view().name_page(face, upstream, uri), out);
+    });
 }
 
 /// Answers as the upstream did; where it did not, in the words of the face.

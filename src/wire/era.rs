@@ -46,12 +46,16 @@ pub mod meta {
 /// The extension that tasks are in the modern era.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// The extension by which clients and servers say that they know apps.
+pub const APPS: &str = "io.modelcontextprotocol/ui";
+
 /// The levels of log messages, least severe first.
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// What a client that can be asked anything declares.
-pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
+/// What a client declares that can be asked anything and renders apps.
+pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{},\"extensions\":{\"io.modelcontextprotocol/ui\":\
+     {\"mimeTypes\":[\"text/html;profile=mcp-app\"]}}}";
 
 impl Version {
     /// Every one, in the order of their dates.
@@ -154,6 +158,8 @@ pub struct ClientHello {
     pub capabilities: String,
     /// Whether it can be asked anything.
     pub can_be_asked: bool,
+    /// Whether it renders apps.
+    pub renders_apps: bool,
 }
 
 impl ClientHello {
@@ -170,6 +176,7 @@ impl ClientHello {
             version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
             name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
             can_be_asked: can_be_asked(&capabilities),
+            renders_apps: renders_apps(&capabilities),
             capabilities,
         })
     }
@@ -247,6 +254,12 @@ pub fn can_be_asked(capabilities: &str) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
 }
 
+/// Whether a client with these capabilities, a raw object, renders apps.
+pub fn renders_apps(capabilities: &str) -> bool {
+    // Most have none, which is found out more quickly.
+    capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
+}
+
 /// Whether a raw capabilities object has this member.
 pub fn declares(capabilities: &str, capability: &str) -> bool {
     declares_at(capabilities, &[capability])
@@ -293,6 +306,20 @@ pub fn modern_meta(capabilities: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_renders_apps_says_so() {
+        for (capabilities, expected) in [
+            (ALL_CAPABILITIES, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol\/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":null}}"#, false),
+            (r#"{"experimental":{"io.modelcontextprotocol/ui":{}}}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(renders_apps(capabilities), expected, "{capabilities}");
+        }
+    }
 
     #[test]
     fn versions_stand_in_their_order() {

@@ -4,10 +4,11 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::{Address, Meta, Mode, Workbench, schema_change};
-use crate::catalog::{Kind, nearest};
+use crate::apps::{placed, write_exposed};
+use crate::catalog::{ExposedItem, Kind, nearest};
 use crate::config::Toolbox;
 use crate::core::view::{Entry, View};
-use crate::faces::FoundThing;
+use crate::faces::{FoundThing, Viewer};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::write_sound_error;
 use crate::wire::text::listed;
@@ -18,7 +19,7 @@ impl Workbench {
         &self,
         meta: Meta,
         mode: Mode,
-        modern: bool,
+        viewer: &Viewer<'_>,
         toolbox: &Toolbox,
         view: &View,
         failed: &[(Arc<str>, Arc<str>)],
@@ -31,19 +32,19 @@ impl Workbench {
         let entries = || view.group(group).filter(|entry| entry.up);
         let tools = match mode {
             Mode::Dynamic => {
-                let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
+                let count: usize = entries().map(|entry| for_model(viewer, entry).count()).sum();
                 format!("\"tools_registered\":{count}")
             }
             Mode::Proxy => {
-                let tools: Vec<_> = entries().flat_map(|entry| self.proxied(meta, entry)).collect();
+                let tools: Vec<_> = entries().flat_map(|entry| self.proxied(meta, viewer, entry)).collect();
                 format!("\"tools\":[{}]", tools.join(","))
             }
         };
         // The lists of modern clients do not grow, so they find the rest of the toolbox here.
         let mut rest = String::new();
-        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| modern) {
+        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
-                .map(|entry| entry.rendered(self, kind).text())
+                .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
                 .filter(|text| !text.is_empty())
                 .collect();
             if !texts.is_empty() {
@@ -66,10 +67,9 @@ impl Workbench {
     }
 
     /// An entry's tools as proxy mode shows them.
-    fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
+    fn proxied(&self, meta: Meta, viewer: &Viewer<'_>, entry: &Entry) -> Vec<String> {
         let upstream = &entry.upstream;
-        let exposed = entry.exposed.of(Kind::Tool).items().iter();
-        exposed
+        for_model(viewer, entry)
             .map(|exposed| {
                 let own_name = exposed.own.raw_key().to_owned();
                 let (raw, names) = if meta.is_classic() {
@@ -78,7 +78,7 @@ impl Workbench {
                 } else {
                     (exposed.own.raw(), vec![("name", own_name)])
                 };
-                proxied(raw, names, &upstream.group, &upstream.server)
+                proxied(viewer, raw, names, [&upstream.group, &upstream.server])
             })
             .collect()
     }
@@ -118,12 +118,18 @@ impl Workbench {
 
     /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
     /// nothing fits, it says what there is.
-    pub(super) fn found_tools(&self, query: &str, tools: &[FoundThing<'_>], toolboxes: &[&str]) -> String {
+    pub(super) fn found_tools(
+        &self,
+        viewer: &Viewer<'_>,
+        query: &str,
+        tools: &[FoundThing<'_>],
+        toolboxes: &[&str],
+    ) -> String {
         let entries: Vec<_> = tools
             .iter()
             .map(|found| {
                 let name = ("name", found.item.raw_key().to_owned());
-                proxied(found.item.raw(), vec![name], &found.place.0, &found.place.1)
+                proxied(viewer, found.item.raw(), vec![name], [&found.place.0, &found.place.1])
             })
             .collect();
         let fitting: Vec<_> = toolboxes
@@ -182,11 +188,12 @@ impl Workbench {
     /// The toolbox would have to be open for this.
     pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> String {
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
-        let open = self.open_tool().name();
-        error_result(&[&format!(
-            "Toolbox '{toolbox}' is not open{wanted}. Open it first: {open} {{\"toolbox_name\": {}}}",
-            quote(toolbox)
-        )])
+        error_result(&[&format!("Toolbox '{toolbox}' is not open{wanted}. {}", self.how_to_open(toolbox))])
+    }
+
+    /// The call that opens a toolbox.
+    pub(super) fn how_to_open(&self, toolbox: &str) -> String {
+        format!("Open it first: {} {{\"toolbox_name\": {}}}", self.open_tool().name(), quote(toolbox))
     }
 
     /// An open toolbox has no such server or tool, or its filters leave the tool out.
@@ -240,11 +247,23 @@ impl Workbench {
     }
 }
 
+/// The tools of an entry that the model may read of. A host tells its model nothing of those for apps alone.
+fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = &'a ExposedItem> {
+    let renders_apps = viewer.renders_apps;
+    entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
+}
+
 /// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
-fn proxied(raw: &str, mut first: Vec<(&str, String)>, toolbox: &str, server: &str) -> String {
-    first.extend([("toolbox_name", quote(toolbox)), ("source_server", quote(server))]);
+fn proxied(viewer: &Viewer<'_>, raw: &str, mut first: Vec<(&str, String)>, place: [&str; 2]) -> String {
+    first.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
     let mut scanner = Scanner::default();
-    let node = scanner.scan_str(raw).expect("definitions are valid JSON").root();
+    let mut for_host = Vec::new();
+    if viewer.renders_apps {
+        let definition = scanner.scan_str(raw).expect("definitions are valid JSON").root();
+        write_exposed(definition, &mut |uri| placed(uri, &place).into(), &mut for_host);
+    }
+    let raw = if viewer.renders_apps { &*for_host } else { raw.as_bytes() };
+    let node = scanner.scan(raw).expect("definitions are valid JSON").root();
     let members: Vec<_> = first.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
     let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
     let mut rest = Vec::new();

@@ -194,6 +194,10 @@ impl Exposure for Workbench {
         }
     }
 
+    fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+        vec![&upstream.group, &upstream.server]
+    }
+
     fn limits(&self) -> NameLimits {
         NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
     }
