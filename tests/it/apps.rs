@@ -101,14 +101,11 @@ fn refuses(client: &mut Client, uri: &str, words: &[&str]) {
 
 #[test]
 fn what_a_client_says_of_extensions_reaches_servers_as_it_is() {
-    for (era, flags) in [("legacy", "--with report"), ("modern", "--era modern --with requests")] {
+    for (flags, method) in [("--with requests", "initialize"), ("--era modern --with requests", "tools/call")] {
         let mut client = opened(RENDERS, dev("proxy", json!({"a": fake_with(flags, &[])})));
-        let heard = match era {
-            "legacy" => client.gateway().use_tool("a", "report", "{}"),
-            _ => client.gateway().use_tool("a", "requests", r#"{"method":"tools/call"}"#),
-        };
+        let heard = client.gateway().use_tool("a", "requests", json!({"method": method})).text();
         let extensions = &RENDERS[1..RENDERS.len() - 1];
-        assert!(heard.text().contains(extensions), "{era}: {}", heard.text());
+        assert!(heard.contains(extensions), "{flags}: {heard}");
     }
 }
 
