@@ -161,6 +161,7 @@ pub struct Listener {
     kinds: Vec<Kind>,
     resources: Vec<String>,
     tasks: Vec<String>,
+    renders_apps: bool,
     /// Those that exist, by the names that it knows, as their upstreams know them.
     pub watched: HashMap<String, (Arc<Upstream>, Watched)>,
     /// Answers when the subscription ends by our will.
@@ -203,6 +204,7 @@ impl Listener {
             kinds,
             resources,
             tasks,
+            renders_apps: reply.renders_apps(),
             watched: HashMap::new(),
             reply: Some(reply),
         };
@@ -211,6 +213,11 @@ impl Listener {
             &format!(",\"notifications\":{{{}}}", granted.join(",")),
         );
         Some(listener)
+    }
+
+    /// Whether its client renders apps.
+    pub(super) fn renders_apps(&self) -> bool {
+        self.renders_apps
     }
 
     /// The URIs that it wants to hear of.

@@ -1,14 +1,12 @@
 //! Answers to a client's requests: each once, those of a batch together.
 
-use std::collections::hash_map::OccupiedEntry;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::modern::ModernCall;
 use super::route::Route;
-use super::session::{Session, Waiting, own};
+use super::session::Session;
 use crate::wire::era::Version;
 use crate::wire::json::Node;
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result, write_sound_error};
@@ -89,18 +87,17 @@ impl Reply {
 
     /// The request's id, while the client wants the answer.
     pub fn id(&self) -> Option<Id> {
-        own(&mut self.session.waiting.lock(), self.key()).map(|waiting| waiting.get().id.clone())
+        self.session.id_of(self.key())
     }
 
     /// The request of ours that it went on as, while the client wants the answer.
     pub(super) fn sent_as(&self) -> Option<u64> {
-        let mut waiting = self.session.waiting.lock();
-        own(&mut waiting, self.key())?.get().target.as_ref().map(|(_, id)| *id)
+        self.session.sent_as(self.key())
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        own(&mut self.session.waiting.lock(), self.key()).is_some()
+        self.session.waits_for(self.key())
     }
 
     /// Answers with a result that `write` writes as raw JSON.
@@ -147,25 +144,8 @@ impl Reply {
     }
 
     fn send(&mut self, write: impl FnOnce(&mut Vec<u8>, &Id)) {
-        let Some(key) = self.key.take() else { return };
-        let (found, last) = {
-            let mut waiting = self.session.waiting.lock();
-            (own(&mut waiting, &key).map(OccupiedEntry::remove), waiting.is_empty())
-        };
-        if let Some(Waiting { id, batch, route, .. }) = found {
-            let written =
-                AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), |out| write(out, &id)));
-            if catch_unwind(written).is_err() {
-                tracing::error!("writing an answer made us panic; please report it");
-                let error =
-                    error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
-                self.session.send(&route, batch.as_ref(), |out| {
-                    write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
-                });
-            }
-            if last {
-                self.session.all_answered.notify_waiters();
-            }
+        if let Some(key) = self.key.take() {
+            self.session.answer(&key, write);
         }
     }
 }

@@ -321,7 +321,7 @@ fn nothing_is_opened_for_a_client_that_is_gone() {
         engine.discard(&window);
         assert!(engine.open(&window, "box", &[upstream]).await.is_none());
         assert!(engine.registry.known(&window, "box", "s").is_none(), "nobody would ever end it");
-        assert_eq!(window.view().entries().count(), 0);
+        assert_eq!(window.read(|view| view.entries().count()), 0);
     });
 }
 

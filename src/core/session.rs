@@ -1,20 +1,25 @@
-//! A client: what it said of itself, what it waits for, what it sees.
+//! A client: what it said of itself, what it waits for, what it was told.
+//!
+//! Transports make one and hand its messages to the gateway; [`reply`](super::reply) answers its requests.
+//!
+//! Invariant: its locks stay inside, and nothing is sent while one is held.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use hyper::header::HeaderMap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::link::Link;
 use super::modern::ModernCall;
+use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
 use super::route::Route;
 use super::upstream::Upstream;
-use super::view::View;
 use super::window::{Origin, Window};
 use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
@@ -29,8 +34,9 @@ pub struct Session {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
-    pub(super) waiting: Mutex<Requests>,
-    pub(super) all_answered: Notify,
+    waiting: Mutex<Requests>,
+    all_answered: Notify,
+    ledger: Mutex<Ledger>,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
@@ -51,15 +57,15 @@ pub struct Question {
 }
 
 /// A client's requests by their ids.
-pub(super) type Requests = HashMap<Arc<str>, Waiting>;
+type Requests = HashMap<Arc<str>, Waiting>;
 
 /// A request of the client that has no answer yet.
-pub(super) struct Waiting {
-    pub(super) id: Id,
-    pub(super) batch: Option<Arc<Batch>>,
+struct Waiting {
+    id: Id,
+    batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    pub(super) target: Option<(Arc<Link>, u64)>,
-    pub(super) route: Route,
+    target: Option<(Arc<Link>, u64)>,
+    route: Route,
 }
 
 impl Session {
@@ -72,6 +78,7 @@ impl Session {
             hello: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
+            ledger: Mutex::default(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
             mirrored: OnceLock::new(),
@@ -79,14 +86,9 @@ impl Session {
         });
         // A modern request over HTTP hears of nothing but its own answer.
         if !matches!(session.main, Route::Nowhere) {
-            window.sessions.lock().push(Arc::downgrade(&session));
+            window.join(&session);
         }
         session
-    }
-
-    /// What the client sees.
-    pub fn view(&self) -> MutexGuard<'_, View> {
-        self.window.view()
     }
 
     /// Waits until the client has taken most of what it was sent.
@@ -146,6 +148,41 @@ impl Session {
     pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
         if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
             waiting.get_mut().target = Some((link.clone(), id));
+        }
+    }
+
+    /// The id of a request, while the client wants its answer.
+    pub(super) fn id_of(&self, key: &Arc<str>) -> Option<Id> {
+        own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().id.clone())
+    }
+
+    /// The request of ours that a request went on as, while the client wants its answer.
+    pub(super) fn sent_as(&self, key: &Arc<str>) -> Option<u64> {
+        own(&mut self.waiting.lock(), key)?.get().target.as_ref().map(|(_, id)| *id)
+    }
+
+    /// Whether the client wants the answer to a request.
+    pub(super) fn waits_for(&self, key: &Arc<str>) -> bool {
+        own(&mut self.waiting.lock(), key).is_some()
+    }
+
+    /// Answers a request as `write` writes it, unless the client wants no answer any more.
+    pub(super) fn answer(&self, key: &Arc<str>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
+        let (found, last) = {
+            let mut waiting = self.waiting.lock();
+            (own(&mut waiting, key).map(OccupiedEntry::remove), waiting.is_empty())
+        };
+        let Some(Waiting { id, batch, route, .. }) = found else { return };
+        let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), |out| write(out, &id)));
+        if catch_unwind(written).is_err() {
+            tracing::error!("writing an answer made us panic; please report it");
+            let error = error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
+            self.send(&route, batch.as_ref(), |out| {
+                write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
+            });
+        }
+        if last {
+            self.all_answered.notify_waiters();
         }
     }
 
@@ -234,19 +271,56 @@ impl Session {
         self.route(key).push(false, |out| write_notification(out, method, params));
     }
 
-    /// Tells the client that lists have changed, if it is one that was told of them before.
-    pub fn lists_changed(&self, kinds: &[Kind]) {
-        if self.hello().is_none() {
+    /// Lists are there to be asked for from now on; a client that has not introduced itself asks for none.
+    pub fn begin(&self) {
+        if self.hello().is_some() {
+            let now = self.lists();
+            self.ledger.lock().begin(now);
+        }
+    }
+
+    /// Notes that the client is shown one of its lists as it is now.
+    pub fn shown(&self, kind: Kind) {
+        if self.has_begun() {
+            let now = self.lists();
+            self.ledger.lock().show(kind, &now);
+        }
+    }
+
+    /// Tells the client of the lists that are not what they were.
+    pub(super) fn tell(&self) {
+        if !self.has_begun() {
             return;
         }
+        let now = self.lists();
+        let kinds = {
+            let mut ledger = self.ledger.lock();
+            let behind = Kind::ALL.map(|kind| ledger.is_behind(kind));
+            let kinds = ledger.tell(now);
+            for kind in &kinds {
+                let again =
+                    if behind[*kind as usize] { ", who has not asked since it was last told" } else { "" };
+                tracing::debug!("the client is told that {} has changed{again}", kind.list_method());
+            }
+            kinds
+        };
         let mut told = Vec::new();
-        for kind in kinds {
+        for kind in &kinds {
             let method = kind.changed_method();
             if !told.contains(&method) {
                 told.push(method);
                 self.notify(None, method, |_| ());
             }
         }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.ledger.lock().has_begun()
+    }
+
+    /// What its lists hold now.
+    fn lists(&self) -> Lists {
+        self.window.read(|view| Lists::of_legacy(&*self.window.exposure(), view, self.hello()))
     }
 
     /// The level of log messages that the client asked for, as raw parameters.
@@ -284,8 +358,9 @@ impl Session {
 
     /// Ends the subscriptions that lead to a server which no longer stands in the view.
     pub fn end_lost_subscriptions(&self) {
-        let view = self.view();
-        self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
+        self.window.read(|view| {
+            self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
+        });
     }
 
     /// Sends an answer, or lets it wait for the rest of its batch.
@@ -305,10 +380,7 @@ impl Session {
 
 /// The request that this very key belongs to. Once a request is cancelled another may have its id, in a key that reads
 /// the same.
-pub(super) fn own<'a>(
-    waiting: &'a mut Requests,
-    key: &Arc<str>,
-) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
+fn own<'a>(waiting: &'a mut Requests, key: &Arc<str>) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
     match waiting.entry(key.clone()) {
         Entry::Occupied(entry) if Arc::ptr_eq(entry.key(), key) => Some(entry),
         _ => None,

@@ -101,7 +101,8 @@ impl Gateway {
         session: &Session,
     ) -> Result<(), Refusal> {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
-        let Some(target) = session.view().find(Kind::Tool, name) else { return Ok(()) };
+        let target = session.window.read(|view| view.find(Kind::Tool, name));
+        let Some(target) = target else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
         mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)

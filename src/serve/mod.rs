@@ -195,7 +195,7 @@ impl Gateway {
         let wording = match method {
             "tools/call" => {
                 let call = ToolCall { name: &name, arguments: member("arguments") };
-                face.too_late(&reply.session().view(), &call, SHUTTING_DOWN)
+                reply.session().window.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
             }
             _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
         };
@@ -255,7 +255,7 @@ impl Gateway {
     fn opens_first(&self, session: &Session) -> Option<String> {
         let face = self.face(session);
         let group = face.opens_first()?;
-        (!session.view().is_open(group)).then(|| group.to_owned())
+        session.window.read(|view| !view.is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
@@ -271,6 +271,9 @@ impl Gateway {
         let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
+        }
+        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+            session.begin();
         }
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
@@ -303,13 +306,12 @@ impl Gateway {
         }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
-        let step = {
-            let view = reply.session().view();
+        let step = reply.session().window.read(|view| {
             match face.opens_first().filter(|group| !view.is_open(group)) {
                 Some(group) => Step::Open(group.to_owned(), Then::Request),
-                None => face.call(&view, &self.viewer(&reply), &call, remembered),
+                None => face.call(view, &self.viewer(&reply), &call, remembered),
             }
-        };
+        });
         self.carry_out(step, face, params, reply);
     }
 
@@ -323,15 +325,19 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let viewer = self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps());
-        let view = session.view();
-        let hint = match viewer.modern {
-            true => modern::list_hint(self, &session.window, &view, kind).members(),
-            false => String::new(),
-        };
-        reply.result_with(|out| {
-            out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            self.write_list(&session.window, &view, &viewer, kind, out);
-            out.extend_from_slice(format!("]{hint}}}").as_bytes());
+        if !viewer.modern {
+            session.shown(kind);
+        }
+        session.window.read(|view| {
+            let hint = match viewer.modern {
+                true => modern::list_hint(self, &session.window, view, kind).members(),
+                false => String::new(),
+            };
+            reply.result_with(|out| {
+                out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
+                self.write_list(&session.window, view, &viewer, kind, out);
+                out.extend_from_slice(format!("]{hint}}}").as_bytes());
+            });
         });
     }
 

@@ -144,9 +144,10 @@ pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
         let Some((upstream, own)) = items::resource_of(gateway, window, &uri) else { continue };
         let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
         let what = Watched::Resource(own);
-        window.each_listener_of(&uri, |listener| {
+        window.each_listener(|listener| {
             let before = listener.watched.get(&uri);
-            if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
+            let is_watched = before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream));
+            if is_watched || !listener.wants(&uri) {
                 return;
             }
             // Who stands in for another was told what that one was watched for.

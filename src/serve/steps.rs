@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Gateway, startup};
 use crate::apps::write_exposed;
 use crate::catalog::Kind;
-use crate::core::opening::Opened;
+use crate::core::opening::Failures;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
@@ -74,17 +74,14 @@ impl Gateway {
         let (method, params) = (method.to_owned(), params.raw().to_owned());
         tokio::spawn(async move {
             let session = reply.session().clone();
-            let opened = gateway.open_group(&session.window, &group, &then).await;
+            let failed = gateway.open_group(&session.window, &group, &then).await;
             if !reply.is_wanted() {
                 return;
             }
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
-            let step = {
-                let failed = opened.as_ref().map(|opened| &*opened.failed);
-                let opening = Opening { group: &group, then: &then, failed };
-                face.opened(&session.view(), &gateway.viewer(&reply), &opening)
-            };
+            let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
+            let step = session.window.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
             let mut scanner = Scanner::default();
             let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match step {
@@ -95,7 +92,12 @@ impl Gateway {
     }
 
     /// `None`: the group is not there, or was closed before it had opened.
-    async fn open_group(self: &Arc<Self>, window: &Arc<Window>, group: &str, then: &Then) -> Option<Opened> {
+    async fn open_group(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        then: &Then,
+    ) -> Option<Failures> {
         // The file may have changed since the request came.
         let face = self.faces.of(window);
         if !face.groups().contains(&group) {
@@ -103,13 +105,14 @@ impl Gateway {
         }
         let servers = face.servers().into_iter().filter(|server| server.group == group);
         let upstreams: Vec<_> = servers.map(|server| self.upstream(window, &server)).collect();
-        let Then::Request = then else { return self.engine.open(window, group, &upstreams).await };
-        // Nobody has seen a list before, so nobody is told that it changed.
-        let opened = self.engine.connect(window, group, &upstreams).await;
-        for (server, reason) in opened.iter().flat_map(|opened| &opened.failed) {
-            tracing::warn!("[{group}/{server}] {reason}");
+        let failed = self.engine.open(window, group, &upstreams).await;
+        // Where nobody asked for the opening, the answer does not say what failed.
+        if let Then::Request = then {
+            for (server, reason) in failed.iter().flatten() {
+                tracing::warn!("[{group}/{server}] {reason}");
+            }
         }
-        opened
+        failed
     }
 
     /// The upstream of a server as this window reaches it.
@@ -133,11 +136,10 @@ impl Gateway {
 
     fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
         let window = &reply.session().window;
-        let tools: usize = {
-            let view = window.view();
+        let tools: usize = window.read(|view| {
             let up = view.group(group).filter(|entry| entry.up);
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
-        };
+        });
         let servers = self.engine.close(window, group);
         reply.result(&face.closed(group, tools, servers));
     }
@@ -145,16 +147,11 @@ impl Gateway {
     /// Switches things on and off, tells the client of the lists that changed, and remembers it.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
         let window = reply.session().window.clone();
-        let (answer, changed) = {
-            let mut view = window.view();
-            let mut changed = view.switch(&change.on, &change.off);
-            // The catalog stands in the list of tools, so that list changes with every switch.
-            if !changed.is_empty() && !changed.contains(&Kind::Tool) {
-                changed.push(Kind::Tool);
-            }
-            (face.switched(&view, &self.viewer(&reply), &change), changed)
-        };
-        self.engine.audience.tell(&window, &changed);
+        let answer = window.change(|view| {
+            view.switch(&change.on, &change.off);
+            face.switched(view, &self.viewer(&reply), &change)
+        });
+        window.tell();
         startup::remember_switches(self, &window, change, move || reply.result(&answer));
     }
 
@@ -183,7 +180,7 @@ impl Gateway {
 fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
     let window = reply.session().window.clone();
     reply.result_with(|out| {
-        write_exposed(result, &mut |uri| window.view().name_page(face, upstream, uri), out);
+        write_exposed(result, &mut |uri| window.change(|view| view.name_page(face, upstream, uri)), out);
     });
 }
 

@@ -101,7 +101,8 @@ fn refuses(client: &mut Client, uri: &str, words: &[&str]) {
 
 #[test]
 fn what_a_client_says_of_extensions_reaches_servers_as_it_is() {
-    for (flags, method) in [("--with requests", "initialize"), ("--era modern --with requests", "tools/call")] {
+    for (flags, method) in [("--with requests", "initialize"), ("--era modern --with requests", "tools/call")]
+    {
         let mut client = opened(RENDERS, dev("proxy", json!({"a": fake_with(flags, &[])})));
         let heard = client.gateway().use_tool("a", "requests", json!({"method": method})).text();
         let extensions = &RENDERS[1..RENDERS.len() - 1];
