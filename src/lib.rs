@@ -5,7 +5,7 @@
 mod apps;
 mod catalog;
 mod cli;
-mod clients;
+mod client_files;
 mod config;
 mod core;
 mod edit;
@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod hash;
 #[doc(hidden)]
 pub mod inside;
+mod known_clients;
 mod search;
 mod serve;
 mod store;
