@@ -330,3 +330,29 @@ fn a_plain_toolbox_keeps_pages_apart_that_only_definitions_name() {
     assert_eq!(meta(&mut client, "show-right")["ui"]["resourceUri"], "ui://dev/b/shared/page.html");
     reads(&mut client, "ui://dev/b/shared/page.html", PAGE);
 }
+
+#[test]
+fn connect_says_where_apps_would_not_be_shown() {
+    let [show, ..] = offers("left");
+    let with_app =
+        dev("auto", json!({"left": fake_with("", &["--tool", &show]), "other": fake_with("--tools 1", &[])}));
+    for (client, mode, says) in [
+        ("cursor", None, true),
+        ("vscode", None, true),
+        ("claude-desktop", Some("proxy"), true),
+        ("cursor", Some("dynamic"), false),
+        ("goose", None, false),
+        ("windsurf", None, false),
+    ] {
+        let lab = Lab::new();
+        lab.write("workbench-config.json", &lab.fill(&with_app.to_string()));
+        let listed = lab.run(lab.command().args(["list", "tools"]));
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        let mode = mode.map(|mode| ["--tool-mode", mode]);
+        let connected = lab.run(lab.command().args(["connect", client, "--yes"]).args(mode.iter().flatten()));
+        assert_eq!(connected.code, Some(0), "{client}: {}", connected.stderr);
+        let said = connected.stderr.contains("apps of left are not shown")
+            && connected.stderr.contains("--tool-mode flat");
+        assert_eq!(said, says, "{client}: {}", connected.stderr);
+    }
+}
