@@ -90,7 +90,7 @@ fn pages_in<'a>(meta: Node<'a>) -> impl Iterator<Item = (Option<&'static str>, A
     })
 }
 
-/// Appends the definition of a tool, or the result of one, with its pages as the client knows them; `exposed` tells how.
+/// Appends the definition of a tool with its pages as the client knows them; `exposed` tells how.
 pub fn write_exposed(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>, out: &mut Vec<u8>) {
     match exposed_meta(object, exposed) {
         Some(meta) => object.write_with(out, &[("_meta", Some(&meta))]),
@@ -98,8 +98,8 @@ pub fn write_exposed(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>
     }
 }
 
-/// The `_meta` of a definition or a result with other URIs; `None` if it has none to change.
-fn exposed_meta(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>) -> Option<String> {
+/// The `_meta` of a definition or a result with its pages as the client knows them; `None` if it names none.
+pub fn exposed_meta(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>) -> Option<String> {
     if !may_name_page(object.raw()) {
         return None;
     }
@@ -110,12 +110,12 @@ fn exposed_meta(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>) -> 
         let uri = quote(&exposed(&uri));
         match key {
             Some(key) => flat.push((key, uri)),
-            None => ui = Some(changed(meta.get("ui")?, &[("resourceUri", Some(&uri))])),
+            None => ui = Some(meta.get("ui")?.with(&[("resourceUri", Some(&uri))])),
         }
     }
     let nested = ui.as_ref().map(|ui| ("ui", Some(&**ui)));
     let changes: Vec<_> = flat.iter().map(|(key, uri)| (*key, Some(&**uri))).chain(nested).collect();
-    (!changes.is_empty()).then(|| changed(meta, &changes))
+    (!changes.is_empty()).then(|| meta.with(&changes))
 }
 
 /// What was read at `own`, with the URI that the client asked for in its stead; `None` if it has none to change.
@@ -132,7 +132,7 @@ pub fn contents_as_asked(result: Node<'_>, own: &str, asked: &str) -> Option<Str
     Scanner::default().each_element(contents, |content| {
         let uri = content.get("uri").and_then(Node::as_str);
         texts.push(match uri.is_some_and(|uri| count == 1 || uri == own) {
-            true => changed(content, &[("uri", Some(&asked))]),
+            true => content.with(&[("uri", Some(&asked))]),
             false => content.raw().to_owned(),
         });
     });
@@ -152,12 +152,6 @@ fn may_name_page(text: &str) -> bool {
 /// Whether a definition may say anything of apps.
 fn may_have_marks(text: &str) -> bool {
     WORDS.iter().any(|word| word.find(text.as_bytes()).is_some())
-}
-
-fn changed(object: Node<'_>, changes: &[(&str, Option<&str>)]) -> String {
-    let mut text = Vec::new();
-    object.write_with(&mut text, changes);
-    String::from_utf8(text).expect("written from UTF-8 texts")
 }
 
 #[cfg(test)]

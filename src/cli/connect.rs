@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a client is connected.
-pub(super) struct Request<'a> {
+pub(super) struct Order<'a> {
     /// What the client is called.
     pub(super) client: &'a str,
     pub(super) face: Face,
@@ -37,33 +37,33 @@ pub(super) struct Request<'a> {
 
 /// Puts us into a client's user-wide file and takes out what our configuration holds.
 pub(super) fn connect(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let client = named(request.client)?;
-    let path = user_place(client, request.world)?;
-    console.in_turn(&path, |console| connect_now(request, client, &path, config, console))
+    let client = named(order.client)?;
+    let path = user_place(client, order.world)?;
+    console.in_turn(&path, |console| connect_now(order, client, &path, config, console))
 }
 
 fn connect_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static KnownClient,
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
-    let ours = open(request.face, config, world, None)?;
+    let world = order.world;
+    let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
-    let name = entry_name(request.face);
+    let name = entry_name(order.face);
     let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let start = gateway_start(request, client, config, &ours);
-    let change = Registration::plan(request, client, path, &base.text, start)?;
+    let start = gateway_start(order, client, config, &ours);
+    let change = Registration::plan(order, client, path, &base.text, start)?;
 
     let mut answer = change.answer(client);
     let proposal = Proposal {
@@ -93,8 +93,8 @@ fn connect_now(
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            change.tell(client, request.face, console)?;
-            let hidden = hidden_apps(request, client, config, &ours);
+            change.tell(client, order.face, console)?;
+            let hidden = hidden_apps(order, client, config, &ours);
             if !hidden.is_empty() {
                 console.say(&format!(
                     "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
@@ -115,16 +115,16 @@ fn connect_now(
 }
 
 /// The servers that are known to have apps which the client would render, if it were shown the tools that name them.
-fn hidden_apps(request: &Request<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
-    let world = request.world;
+fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
+    let world = order.world;
     // What is not set here makes no other server of one.
     let variable = |name: &str| Some(world.variable(name).unwrap_or_default());
-    let loaded = match request.face {
+    let loaded = match order.face {
         Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &variable).ok(),
         Face::Toolman => None,
     };
     let (Some((file, _)), Some(cache)) = (loaded, world.cache_directory()) else { return Vec::new() };
-    let is_proxied = match written_mode(request, ours).unwrap_or(file.tool_mode) {
+    let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
         ToolMode::Proxy => true,
         ToolMode::Auto => !client.behaviour.takes_up_changes(),
         ToolMode::Dynamic => false,
@@ -142,8 +142,8 @@ fn hidden_apps(request: &Request<'_>, client: &KnownClient, config: &Path, ours:
 }
 
 /// The mode that the client's file is to name; `None` where ours decides.
-fn written_mode(request: &Request<'_>, ours: &Config) -> Option<ToolMode> {
-    request.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto))
+fn written_mode(order: &Order<'_>, ours: &Config) -> Option<ToolMode> {
+    order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto))
 }
 
 /// What a client will start, and what was known when that was decided.
@@ -158,19 +158,19 @@ struct GatewayStart {
 }
 
 fn gateway_start(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static KnownClient,
     config: &Path,
     ours: &Config,
 ) -> GatewayStart {
-    let groups = read_config(request.face, &ours.value);
+    let groups = read_config(order.face, &ours.value);
     let wanted =
-        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
-    let found = held_by_clients(&wanted, request.world).values;
+        Wanted { face: order.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+    let found = held_by_clients(&wanted, order.world).values;
     let (handed_on, held_back): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
     GatewayStart {
-        ourselves: ourselves(request, config, written_mode(request, ours), &handed_on),
+        ourselves: ourselves(order, config, written_mode(order, ours), &handed_on),
         present: groups.into_iter().flat_map(|group| group.servers).collect(),
         handed_on,
         held_back,
@@ -195,20 +195,20 @@ struct Registration {
 impl Registration {
     /// `before` is the text of the client's file without us.
     fn plan(
-        request: &Request<'_>,
+        order: &Order<'_>,
         client: &'static KnownClient,
         path: &Path,
         before: &str,
         start: GatewayStart,
     ) -> Result<Self, Failure> {
         let refused = |refusal| refused(path, &refusal);
-        let world = request.world;
+        let world = order.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
         let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
         let found: Vec<_> = start.handed_on.iter().chain(&start.held_back).cloned().collect();
         let mut taken = held(&there, &start.present, &|name| known(name, &found, world));
-        taken.retain(|server| !request.keep && !is_gateway(server));
+        taken.retain(|server| !order.keep && !is_gateway(server));
         let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
         let after = client_files::connect(client, before, &start.ourselves, &paths).map_err(refused)?;
         let own = client_files::entry_path(client, &value, &start.ourselves.name);
@@ -461,17 +461,17 @@ fn bequeath(record: &Record, client: &KnownClient, world: &World) {
 
 /// Without a mode the file decides.
 fn ourselves(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     mode: Option<ToolMode>,
     handed_on: &[FoundValue],
 ) -> Ourselves {
     let mut args = Vec::new();
-    if request.face != request.own_face {
-        args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
+    if order.face != order.own_face {
+        args.extend(["--face".to_owned(), entry_name(order.face).to_owned()]);
     }
     args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
-    if let (Face::Workbench, Some(mode)) = (request.face, mode) {
+    if let (Face::Workbench, Some(mode)) = (order.face, mode) {
         let mode = match mode {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
@@ -479,7 +479,7 @@ fn ourselves(
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
-    let program = request.program.to_string_lossy().into_owned();
+    let program = order.program.to_string_lossy().into_owned();
     let env = handed_on.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
-    Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
+    Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
 }

@@ -13,7 +13,7 @@ use crate::core::upstream::Upstream;
 use crate::core::window::Window;
 use crate::faces::reach::prompt;
 use crate::faces::{Found, Viewer, WantedUri, Wording};
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
 
@@ -33,23 +33,8 @@ pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Nod
         Found::Wait => return startup::later(gateway, method, params, reply),
     };
     match method {
-        "resources/read" if is_page(&uri) => {
-            let relay = relay(gateway, &session, &uri);
-            let (asked, at) = (uri.into_owned(), serde_json::from_str::<String>(&own).unwrap_or_default());
-            let as_asked = move |answer: Answer<'_>, reply: Reply| {
-                let Answer::Result(result) = answer else { return relay(answer, reply) };
-                let Some(contents) = contents_as_asked(result, &at, &asked) else {
-                    return relay(answer, reply);
-                };
-                let mut text = Vec::new();
-                result.write_with(&mut text, &[("contents", Some(&contents))]);
-                let mut scanner = Scanner::default();
-                relay(Answer::Result(scanner.scan(&text).expect("written as valid JSON").root()), reply);
-            };
-            gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, as_asked);
-        }
         "resources/read" => {
-            let relay = relay(gateway, &session, &uri);
+            let relay = relay_contents(gateway, &session, uri.into_owned(), &own);
             gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
         }
         _ => subscribe(gateway, method, &uri, &upstream, &own, params, reply),
@@ -179,9 +164,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     };
     match (found, reference) {
         (Ok((upstream, key, own)), Some(reference)) => {
-            let mut changed = Vec::new();
-            reference.write_with(&mut changed, &[(key, Some(&own))]);
-            let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
+            let changed = reference.with(&[(key, Some(&own))]);
             let changes = [("ref", Some(&*changed))];
             let relay = relay(gateway, &session, &named);
             gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
@@ -203,18 +186,39 @@ fn completed(gateway: &Gateway, uri: &str, session: &Session) -> Result<(Arc<Ups
         .ok_or_else(|| format!("There is no resource or template '{uri}'."))
 }
 
+/// Answers with what was read: a page has the URI that was asked for.
+fn relay_contents(
+    gateway: &Gateway,
+    session: &Session,
+    asked: String,
+    own: &str,
+) -> impl FnOnce(Answer<'_>, Reply) + Send + use<> {
+    let relay = relay(gateway, session, &asked);
+    let own = is_page(&asked).then(|| serde_json::from_str::<String>(own).unwrap_or_default());
+    move |answer, reply| {
+        let changed = match (&answer, &own) {
+            (Answer::Result(result), Some(own)) => {
+                let contents = contents_as_asked(*result, own, &asked);
+                contents.map(|contents| Raw::own(result.with(&[("contents", Some(&contents))])))
+            }
+            _ => None,
+        };
+        relay(changed.as_ref().map_or(answer, |changed| Answer::Result(changed.root())), reply);
+    }
+}
+
 /// Answers as the upstream did; where it did not, the error names what was asked for.
 fn relay(
     gateway: &Gateway,
     session: &Session,
     name: &str,
-) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+) -> impl FnOnce(Answer<'_>, Reply) + Send + use<> {
     let (face, name) = (gateway.face(session), name.to_owned());
     let private = modern::tokens_differ(gateway);
     move |answer, reply| match answer {
         // What one token may read, another may not.
         Answer::Result(result) if private && result.get("cacheScope").is_some() => {
-            reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+            reply.relay(result, &[("cacheScope", Some("\"private\""))]);
         }
         answer => finish(answer, reply, |failure| face.failed(&name, failure)),
     }

@@ -23,7 +23,7 @@ use crate::core::window::Window;
 use crate::faces::Face;
 use crate::faces::toolman::Change;
 use crate::store::Switched;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 
 /// How far the servers are that start with the gateway, and who waits for them.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) struct Startup {
 /// A request that may be answered better when more servers are up.
 struct Waiting {
     method: String,
-    params: String,
+    params: Raw,
     reply: Reply,
 }
 
@@ -120,9 +120,9 @@ pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, window: &A
 
 /// Handles the request again when another server is up, and at last when all have had their time.
 pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
-    let request = Waiting { method: method.to_owned(), params: params.raw().to_owned(), reply };
+    let request = Waiting { method: method.to_owned(), params: params.into(), reply };
     if let Some(Waiting { reply, .. }) = gateway.startup.wait(request) {
-        gateway.request(method, Some(params), reply);
+        gateway.request(method, params, reply);
     }
 }
 
@@ -130,11 +130,9 @@ pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, repl
 fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     for Waiting { method, params, reply } in waiting {
         if reply.is_wanted() {
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match gateway.engine.has_ended() {
-                true => gateway.turn_away(&method, Some(params), reply),
-                false => gateway.request(&method, Some(params), reply),
+                true => gateway.turn_away(&method, params.root(), reply),
+                false => gateway.request(&method, params.root(), reply),
             }
         }
     }
