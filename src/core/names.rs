@@ -478,4 +478,83 @@ mod tests {
             );
         }
     }
+
+    /// Everything under its own name, and pages as they are.
+    struct KeepsPages;
+
+    impl Exposure for KeepsPages {
+        fn full_name(&self, _: &Upstream, _: Kind, key: &str) -> String {
+            key.to_owned()
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, _: Node<'_>, _: &mut Vec<u8>) {}
+
+        fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+            vec![&upstream.group, &upstream.server]
+        }
+
+        fn keeps_pages(&self) -> bool {
+            true
+        }
+
+        fn limits(&self) -> NameLimits {
+            NameLimits { rule: NameRule::Exact, length: usize::MAX }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_page_stays_as_it_is_with_the_first_that_names_it_or_lists_it() {
+        let names_it = Items::defined(Kind::Tool, r#"{"name":"t","_meta":{"ui/resourceUri":"ui://p"}}"#);
+        let names_it = Items::default().with(Kind::Tool, names_it);
+        let lists_it = Items::default().with(Kind::Resource, Items::named(Kind::Resource, &["ui://p"]));
+        let nothing = Items::default();
+        let (own, placed) = ("ui://p", "ui://box/1/p");
+        // What the first and the second server offer, under which URI clients know the page of each, and what comes of it.
+        for (what, items, known, expected) in [
+            ("the first has it", [&names_it, &lists_it], [None, None], [Some(own), Some(placed)]),
+            ("whatever names it", [&lists_it, &names_it], [None, None], [Some(own), Some(placed)]),
+            ("alone", [&nothing, &lists_it], [None, None], [None, Some(own)]),
+            (
+                "who is known by it",
+                [&names_it, &names_it],
+                [None, Some(own)],
+                [Some("ui://box/0/p"), Some(own)],
+            ),
+            ("what is known stays", [&nothing, &lists_it], [None, Some(placed)], [None, Some(placed)]),
+        ] {
+            let upstreams = ["0", "1"].map(|server| Upstream::unreal("box", server));
+            let known = known.map(|page| {
+                let mut exposed = Exposed::default();
+                page.into_iter().for_each(|page| exposed.add_page(&own.into(), page.into()));
+                exposed
+            });
+            let remembered = Default::default();
+            let naming = Naming { limits: KeepsPages.limits(), face: &KeepsPages, remembered: &remembered };
+            let claim = |at: usize| Claim {
+                place: at as u64,
+                upstream: &upstreams[at],
+                items: Some(items[at]),
+                known: Some(&known[at]),
+                before: None,
+            };
+            let (names, exposed) = assign(&naming, &[claim(0), claim(1)]);
+            let pages: Vec<_> =
+                exposed.iter().map(|exposed| exposed.pages().get(own).map(|page| &**page)).collect();
+            assert_eq!(pages, expected, "{what}");
+            for (exposed, page) in exposed.iter().zip(expected) {
+                for resource in exposed.of(Kind::Resource).items() {
+                    assert_eq!(Some(&*resource.name), page, "{what}: it is listed so");
+                }
+            }
+            let (mut one_by_one, _) = assign(&naming, &[claim(0)]);
+            match one_by_one.add(&naming, &claim(1)) {
+                Some(_) => assert_eq!(one_by_one, names, "{what}: the order of arrival makes no difference"),
+                None => assert!(names.contested, "{what}: only a clash needs all of them"),
+            }
+        }
+    }
 }

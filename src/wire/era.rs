@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use super::json::{Node, Scanner, quote};
+use super::json::{Node, Raw, Scanner, quote};
 use super::message::{Refusal, code};
 
 /// A protocol version, in the order of their dates.
@@ -261,6 +261,13 @@ pub fn can_be_asked(capabilities: &str) -> bool {
 pub fn renders_apps(capabilities: &str) -> bool {
     // Most have none, which is found out more quickly.
     capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
+}
+
+/// All that a client can be asked, with the extensions that these capabilities have, a raw object.
+pub fn all_but_extensions(capabilities: &str) -> String {
+    let mut scanner = Scanner::default();
+    let own = scanner.scan_str(capabilities).ok().and_then(|doc| doc.root().get("extensions"));
+    Raw::own(ALL_CAPABILITIES).root().with(&[("extensions", own.map(Node::raw))])
 }
 
 /// Whether a raw capabilities object has this member.

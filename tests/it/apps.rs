@@ -111,6 +111,21 @@ fn what_a_client_says_of_extensions_reaches_servers_as_it_is() {
 }
 
 #[test]
+fn what_a_modern_client_says_of_extensions_reaches_legacy_servers_too() {
+    for capabilities in [RENDERS, PLAIN] {
+        let config = dev("proxy", json!({"a": fake_with("--with requests", &[])}));
+        let mut client = Client::pipe(Era::Modern, Gateway::spawn(config), capabilities);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        let address = json!({"toolbox": "dev", "server": "a", "tool": "requests"});
+        let call = json!({"tool": address, "arguments": {"method": "initialize"}});
+        let heard = client.call("use_tool", call).text();
+        let extensions = &RENDERS[1..RENDERS.len() - 1];
+        assert_eq!(heard.contains(extensions), capabilities == RENDERS, "{heard}");
+        assert_eq!(heard.contains("extensions"), capabilities == RENDERS, "{heard}");
+    }
+}
+
+#[test]
 fn servers_of_many_clients_are_told_that_apps_are_rendered() {
     let told = r#""extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}"#;
     let host = Host::workbench(dev("proxy", json!({"a": fake_with("--with report", &[])})));
