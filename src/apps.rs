@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::percent::encode;
+use crate::json::{Node, Scanner, quote};
+use crate::text::percent::encode;
 
 /// The scheme of an app's page.
 pub const SCHEME: &str = "ui://";

@@ -15,7 +15,7 @@ use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
 use crate::known_clients::KnownClient;
-use crate::store::definitions::Definitions;
+use crate::memory::definitions::Definitions;
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

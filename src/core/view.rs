@@ -13,8 +13,8 @@ use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
 use crate::apps::{placed, write_exposed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
-use crate::wire::era::ClientHello;
-use crate::wire::json::{Node, quote};
+use crate::json::{Node, quote};
+use crate::protocol::era::ClientHello;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
@@ -94,8 +94,11 @@ pub struct View {
     /// What was switched by hand before the view began: it is so from the start.
     pub remembered: [HashMap<Arc<str>, bool>; 2],
     /// Pages that results named, and the groups and servers that did.
-    named_pages: HashMap<Box<str>, Vec<(Arc<str>, Arc<str>)>>,
+    named_pages: HashMap<Box<str>, Vec<Origin>>,
 }
+
+/// A group and a server in it. They stay when the file puts another upstream there.
+pub(super) type Origin = (Arc<str>, Arc<str>);
 
 /// Pages remembered at most because results named them.
 const MOST_PAGES: usize = 10_000;

@@ -17,8 +17,8 @@ use super::notices::{Ledger, Lists};
 use super::session::ClientSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
-use super::view::{Exposure, View};
-use crate::wire::message::Id;
+use super::view::{Exposure, Origin, View};
+use crate::protocol::message::Id;
 
 /// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
 /// credentials in the modern one.
@@ -55,9 +55,6 @@ impl Drop for Hold {
         }
     }
 }
-
-/// A group and a server in it. They stay when the file puts another upstream there.
-pub(super) type Origin = (Arc<str>, Arc<str>);
 
 /// URIs of links remembered at most.
 const MOST_LINKS: usize = 10_000;
@@ -224,8 +221,8 @@ mod tests {
     use crate::catalog::{Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
-    use crate::wire::era::{ClientHello, Version};
-    use crate::wire::json::Node;
+    use crate::json::Node;
+    use crate::protocol::era::{ClientHello, Version};
 
     /// A face that lists everything to everybody.
     struct Everything;

@@ -7,9 +7,9 @@ use super::list::array;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::faces::find::Query;
-use crate::serve::find::{Finder, Found, Offers, Source};
-use crate::wire::json::quote;
+use crate::face::find::Query;
+use crate::gateway::find::{Finder, Found, Offers, Source};
+use crate::json::quote;
 
 impl Run {
     pub(super) fn search(&self, catalog: &Catalog, query: &str, limit: usize) -> Said {
