@@ -1,5 +1,6 @@
 //! One life of an upstream: start, handshake, lists, end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,10 +169,11 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
         list(link, Kind::Template, |_| None),
         list(link, Kind::Prompt, |_| None),
     );
-    items = items.with(Kind::Tool, tools?);
+    let (tools, withheld) = tools?;
+    items = items.with(Kind::Tool, tools).withholding(Kind::Tool, withheld);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
-            Ok(list) => items = items.with(kind, list),
+            Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
             Err(trouble) => {
                 let reason = trouble.redacted(&link.redactor);
                 log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
@@ -271,15 +273,16 @@ fn discover_params(link: &Link) -> String {
     format!("{{\"_meta\":{{{}}}}}", modern_meta(&link.capabilities))
 }
 
-/// Every page of one list, each with its deadline; empty where the upstream has no such things.
+/// Every page of one list, each with its deadline, and how many things had to be withheld; empty where the upstream has no
+/// such things.
 async fn list(
     link: &Arc<Link>,
     kind: Kind,
     deadline: fn(&Link) -> Option<Deadline>,
-) -> Result<Vec<Item>, Trouble> {
-    let mut items = Vec::new();
+) -> Result<(Vec<Item>, usize), Trouble> {
+    let (mut items, mut mended, mut withheld) = (Vec::new(), Vec::new(), 0);
     if !link.can(kind.capability()) {
-        return Ok(items);
+        return Ok((items, withheld));
     }
     let mut params = "{}".to_owned();
     let mut hint: Option<Cache> = None;
@@ -291,28 +294,45 @@ async fn list(
             link.set_hint(kind, whole);
             hint = Some(whole);
         }
+        withheld += page.withheld;
+        mended.extend(page.mended.iter().map(|at| items.len() + at));
         items.extend(page.items);
-        for tool in page.schemaless {
-            log::warn!("[{}] tool {tool} has no usable inputSchema; any object is accepted", link.upstream);
-        }
-        if page.nameless > 0 {
-            log::warn!(
-                "[{}] {} of its {} have no name and are left out",
-                link.upstream,
-                page.nameless,
-                kind.list_key()
-            );
-        }
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
             Some(next) if next == params => {
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
-            None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
-            None => return Ok(items),
+            None => {
+                log_oddities(link, kind, mended.iter().map(|at| &items[*at]), withheld);
+                let items = if kind == Kind::Tool { link.note_mirrored(items) } else { items };
+                return Ok((items, withheld));
+            }
         }
     }
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
+}
+
+/// Logs which things clients are shown otherwise than they came, and how many not at all: once, not again whenever the same
+/// list is read again.
+fn log_oddities<'a>(
+    link: &Link,
+    kind: Kind,
+    mended: impl ExactSizeIterator<Item = &'a Item>,
+    withheld: usize,
+) {
+    let (upstream, what) = (&link.upstream, kind.noun());
+    let known = upstream.items();
+    if mended.len() > 0 {
+        let told: HashSet<&str> = known.of(kind).iter().map(Item::raw).collect();
+        for item in mended.filter(|item| !told.contains(item.raw())) {
+            let members = item.mended().join(", ");
+            log::warn!("[{upstream}] the {what} {} is shown mended, since MCP allows no such {members}", item.key);
+        }
+    }
+    if withheld > 0 && withheld != known.withheld(kind) {
+        let few = if withheld == 1 { "has" } else { "have" };
+        log::warn!("[{upstream}] {withheld} of its {} {few} no name and cannot be shown", kind.list_key());
+    }
 }
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
@@ -341,7 +361,7 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
             let patience = link.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(link, kind, Link::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(Trouble::timeout())) {
-                Ok(list) => items = items.with(kind, list),
+                Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
                 Err(trouble) => {
                     let reason = trouble.redacted(&link.redactor);
                     log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
@@ -434,7 +454,7 @@ mod tests {
             }
         };
         tokio::select! {
-            items = list(&link, Kind::Tool, |_| None) => items.map(|items| items.len()),
+            items = list(&link, Kind::Tool, |_| None) => items.map(|(items, _)| items.len()),
             () = serve => unreachable!("it serves for ever"),
             _ = out.run(ours) => unreachable!("nobody closes the pipe"),
         }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fit::Listing;
 use super::glob::Glob;
-use super::workbench::schema_change;
 use super::{FoundThing, find};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::config;
@@ -543,12 +542,7 @@ impl Exposure for Toolman {
     }
 
     fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        let name = quote(name);
-        let mut changes = vec![(kind.key(), Some(&*name))];
-        if kind == Kind::Tool {
-            changes.extend(schema_change(definition));
-        }
-        definition.write_with(out, &changes);
+        definition.write_with(out, &[(kind.key(), Some(&*quote(name)))]);
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {

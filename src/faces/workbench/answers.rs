@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::{Address, Meta, Mode, Workbench, schema_change};
+use super::{Address, Meta, Mode, Workbench};
 use crate::catalog::{Kind, nearest};
 use crate::config::Toolbox;
 use crate::core::view::{Entry, View};
@@ -248,7 +248,7 @@ fn proxied(raw: &str, mut first: Vec<(&str, String)>, toolbox: &str, server: &st
     let members: Vec<_> = first.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
     let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
     let mut rest = Vec::new();
-    node.write_with(&mut rest, &[&gone[..], &schema_change(node)[..]].concat());
+    node.write_with(&mut rest, &gone);
     let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
     match rest.as_str() {
         "{}" => format!("{{{}}}", members.join(",")),

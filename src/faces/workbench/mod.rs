@@ -8,7 +8,7 @@ mod offer;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use crate::catalog::{Kind, NameLimits, has_schema};
+use crate::catalog::{Kind, NameLimits};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
@@ -183,10 +183,9 @@ impl Exposure for Workbench {
                     }
                     None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
                 };
-                let schema = schema_change(definition);
                 let own =
                     [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
-                definition.write_with(out, &[&own[..], &schema[..]].concat());
+                definition.write_with(out, &own);
             }
             Kind::Prompt | Kind::Resource | Kind::Template => {
                 definition.write_with(out, &[(kind.key(), Some(&*name))])
@@ -201,9 +200,4 @@ impl Exposure for Workbench {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
     }
-}
-
-/// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
-pub(in crate::faces) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
-    if has_schema(tool) { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
 }
