@@ -111,7 +111,12 @@ impl Item {
         };
         let key = definition.get(kind.key()).expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
-        Self { page: page.clone(), raw, raw_key, key: key.as_str().expect("as is what has an odd one").into() }
+        Self {
+            page: page.clone(),
+            raw,
+            raw_key,
+            key: key.as_str().expect("as is what has an odd one").into(),
+        }
     }
 
     /// The members that had to be mended.
@@ -445,7 +450,8 @@ mod tests {
         assert_eq!((page.withheld, page.next.as_deref()), (3, Some(r#""c\"1""#)));
         assert_eq!((page.mended, page.items[0].mended()), (vec![1], vec![]));
         let (odd, mended) = (&page.items[1], r#"{"mcp-workbench/mended":["inputSchema"]}"#);
-        let shown = format!(r#"{{"new":1.10,"name":"odd","inputSchema":{{"type":"object"}},"_meta":{mended}}}"#);
+        let shown =
+            format!(r#"{{"new":1.10,"name":"odd","inputSchema":{{"type":"object"}},"_meta":{mended}}}"#);
         assert_eq!((odd.raw(), odd.raw_key(), &*odd.key), (&*shown, "\"odd\"", "odd"));
         assert_eq!(odd.mended(), ["inputSchema"]);
         assert_eq!(page.items[0].raw_key(), r#""a\u0062""#);

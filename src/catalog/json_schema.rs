@@ -23,8 +23,17 @@ fn is_sound(schema: &Value, root: &Value) -> bool {
             value.as_array().is_some_and(|schemas| schemas.iter().all(sound))
         }
         "items" if value.is_array() => value.as_array().into_iter().flatten().all(sound),
-        "items" | "additionalProperties" | "additionalItems" | "contains" | "propertyNames" | "not" | "if" | "then"
-        | "else" | "unevaluatedItems" | "unevaluatedProperties" => sound(value),
+        "items"
+        | "additionalProperties"
+        | "additionalItems"
+        | "contains"
+        | "propertyNames"
+        | "not"
+        | "if"
+        | "then"
+        | "else"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => sound(value),
         "type" => match value {
             Value::Array(types) => types.iter().all(is_type),
             one => is_type(one),
@@ -32,8 +41,8 @@ fn is_sound(schema: &Value, root: &Value) -> bool {
         "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
         "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => value.is_number(),
-        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" | "minContains"
-        | "maxContains" => value.is_u64(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
+        | "minContains" | "maxContains" => value.is_u64(),
         "uniqueItems" => value.is_boolean(),
         "pattern" => value.as_str().is_some_and(is_pattern),
         "$ref" => value.as_str().is_some_and(|reference| leads_somewhere(reference, root)),

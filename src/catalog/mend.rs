@@ -42,11 +42,17 @@ pub fn mend(kind: Kind, definition: Node<'_>) -> Verdict {
         Cow::Owned(text) => paired.scan_str(text).expect("only escapes were replaced").root(),
     };
     let key = definition.get(kind.key()).and_then(Node::as_str);
-    if key.is_none_or(|key| key.is_empty()) || !needed.iter().all(|name| node.get(name).is_some_and(Node::is_string)) {
+    if key.is_none_or(|key| key.is_empty())
+        || !needed.iter().all(|name| node.get(name).is_some_and(Node::is_string))
+    {
         return Verdict::Withheld;
     }
-    let mut mended: Vec<String> = node.members().zip(definition.members()).filter(|((_, now), (_, came))| now.raw() != came.raw())
-        .map(|((name, _), _)| name.into_owned()).collect();
+    let mut mended: Vec<String> = node
+        .members()
+        .zip(definition.members())
+        .filter(|((_, now), (_, came))| now.raw() != came.raw())
+        .map(|((name, _), _)| name.into_owned())
+        .collect();
     let mut changes = odd_members(node, members, None, &mut mended);
     if kind == Kind::Tool && node.get("inputSchema").is_none() {
         mended.push("inputSchema".to_owned());
@@ -142,7 +148,12 @@ const ANNOTATIONS: Members =
     &[("audience", List(&Word(&["user", "assistant"]))), ("priority", Share), ("lastModified", Moment)];
 const ICON: &Shape = &Record {
     needs_first: true,
-    members: &[("src", Text), ("mimeType", Text), ("sizes", List(&Text)), ("theme", Word(&["light", "dark"]))],
+    members: &[
+        ("src", Text),
+        ("mimeType", Text),
+        ("sizes", List(&Text)),
+        ("theme", Word(&["light", "dark"])),
+    ],
 };
 const ARGUMENT: &Shape = &Record {
     needs_first: true,
@@ -189,7 +200,12 @@ impl fmt::Display for Way<'_> {
 }
 
 /// What has to change about the members of an object; notes which.
-fn odd_members(node: Node<'_>, members: Members, above: Option<&Way<'_>>, mended: &mut Vec<String>) -> Changes {
+fn odd_members(
+    node: Node<'_>,
+    members: Members,
+    above: Option<&Way<'_>>,
+    mended: &mut Vec<String>,
+) -> Changes {
     let mut changes = Changes::new();
     for (key, value) in node.members() {
         let Some((name, shape)) = members.iter().find(|(name, _)| *name == key) else { continue };
@@ -216,7 +232,8 @@ fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>)
         Record { needs_first, members } if value.is_object() => {
             let changes = odd_members(value, members, Some(way), mended);
             let first = members[0].0;
-            if *needs_first && (value.get(first).is_none() || changes.iter().any(|(name, _)| *name == first)) {
+            if *needs_first && (value.get(first).is_none() || changes.iter().any(|(name, _)| *name == first))
+            {
                 mended.truncate(noted);
                 Fate::Goes
             } else if changes.is_empty() {
@@ -230,7 +247,9 @@ fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>)
             true => odd_schema(value, way, mended),
             false => Fate::Becomes(ANY_OBJECT.to_owned()),
         },
-        Output if is_object_schema(value) && json_schema::compiles(value.raw()) => odd_schema(value, way, mended),
+        Output if is_object_schema(value) && json_schema::compiles(value.raw()) => {
+            odd_schema(value, way, mended)
+        }
         _ => Fate::Goes,
     };
     if !matches!(fate, Fate::Stays) && mended.len() == noted {
@@ -362,7 +381,9 @@ fn is_moment(text: &[u8]) -> bool {
     match text.get(at) {
         Some(b'Z') => at + 1 == text.len(),
         Some(b'+' | b'-') => {
-            is(at + 3, b':') && number(at + 1, 2, 23).and(number(at + 4, 2, 59)).is_some() && at + 6 == text.len()
+            is(at + 3, b':')
+                && number(at + 1, 2, 23).and(number(at + 4, 2, 59)).is_some()
+                && at + 6 == text.len()
         }
         _ => false,
     }
@@ -375,7 +396,10 @@ fn with_whole_characters(raw: &str) -> Cow<'_, str> {
         let digits = raw.get(at..at + 6)?.strip_prefix("\\u")?;
         u32::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..=0xdfff).contains(unit))
     };
-    if memchr::memmem::find(raw.as_bytes(), b"\\ud").or(memchr::memmem::find(raw.as_bytes(), b"\\uD")).is_none() {
+    if memchr::memmem::find(raw.as_bytes(), b"\\ud")
+        .or(memchr::memmem::find(raw.as_bytes(), b"\\uD"))
+        .is_none()
+    {
         return Cow::Borrowed(raw);
     }
     let (mut whole, mut kept, mut at) = (String::new(), 0, 0);
@@ -504,7 +528,17 @@ mod tests {
         ];
         leaf.prop_recursive(4, 24, 5, |inner| {
             let names = TOOL.iter().chain(RESOURCE).chain(PROMPT).chain(HINTS).chain(ANNOTATIONS);
-            let names = names.map(|(name, _)| *name).chain(["name", "uri", "uriTemplate", "type", "properties", "required", "src", "$ref", "other"]);
+            let names = names.map(|(name, _)| *name).chain([
+                "name",
+                "uri",
+                "uriTemplate",
+                "type",
+                "properties",
+                "required",
+                "src",
+                "$ref",
+                "other",
+            ]);
             let names: Vec<&str> = names.collect();
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

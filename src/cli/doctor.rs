@@ -187,10 +187,16 @@ fn told(oddity: &Oddity) -> String {
     match oddity {
         Oddity::Mended { kind, key, members } => {
             let members = printable(&members.join(", "));
-            format!("the {} {} is shown mended, since MCP allows no such {members}", kind.noun(), printable(key))
+            format!(
+                "the {} {} is shown mended, since MCP allows no such {members}",
+                kind.noun(),
+                printable(key)
+            )
         }
         Oddity::Withheld { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
-        Oddity::Withheld { kind, count } => format!("{count} {}s have no name and cannot be shown", kind.noun()),
+        Oddity::Withheld { kind, count } => {
+            format!("{count} {}s have no name and cannot be shown", kind.noun())
+        }
     }
 }
 

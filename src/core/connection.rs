@@ -326,7 +326,10 @@ fn log_oddities<'a>(
         let told: HashSet<&str> = known.of(kind).iter().map(Item::raw).collect();
         for item in mended.filter(|item| !told.contains(item.raw())) {
             let members = item.mended().join(", ");
-            log::warn!("[{upstream}] the {what} {} is shown mended, since MCP allows no such {members}", item.key);
+            log::warn!(
+                "[{upstream}] the {what} {} is shown mended, since MCP allows no such {members}",
+                item.key
+            );
         }
     }
     if withheld > 0 && withheld != known.withheld(kind) {

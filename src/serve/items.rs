@@ -115,7 +115,8 @@ pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Opti
     let view = window.view();
     let sender = window.link_sender(&view, uri);
     let wanted = WantedUri { uri, sender, leaves: false, reads: false };
-    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    let viewer =
+        Viewer { client: None, modern_name: "", modern: true, settled: gateway.startup.is_settled() };
     match gateway.faces.of(window).resource(&view, &viewer, &wanted) {
         Found::At(upstream, own) => Some((upstream, own)),
         Found::Own(_) | Found::Refused(_) | Found::Wait => None,

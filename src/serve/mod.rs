@@ -35,7 +35,7 @@ use crate::core::session::Session;
 use crate::core::view::View;
 use crate::core::window::Window;
 use crate::faces::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
-use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::wire::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
 
@@ -133,7 +133,7 @@ impl Gateway {
     }
 
     fn viewer_of<'a>(&self, session: &'a Session, modern: bool) -> Viewer<'a> {
-        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
+        Viewer { client: session.hello(), modern_name: "", modern, settled: self.startup.is_settled() }
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -322,7 +322,9 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let viewer = self.viewer_of(&session, reply.modern().is_some());
+        let modern_name = modern_name(params);
+        let viewer =
+            Viewer { modern_name: &modern_name, ..self.viewer_of(&session, reply.modern().is_some()) };
         let view = session.view();
         let hint = match viewer.modern {
             true => modern::list_hint(self, &session.window, &view, kind).members(),

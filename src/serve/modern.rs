@@ -10,7 +10,8 @@ use crate::core::reply::Reply;
 use crate::core::seal::State;
 use crate::core::view::View;
 use crate::core::window::Window;
-use crate::wire::era::Version;
+use crate::faces::Viewer;
+use crate::wire::era::{Version, modern_name};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 
@@ -19,7 +20,7 @@ const OWN_TTL: u64 = 60_000;
 
 pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     match method {
-        "server/discover" => discover(gateway, reply),
+        "server/discover" => discover(gateway, params, reply),
         "subscriptions/listen" => listen(gateway, params, reply),
         "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
         "tools/call" | "prompts/get" | "resources/read" => {
@@ -35,8 +36,9 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
     }
 }
 
-fn discover(gateway: &Gateway, reply: Reply) {
-    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
+fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
+    let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
+    let instructions = gateway.instructions(reply.session(), &viewer);
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
     reply.result(&format!(
         "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",

@@ -183,7 +183,7 @@ fn pictures(gateway: &Gateway) -> Vec<Picture> {
 fn picture(gateway: &Gateway, window: &Window, client: Option<&Session>) -> [u64; 4] {
     let viewer = match client {
         Some(session) => gateway.viewer_of(session, false),
-        None => Viewer { client: None, modern: true, settled: gateway.startup.is_settled() },
+        None => Viewer { client: None, modern_name: "", modern: true, settled: gateway.startup.is_settled() },
     };
     Kind::ALL.map(|kind| {
         let mut text = Vec::new();

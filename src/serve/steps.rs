@@ -10,7 +10,8 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::window::Window;
 use crate::faces::toolman::Change;
-use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
+use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
+use crate::wire::era::modern_name;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::peer::Answer;
 
@@ -73,13 +74,15 @@ impl Gateway {
             }
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             let step = {
                 let failed = opened.as_ref().map(|opened| &*opened.failed);
                 let opening = Opening { group: &group, then: &then, failed };
-                face.opened(&session.view(), &gateway.viewer(&reply), &opening)
+                let modern_name = modern_name(params);
+                let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
+                face.opened(&session.view(), &viewer, &opening)
             };
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match step {
                 Step::Again => gateway.request(&method, Some(params), reply),
                 step => gateway.carry_out(step, face, params, reply),

@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use crate::catalog::{Kind, NameLimits};
-use crate::config::{self, MetaTools, ToolMode, Toolbox};
+use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
+use crate::faces::Viewer;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
 use crate::wire::percent::encode;
@@ -31,6 +32,8 @@ pub enum Meta {
     Use,
     /// `find_tools`, where search is on
     Find,
+    /// `describe_tools`
+    Describe,
     /// `workbench_list_toolboxes`
     ClassicList,
     /// `workbench_open_toolbox`
@@ -65,15 +68,31 @@ pub struct Address<'a> {
 const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
 const DYNAMIC_PREFIX: &str = "goose";
 
+impl Address<'_> {
+    fn into_owned(self) -> Address<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Address { toolbox: own(self.toolbox), server: own(self.server), tool: own(self.tool) }
+    }
+}
+
+/// How much a client takes of an answer with definitions.
+struct Takes {
+    /// Of text; `None` where it has no limit.
+    bytes: Option<usize>,
+    /// Whether it wants the value beside the text.
+    structured_content: bool,
+}
+
 /// Where the definition of a tool says whose it is.
 const ORIGIN: &str = "mcp-workbench/origin";
 
 impl Meta {
     /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Open,
         Self::Use,
         Self::Find,
+        Self::Describe,
         Self::ClassicList,
         Self::ClassicOpen,
         Self::ClassicClose,
@@ -86,6 +105,7 @@ impl Meta {
             Self::Open => "open_toolbox",
             Self::Use => "use_tool",
             Self::Find => "find_tools",
+            Self::Describe => "describe_tools",
             Self::ClassicList => "workbench_list_toolboxes",
             Self::ClassicOpen => "workbench_open_toolbox",
             Self::ClassicClose => "workbench_close_toolbox",
@@ -95,7 +115,7 @@ impl Meta {
 
     /// Whether it belongs to the classic contract.
     pub fn is_classic(self) -> bool {
-        !matches!(self, Self::Open | Self::Use | Self::Find)
+        !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe)
     }
 }
 
@@ -128,9 +148,28 @@ impl Workbench {
         self.callable().find(|meta| meta.name() == name)
     }
 
+    /// How much whoever looks takes of an answer with definitions.
+    fn takes(&self, viewer: &Viewer<'_>) -> Takes {
+        let name =
+            if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
+        let (legacy, modern, structured_content) = known(name);
+        let bytes = match self.config.open_limit {
+            OpenLimit::Auto if viewer.modern => modern,
+            OpenLimit::Auto => legacy,
+            OpenLimit::Bytes(bytes) => Some(bytes),
+            OpenLimit::None => None,
+        };
+        Takes { bytes, structured_content }
+    }
+
+    /// Whether whoever looks may be shown tools in brief.
+    fn is_brief_to(&self, viewer: &Viewer<'_>) -> bool {
+        self.mode_for(viewer) == Mode::Proxy && self.takes(viewer).bytes.is_some()
+    }
+
     /// The meta-tools that a client sees, in order.
-    fn listed(&self, mode: Mode) -> impl Iterator<Item = Meta> {
-        let listed: &[Meta] = match (self.config.meta_tools, mode) {
+    fn listed(&self, viewer: &Viewer<'_>) -> impl Iterator<Item = Meta> {
+        let listed: &[Meta] = match (self.config.meta_tools, self.mode_for(viewer)) {
             (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
             (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
             (MetaTools::Classic, Mode::Dynamic) => {
@@ -140,7 +179,8 @@ impl Workbench {
                 &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
             }
         };
-        listed.iter().copied().chain(self.config.search.then_some(Meta::Find))
+        let find = self.config.search.then_some(Meta::Find);
+        listed.iter().copied().chain(find).chain(self.is_brief_to(viewer).then_some(Meta::Describe))
     }
 }
 
@@ -199,5 +239,17 @@ impl Exposure for Workbench {
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
+    }
+}
+
+/// What a client takes of an answer in the legacy and in the modern era, and whether it wants the value beside the text.
+fn known(name: &str) -> (Option<usize>, Option<usize>, bool) {
+    match name.to_lowercase().as_str() {
+        "claude-code" => (Some(60_000), Some(180_000), true),
+        "gemini-cli-mcp-client" => (Some(8_000), Some(8_000), true),
+        "opencode" => (Some(40_000), Some(40_000), true),
+        "codex-mcp-client" => (Some(9_000), Some(9_000), true),
+        "@cline/core" | "cline" => (Some(7_000), Some(7_000), false),
+        _ => (None, None, true),
     }
 }
