@@ -19,6 +19,7 @@ use crate::wire::era::{Era, ServerHello, Version, initialize_params, modern_meta
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::code;
 use crate::wire::peer::{CallError, Deadline, Lost};
+use crate::wire::text::one_line;
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -176,7 +177,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
             Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
             Err(trouble) => {
                 let reason = trouble.redacted(&link.redactor);
-                log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
+                tracing::warn!("[{}] {reason}; taken as an empty list", link.upstream);
             }
         }
     }
@@ -325,16 +326,18 @@ fn log_oddities<'a>(
     if mended.len() > 0 {
         let told: HashSet<&str> = known.of(kind).iter().map(Item::raw).collect();
         for item in mended.filter(|item| !told.contains(item.raw())) {
-            let members = item.mended().join(", ");
-            log::warn!(
-                "[{upstream}] the {what} {} is shown mended, since MCP allows no such {members}",
-                item.key
+            let (key, members) = (one_line(&item.key), one_line(&item.mended().join(", ")));
+            tracing::warn!(
+                "[{upstream}] the {what} {key} is shown mended, since MCP allows no such {members}"
             );
         }
     }
     if withheld > 0 && withheld != known.withheld(kind) {
         let few = if withheld == 1 { "has" } else { "have" };
-        log::warn!("[{upstream}] {withheld} of its {} {few} no name and cannot be shown", kind.list_key());
+        tracing::warn!(
+            "[{upstream}] {withheld} of its {} {few} no name and cannot be shown",
+            kind.list_key()
+        );
     }
 }
 
@@ -367,7 +370,7 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
                 Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
                 Err(trouble) => {
                     let reason = trouble.redacted(&link.redactor);
-                    log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
+                    tracing::warn!("[{}] {reason}; its list stays as it was", link.upstream);
                     unread |= 1 << kind as u8;
                 }
             }
