@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use self::mend::{MENDED, Verdict, mend};
 use crate::config::NameRule;
 use crate::wire::digest;
+use crate::wire::era::Era;
 use crate::wire::json::{Node, Scanner};
 
 /// A kind of thing that a server offers.
@@ -187,7 +188,7 @@ impl Items {
     #[cfg(test)]
     pub(crate) fn defined(kind: Kind, definitions: &str) -> Vec<Item> {
         let text = format!("{{\"{}\":[{definitions}]}}", kind.list_key());
-        read_page(kind, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
+        read_page(kind, Era::Legacy, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
     }
 
     /// The same with one kind replaced.
@@ -218,15 +219,15 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// Reads the result of a list request.
-pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
+/// Reads the result of a list request to a server of this era.
+pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String> {
     let list = result.get(kind.list_key()).filter(|list| list.is_array());
     let list = list
         .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
     let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
     let text: Arc<str> = list.raw().into();
     let mut page = Page { items: Vec::new(), withheld: 0, mended: Vec::new(), next };
-    Scanner::default().each_element(list, |definition| match mend(kind, definition) {
+    Scanner::default().each_element(list, |definition| match mend(kind, era, definition) {
         Verdict::Fits => page.items.push(Item::new(kind, &text, list.raw(), definition)),
         Verdict::Withheld => page.withheld += 1,
         Verdict::Mended(mended, _) => {
@@ -436,7 +437,8 @@ mod tests {
 
     #[test]
     fn pages_keep_definitions_as_they_came() {
-        let read = |kind, text| read_page(kind, Scanner::default().scan_str(text).unwrap().root());
+        let read =
+            |kind, text| read_page(kind, Era::Legacy, Scanner::default().scan_str(text).unwrap().root());
         let page = read(
             Kind::Tool,
             r#"{"tools":[ {"x":12345678901234567890.10,"name":"a\u0062","inputSchema":{"type":"object"}} , {"description":"no name"},{"name":7},8,

@@ -11,6 +11,7 @@ use std::fmt;
 
 use super::Kind;
 use super::json_schema;
+use crate::wire::era::Era;
 use crate::wire::json::{Node, Scanner, quote};
 
 /// Where a definition that was mended lists the members that were.
@@ -27,9 +28,11 @@ pub enum Verdict {
     Withheld,
 }
 
-/// Says what is shown of a definition.
-pub fn mend(kind: Kind, definition: Node<'_>) -> Verdict {
+/// Says what is shown of a definition that came from a server of this era: the schema of the modern one is laxer about what
+/// tools answer with. Clients of the other era are not shown that (`core`).
+pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
     let (needed, members) = match kind {
+        Kind::Tool if era == Era::Modern => (&["name"][..], MODERN_TOOL),
         Kind::Tool => (&["name"][..], TOOL),
         Kind::Resource => (&["uri", "name"][..], RESOURCE),
         Kind::Template => (&["uriTemplate", "name"][..], TEMPLATE),
@@ -94,24 +97,30 @@ enum Shape {
     List(&'static Shape),
     /// What a tool takes.
     Input,
-    /// What a tool answers with.
+    /// What a tool answers with, an object.
     Output,
+    /// What a tool answers with, of whatever type.
+    AnyOutput,
 }
 
-use Shape::{Flag, Free, Input, List, Moment, Output, Record, Share, Text, Whole, Word};
+use Shape::{AnyOutput, Flag, Free, Input, List, Moment, Output, Record, Share, Text, Whole, Word};
 
 type Members = &'static [(&'static str, Shape)];
 
-const TOOL: Members = &[
-    ("title", Text),
-    ("description", Text),
-    ("inputSchema", Input),
-    ("outputSchema", Output),
-    ("annotations", Record { needs_first: false, members: HINTS }),
-    ("execution", Record { needs_first: false, members: EXECUTION }),
-    ("icons", List(ICON)),
-    ("_meta", Free),
-];
+const fn tool(output: Shape) -> [(&'static str, Shape); 8] {
+    [
+        ("title", Text),
+        ("description", Text),
+        ("inputSchema", Input),
+        ("outputSchema", output),
+        ("annotations", Record { needs_first: false, members: HINTS }),
+        ("execution", Record { needs_first: false, members: EXECUTION }),
+        ("icons", List(ICON)),
+        ("_meta", Free),
+    ]
+}
+const TOOL: Members = &tool(Output);
+const MODERN_TOOL: Members = &tool(AnyOutput);
 const RESOURCE: Members = &[
     ("title", Text),
     ("description", Text),
@@ -224,7 +233,7 @@ fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>)
     let fate = match shape {
         Text if value.is_string() => Fate::Stays,
         Flag if matches!(value.raw(), "true" | "false") => Fate::Stays,
-        Whole if value.raw().parse::<i64>().is_ok() => Fate::Stays,
+        Whole if is_whole(value.raw()) => Fate::Stays,
         Share if value.raw().parse::<f64>().is_ok_and(|share| (0.0..=1.0).contains(&share)) => Fate::Stays,
         Moment if value.as_str().is_some_and(|text| is_moment(text.as_bytes())) => Fate::Stays,
         Word(words) if value.as_str().is_some_and(|text| words.contains(&&*text)) => Fate::Stays,
@@ -250,6 +259,8 @@ fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>)
         Output if is_object_schema(value) && json_schema::compiles(value.raw()) => {
             odd_schema(value, way, mended)
         }
+        AnyOutput if is_object_schema(value) => return self::fate(&Output, value, way, mended),
+        AnyOutput if value.is_object() && json_schema::compiles(value.raw()) => Fate::Stays,
         _ => Fate::Goes,
     };
     if !matches!(fate, Fate::Stays) && mended.len() == noted {
@@ -335,6 +346,11 @@ fn written(node: Node<'_>, changes: &[(&'static str, Option<String>)]) -> String
 fn is_object_schema(value: Node<'_>) -> bool {
     let mut types = value.members().filter(|(key, _)| key == "type").peekable();
     types.peek().is_some() && types.all(|(_, value)| value.raw() == "\"object\"")
+}
+
+/// Whether a number has neither fraction nor exponent, however long it is.
+fn is_whole(raw: &str) -> bool {
+    raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_list_of_texts(value: Node<'_>) -> bool {
@@ -429,7 +445,27 @@ mod tests {
     use serde_json::Value;
 
     fn mended(kind: Kind, text: &str) -> Verdict {
-        mend(kind, Scanner::default().scan_str(text).expect("JSON").root())
+        mend(kind, Era::Legacy, Scanner::default().scan_str(text).expect("JSON").root())
+    }
+
+    #[test]
+    fn modern_servers_may_answer_with_anything() {
+        let tool = |schema: &str| {
+            format!(r#"{{"name":"a","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#)
+        };
+        for (schema, fits) in [
+            (r#"{"type":"array"}"#, true),
+            (r#"{}"#, true),
+            (r#"{"type":"object"}"#, true),
+            (r#"{"type":"object","required":7}"#, false),
+            (r#"{"type":"arr"}"#, false),
+            (r#"[]"#, false),
+        ] {
+            let text = tool(schema);
+            let verdict =
+                mend(Kind::Tool, Era::Modern, Scanner::default().scan_str(&text).expect("JSON").root());
+            assert_eq!(verdict == Verdict::Fits, fits, "{schema}: {verdict:?}");
+        }
     }
 
     fn kind(name: &str) -> Kind {

@@ -286,9 +286,11 @@ async fn list(
         return Ok((items, withheld));
     }
     let mut params = "{}".to_owned();
+    let era = if link.version().is_modern() { Era::Modern } else { Era::Legacy };
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
-        let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
+        let read =
+            move |result: Node<'_>| read_page(kind, era, result).map(|page| (page, Cache::read(result)));
         let (page, of_page) = link.ask_for(kind.list_method(), &params, deadline(link), read).await??;
         if link.version().is_modern() {
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));

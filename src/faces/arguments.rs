@@ -35,16 +35,20 @@ impl<'a, const N: usize> Arguments<'a, N> {
     }
 
     /// Names the keys that are not known, and those that were probably meant: of the keys that are not there the nearest,
-    /// else the first.
+    /// else the first of all keys.
     fn unrecognized(&self, unknown: &[Cow<'_, str>]) -> Blocks {
         let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
         let keys = if unknown.len() == 1 { "key" } else { "keys" };
         let mut blocks = invalid(&format!("Unrecognized {keys}: {}", quoted.join(", ")));
         let missing = self.keys.iter().zip(&self.found).filter(|(_, found)| found.is_none());
         let missing: Vec<&str> = missing.map(|(key, _)| *key).collect();
+        let needed = missing.first().filter(|key| self.keys.first() == Some(key)).copied();
         let mut meant: Vec<String> = Vec::new();
         for key in unknown {
-            let near = nearest(key, missing.iter().copied(), 1).first().or(missing.first()).copied();
+            let near = nearest(key, missing.iter().copied(), 1).first().copied().or_else(|| {
+                let begins_alike = |other: &&str| key.get(..3).is_some_and(|begin| other.starts_with(begin));
+                missing.iter().copied().find(begins_alike).or(needed)
+            });
             meant.extend(near.map(|key| format!("`{key}`")).filter(|key| !meant.contains(key)));
         }
         if !meant.is_empty() {
