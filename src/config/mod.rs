@@ -13,6 +13,7 @@ pub(crate) mod command_line;
 mod comments;
 pub(crate) mod detect;
 mod diagnostic;
+pub(crate) mod entry;
 pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;

@@ -282,7 +282,7 @@ impl Call {
         }
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
-        reply.result_with(|out| result.write_with(out, &[("requestState", Some(&quote(&sealed)))]));
+        reply.relay(result, &[("requestState", Some(&quote(&sealed)))]);
     }
 
     /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.

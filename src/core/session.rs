@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use super::link::Link;
 use super::modern::ModernCall;
 use super::reply::{Batch, Reply};
-use super::route::Route;
+use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
 use super::view::View;
 use super::window::{Origin, Window};
 use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
-use crate::wire::message::{Id, code, error_object, write_notification, write_raw_error};
+use crate::wire::message::{Id, Refusal, code, write_notification};
 use crate::wire::peer::{Lost, Peer};
 
 /// One client over stdio, one legacy session, or one modern request over HTTP.
@@ -123,8 +123,7 @@ impl Session {
                 "Invalid request: the id {} is in use by a request that is not answered yet",
                 id.raw()
             );
-            let error = error_object(code::INVALID_REQUEST, &message, None);
-            self.refuse(None, &error, route, batch.as_ref());
+            self.refuse(None, &Refusal::new(code::INVALID_REQUEST, message), route, batch.as_ref());
             return None;
         };
         let route = route.unwrap_or_else(|| self.main.clone());
@@ -132,14 +131,12 @@ impl Session {
         Some(Reply::new(self.clone(), key, modern))
     }
 
-    /// Turns away what is not taken on, with a raw error. An id that a request in flight has is left out: the client
-    /// would take the refusal for that one's answer.
-    pub fn refuse(&self, id: Option<&Id>, error: &str, route: Option<Route>, batch: Option<&Arc<Batch>>) {
+    /// Turns away what is not taken on. An id that a request in flight has is left out: the client would take the refusal
+    /// for that one's answer.
+    pub fn refuse(&self, id: Option<&Id>, why: &Refusal, route: Option<Route>, batch: Option<&Arc<Batch>>) {
         let id = id.filter(|id| !self.waiting.lock().contains_key(&id.key()));
         let route = route.unwrap_or_else(|| self.main.clone());
-        self.send(&route, batch, |out| {
-            write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
-        });
+        self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
     /// Notes to which upstream a request went, so that it can be cancelled there.
@@ -220,10 +217,10 @@ impl Session {
     pub fn abandon(&self, reason: &str) {
         self.cut_off(reason);
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        let error = error_object(code::UPSTREAM_LOST, reason, None);
-        for waiting in waiting.into_values() {
-            self.send(&waiting.route, waiting.batch.as_ref(), |out| {
-                write_raw_error(out, Some(&waiting.id), |out| out.extend_from_slice(error.as_bytes()));
+        let lost = Refusal::new(code::UPSTREAM_LOST, reason);
+        for Waiting { id, batch, route, .. } in waiting.into_values() {
+            self.send(&route, batch.as_ref(), OutgoingKind::Error(lost.code), |out| {
+                lost.write(out, Some(&id))
             });
         }
         self.all_answered.notify_waiters();
@@ -231,7 +228,7 @@ impl Session {
 
     /// Sends a notification that belongs to the request with this key, or to none.
     pub fn notify(&self, key: Option<&Arc<str>>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        self.route(key).push(false, |out| write_notification(out, method, params));
+        self.route(key).push(OutgoingKind::Notice(method), |out| write_notification(out, method, params));
     }
 
     /// Tells the client that lists have changed, if it is one that was told of them before.
@@ -289,10 +286,16 @@ impl Session {
     }
 
     /// Sends an answer, or lets it wait for the rest of its batch.
-    pub fn send(&self, route: &Route, batch: Option<&Arc<Batch>>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn send(
+        &self,
+        route: &Route,
+        batch: Option<&Arc<Batch>>,
+        kind: OutgoingKind<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         match batch {
             None => {
-                route.push(true, write);
+                route.push(kind, write);
             }
             Some(batch) => {
                 let mut answer = Vec::new();
@@ -360,7 +363,7 @@ mod tests {
         let id = |raw| Id::from_raw(raw).expect("an id");
         let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
         for (refused, shown) in [("7", "null"), ("7.0", "null"), ("\"7\"", "\"7\""), ("8", "8")] {
-            session.refuse(Some(&id(refused)), "{}", None, None);
+            session.refuse(Some(&id(refused)), &Refusal::new(code::PARSE, ""), None, None);
             let answer = heard.0.lock().pop().expect("it is refused");
             assert!(answer.contains(&format!("\"id\":{shown},")), "{refused}: {answer}");
         }

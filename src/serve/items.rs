@@ -158,9 +158,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     };
     match (found, reference) {
         (Ok((upstream, key, own)), Some(reference)) => {
-            let mut changed = Vec::new();
-            reference.write_with(&mut changed, &[(key, Some(&own))]);
-            let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
+            let changed = reference.with(&[(key, Some(&own))]);
             let changes = [("ref", Some(&*changed))];
             let relay = relay(gateway, &session, &named);
             gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
@@ -193,7 +191,7 @@ fn relay(
     move |answer, reply| match answer {
         // What one token may read, another may not.
         Answer::Result(result) if private && result.get("cacheScope").is_some() => {
-            reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+            reply.relay(result, &[("cacheScope", Some("\"private\""))]);
         }
         answer => finish(answer, reply, |failure| face.failed(&name, failure)),
     }

@@ -12,7 +12,7 @@ use crate::core::view::View;
 use crate::core::window::Window;
 use crate::faces::Viewer;
 use crate::wire::era::{Version, modern_name};
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw, quote};
 use crate::wire::message::code;
 
 /// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
@@ -40,11 +40,9 @@ fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
     let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
     let instructions = gateway.instructions(reply.session(), &viewer);
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
-    reply.result(&format!(
-        "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
-        Version::MODERN.as_str(),
-        own_hint(gateway).members(),
-    ));
+    let version = quote(Version::MODERN.as_str());
+    let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
+    reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
 }
 
 /// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
@@ -77,7 +75,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
         && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
     {
-        return reply.error(refusal.code, &refusal.message, None);
+        return reply.refuse(refusal);
     }
     let state = match gateway.engine.unseal(method, params, reply.session()) {
         Ok(state) => state,
@@ -91,7 +89,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
             }
             return;
         }
-        State::Upstream(state) => params_with(params, &[("requestState", state.as_deref())]),
+        State::Upstream(state) => params.with(&[("requestState", state.as_deref())]),
         State::Refused(error) => {
             let responses = params.get("inputResponses");
             let accepted = responses.is_some_and(|responses| {
@@ -100,18 +98,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
                 responses.members().all(|(_, response)| accepts(response))
             });
             if !accepted {
-                let mut scanner = Scanner::default();
-                return reply.raw_error(
-                    scanner.scan_str(&error).expect("an error was validated when it came").root(),
-                );
+                return reply.raw_error(Raw::own(error).root());
             }
-            params_with(params, &[("requestState", None), ("inputResponses", None)])
+            params.with(&[("requestState", None), ("inputResponses", None)])
         }
     };
     reply.opened = true;
-    let mut scanner = Scanner::default();
-    let params = scanner.scan_str(&again).expect("written as valid JSON").root();
-    gateway.common_request(method, params, reply);
+    gateway.common_request(method, Raw::own(again).root(), reply);
 }
 
 /// `subscriptions/listen`: acknowledged at once, answered when it ends.
@@ -169,10 +162,4 @@ pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
     for (upstream, what) in listener.watched.values() {
         gateway.engine.watch(upstream, what, false);
     }
-}
-
-fn params_with(params: Node<'_>, changes: &[(&str, Option<&str>)]) -> String {
-    let mut text = Vec::new();
-    params.write_with(&mut text, changes);
-    String::from_utf8(text).expect("written from UTF-8 texts")
 }

@@ -21,7 +21,7 @@ use crate::core::window::Window;
 use crate::faces::Face;
 use crate::faces::toolman::Change;
 use crate::store::Switched;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 
 /// How far the servers are that start with the gateway, and who waits for them.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct Startup {
 /// A request that may be answered better when more servers are up.
 struct Waiting {
     method: String,
-    params: String,
+    params: Raw,
     reply: Reply,
 }
 
@@ -109,20 +109,18 @@ pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, repl
     let mut waiting = gateway.startup.waiting.lock();
     if gateway.startup.is_settled() {
         drop(waiting);
-        return gateway.request(method, Some(params), reply);
+        return gateway.request(method, params, reply);
     }
-    waiting.push(Waiting { method: method.to_owned(), params: params.raw().to_owned(), reply });
+    waiting.push(Waiting { method: method.to_owned(), params: params.into(), reply });
 }
 
 /// Handles requests that waited, in their order; those that must wait on do so.
 fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     for Waiting { method, params, reply } in waiting {
         if reply.is_wanted() {
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match gateway.engine.has_ended() {
-                true => gateway.turn_away(&method, Some(params), reply),
-                false => gateway.request(&method, Some(params), reply),
+                true => gateway.turn_away(&method, params.root(), reply),
+                false => gateway.request(&method, params.root(), reply),
             }
         }
     }

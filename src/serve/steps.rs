@@ -12,7 +12,7 @@ use crate::core::window::Window;
 use crate::faces::toolman::Change;
 use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
 use crate::wire::era::modern_name;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 use crate::wire::peer::Answer;
 
 impl Gateway {
@@ -65,7 +65,7 @@ impl Gateway {
         reply: Reply,
     ) {
         let gateway = self.clone();
-        let (method, params) = (method.to_owned(), params.raw().to_owned());
+        let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
             let opened = gateway.open_group(&session.window, &group, &then).await;
@@ -74,18 +74,16 @@ impl Gateway {
             }
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             let step = {
                 let failed = opened.as_ref().map(|opened| &*opened.failed);
                 let opening = Opening { group: &group, then: &then, failed };
-                let modern_name = modern_name(params);
+                let modern_name = modern_name(params.root());
                 let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
                 face.opened(&session.view(), &viewer, &opening)
             };
             match step {
-                Step::Again => gateway.request(&method, Some(params), reply),
-                step => gateway.carry_out(step, face, params, reply),
+                Step::Again => gateway.request(&method, params.root(), reply),
+                step => gateway.carry_out(step, face, params.root(), reply),
             }
         });
     }
@@ -156,7 +154,7 @@ impl Gateway {
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
     fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
-        let (gateway, params) = (self.clone(), params.raw().to_owned());
+        let (gateway, params) = (self.clone(), Raw::from(params));
         let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
         tokio::spawn(async move {
             let definitions = gateway.engine.known.definitions().cloned();
@@ -166,10 +164,8 @@ impl Gateway {
                 Remembered(known.map(|(items, transport)| (transport, items)).collect())
             });
             let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             if reply.is_wanted() {
-                gateway.call_tool(params, Some(&remembered), reply);
+                gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
     }
@@ -178,7 +174,7 @@ impl Gateway {
 /// Answers as the upstream did; where it did not, in the words of the face.
 pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
     match answer {
-        Answer::Result(result) => reply.result_with(|out| result.write(out)),
+        Answer::Result(result) => reply.relay(result, &[]),
         Answer::Error(error) => say(reply, word(&CallFailure::Refused(error)), Some(error)),
         Answer::Lost(lost) => say(reply, word(&CallFailure::Lost(lost)), None),
     }
@@ -188,7 +184,7 @@ pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFa
 pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
     match (wording, error) {
         (Wording::Result(result), _) => reply.result(&result),
-        (Wording::Error(refusal), _) => reply.error(refusal.code, &refusal.message, refusal.data.as_deref()),
+        (Wording::Error(refusal), _) => reply.refuse(refusal),
         (Wording::AsItCame, Some(error)) => reply.raw_error(error),
         // A reply that is dropped answers with an error.
         (Wording::AsItCame, None) => drop(reply),

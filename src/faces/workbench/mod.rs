@@ -13,6 +13,7 @@ use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::faces::Viewer;
+use crate::known_clients::Behaviour;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
 use crate::wire::percent::encode;
@@ -63,10 +64,6 @@ pub struct Address<'a> {
     /// The server's own name for the tool.
     pub tool: Cow<'a, str>,
 }
-
-/// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
-const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
-const DYNAMIC_PREFIX: &str = "goose";
 
 impl Address<'_> {
     fn into_owned(self) -> Address<'static> {
@@ -126,9 +123,8 @@ impl Workbench {
             ToolMode::Dynamic => Mode::Dynamic,
             ToolMode::Proxy => Mode::Proxy,
             ToolMode::Auto => {
-                let name = client.map(|client| client.name.to_lowercase()).unwrap_or_default();
-                let dynamic = DYNAMIC_CLIENTS.contains(&&*name) || name.starts_with(DYNAMIC_PREFIX);
-                if dynamic { Mode::Dynamic } else { Mode::Proxy }
+                let behaviour = client.map(|client| Behaviour::of(&client.name));
+                if behaviour.is_some_and(Behaviour::takes_up_changes) { Mode::Dynamic } else { Mode::Proxy }
             }
         }
     }
@@ -152,14 +148,14 @@ impl Workbench {
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
         let name =
             if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
-        let (legacy, modern, structured_content) = known(name);
+        let known = Behaviour::of(name).open_limit;
         let bytes = match self.config.open_limit {
-            OpenLimit::Auto if viewer.modern => modern,
-            OpenLimit::Auto => legacy,
+            OpenLimit::Auto if viewer.modern => known.modern,
+            OpenLimit::Auto => known.legacy,
             OpenLimit::Bytes(bytes) => Some(bytes),
             OpenLimit::None => None,
         };
-        Takes { bytes, structured_content }
+        Takes { bytes, structured_content: known.structured_content }
     }
 
     /// Whether whoever looks may be shown tools in brief.
@@ -239,17 +235,5 @@ impl Exposure for Workbench {
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
-    }
-}
-
-/// What a client takes of an answer in the legacy and in the modern era, and whether it wants the value beside the text.
-fn known(name: &str) -> (Option<usize>, Option<usize>, bool) {
-    match name.to_lowercase().as_str() {
-        "claude-code" => (Some(60_000), Some(180_000), true),
-        "gemini-cli-mcp-client" => (Some(8_000), Some(8_000), true),
-        "opencode" => (Some(40_000), Some(40_000), true),
-        "codex-mcp-client" => (Some(9_000), Some(9_000), true),
-        "@cline/core" | "cline" => (Some(7_000), Some(7_000), false),
-        _ => (None, None, true),
     }
 }
