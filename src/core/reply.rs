@@ -1,14 +1,12 @@
 //! Answers to a client's requests: each once, those of a batch together.
 
-use std::collections::hash_map::OccupiedEntry;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::modern::{Cache, ModernCall};
 use super::route::{OutgoingKind, Route};
-use super::session::{Session, Waiting, own};
+use super::session::ClientSession;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Raw};
 use crate::wire::message::{Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error};
@@ -44,7 +42,7 @@ impl Batch {
 /// The right to answer one request, once. Dropped without an answer it sends an error, so that whatever goes wrong
 /// no client waits for ever.
 pub struct Reply {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     modern: Option<Arc<ModernCall>>,
     /// Whether the state that a retry brings has been opened; what may stand in its place is the upstream's own.
@@ -52,12 +50,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub(super) fn new(session: Arc<Session>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
+    pub(super) fn new(session: Arc<ClientSession>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
         Self { session, key: Some(key), modern, opened: false }
     }
 
     /// Whose request it is.
-    pub fn session(&self) -> &Arc<Session> {
+    pub fn session(&self) -> &Arc<ClientSession> {
         &self.session
     }
 
@@ -81,18 +79,17 @@ impl Reply {
 
     /// The request's id, while the client wants the answer.
     pub fn id(&self) -> Option<Id> {
-        own(&mut self.session.waiting.lock(), self.key()).map(|waiting| waiting.get().id.clone())
+        self.session.id_of(self.key())
     }
 
     /// The request of ours that it went on as, while the client wants the answer.
     pub(super) fn sent_as(&self) -> Option<u64> {
-        let mut waiting = self.session.waiting.lock();
-        own(&mut waiting, self.key())?.get().target.as_ref().map(|(_, id)| *id)
+        self.session.sent_as(self.key())
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        own(&mut self.session.waiting.lock(), self.key()).is_some()
+        self.session.waits_for(self.key())
     }
 
     /// Answers with a result of our own, raw.
@@ -168,23 +165,8 @@ impl Reply {
     }
 
     fn send(&mut self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
-        let Some(key) = self.key.take() else { return };
-        let (found, last) = {
-            let mut waiting = self.session.waiting.lock();
-            (own(&mut waiting, &key).map(OccupiedEntry::remove), waiting.is_empty())
-        };
-        if let Some(Waiting { id, batch, route, .. }) = found {
-            let written =
-                AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
-            if catch_unwind(written).is_err() {
-                tracing::error!("writing an answer made us panic; please report it");
-                let why = Refusal::new(code::INTERNAL, "Internal error: the answer could not be written");
-                let kind = OutgoingKind::Error(why.code);
-                self.session.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));
-            }
-            if last {
-                self.session.all_answered.notify_waiters();
-            }
+        if let Some(key) = self.key.take() {
+            self.session.answer(&key, kind, write);
         }
     }
 }

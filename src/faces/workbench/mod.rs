@@ -236,4 +236,8 @@ impl Exposure for Workbench {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
     }
+
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
+        self.meta_tools(&Viewer { client, modern_name: "", modern, settled: true })
+    }
 }
