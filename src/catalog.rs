@@ -12,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 use self::mend::{MENDED, Verdict, mend};
 use crate::config::NameRule;
 use crate::hash::Seeded;
-use crate::wire::digest;
-use crate::wire::era::Era;
-use crate::wire::json::{Node, Scanner};
+use crate::json::{Node, Scanner};
+use crate::protocol::era::Era;
+use crate::text::digest;
 
 /// A kind of thing that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -193,7 +193,7 @@ impl Items {
             Kind::Resource | Kind::Template => ",\"name\":\"\"",
             Kind::Prompt => "",
         };
-        let item = |name: &&str| format!("{{\"{}\":{}{needed}}}", kind.key(), crate::wire::json::quote(name));
+        let item = |name: &&str| format!("{{\"{}\":{}{needed}}}", kind.key(), crate::json::quote(name));
         Self::defined(kind, &names.iter().map(item).collect::<Vec<_>>().join(","))
     }
 

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::wire::percent::decode_strictly;
+use crate::text::percent::decode_strictly;
 
 /// Whether every part of a schema, given as JSON, can be compiled, and every reference in it leads to a part of it.
 pub(super) fn compiles(schema: &str) -> bool {

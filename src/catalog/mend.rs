@@ -11,8 +11,8 @@ use std::fmt;
 
 use super::Kind;
 use super::json_schema;
-use crate::wire::era::Era;
-use crate::wire::json::{Node, Scanner, quote};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::Era;
 
 /// Where a definition that was mended lists the members that were.
 pub const MENDED: &str = "mcp-workbench/mended";

@@ -1,0 +1,345 @@
+//! What meta-tools answer, good or bad.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use super::{Address, Meta, Mode, Workbench};
+use crate::catalog::{ExposedItem, Kind, nearest};
+use crate::config::{MetaTools, Toolbox};
+use crate::core::view::{Entry, View};
+use crate::face::arguments::Blocks;
+use crate::face::brief::{Answer, Entry as ToolEntry};
+use crate::face::{FoundThing, Viewer};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::message::write_sound_error;
+use crate::text::listed;
+
+impl Workbench {
+    /// The answer to opening: what the client can use now, and which servers failed and why. Our ancestor is answered as in
+    /// proxy mode.
+    pub(super) fn opened_toolbox(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        (meta, as_ancestor): (Meta, bool),
+        toolbox: &Toolbox,
+        failed: &[(Arc<str>, Arc<str>)],
+    ) -> String {
+        let group = toolbox.name.as_str();
+        let errors = failures(group, failed);
+        if !errors.is_empty() && errors.len() == toolbox.servers.len() {
+            return error_result(&[&errors.join("\n")]);
+        }
+        let entries = || view.group(group).filter(|entry| entry.up);
+        // The lists of modern clients do not grow, so they find the rest of the toolbox here.
+        let mut rest = String::new();
+        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
+            let texts: Vec<_> = entries()
+                .map(|entry| entry.rendered(self, kind).text())
+                .filter(|text| !text.is_empty())
+                .collect();
+            if !texts.is_empty() {
+                rest.push_str(&format!(",\"{}\":[{}]", kind.list_key(), texts.join(",")));
+            }
+        }
+        rest.push_str(&errors_member(&errors));
+        let head = format!(
+            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{}",
+            quote(group),
+            quote(&toolbox.description),
+            entries().count(),
+        );
+        let takes = self.takes(viewer);
+        let value = match self.mode_for(viewer) {
+            Mode::Dynamic if !as_ancestor => {
+                let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
+                format!("{head},\"tools_registered\":{count}{rest}}}")
+            }
+            _ => {
+                let mut tools: Vec<_> =
+                    entries().flat_map(|entry| self.proxied(meta.is_classic(), entry)).collect();
+                for tool in tools.iter_mut().filter(|_| as_ancestor) {
+                    let [toolbox, server] =
+                        ["toolbox_name", "source_server"].map(|key| tool.name(key).to_owned());
+                    tool.names.extend([("toolbox", toolbox), ("server", server)]);
+                }
+                Answer { head, tools, rest }.fit(takes.bytes)
+            }
+        };
+        value_result(&value, takes.structured_content)
+    }
+
+    /// The answer to `describe_tools`: the whole definitions of these tools, and why some have none.
+    pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
+        let classic = self.config.meta_tools == MetaTools::Classic;
+        let (mut tools, mut errors) = (Vec::new(), Vec::new());
+        for address in wanted {
+            let entry = view.server(&address.toolbox, &address.server);
+            match (self.find(view, address), entry) {
+                (Ok(target), Some(entry)) => {
+                    let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
+                    tools.extend(item.map(|item| self.proxied_tool(classic, entry, item).whole()));
+                }
+                (Err(blocks), _) => errors.push(blocks.join("\n")),
+                (Ok(_), None) => {}
+            }
+        }
+        let value = format!("{{\"tools\":[{}]{}}}", tools.join(","), errors_member(&errors));
+        let result = value_result(&value, self.takes(viewer).structured_content);
+        match tools.is_empty() {
+            true => format!("{},\"isError\":true}}", &result[..result.len() - 1]),
+            false => result,
+        }
+    }
+
+    /// An entry's tools as proxy mode shows them.
+    fn proxied<'v>(&'v self, classic: bool, entry: &'v Entry) -> impl Iterator<Item = ToolEntry<'v>> {
+        let tools = entry.exposed.of(Kind::Tool).items().iter();
+        tools.map(move |tool| self.proxied_tool(classic, entry, tool))
+    }
+
+    fn proxied_tool<'v>(&self, classic: bool, entry: &'v Entry, tool: &'v ExposedItem) -> ToolEntry<'v> {
+        let (own_name, place) =
+            (tool.own.raw_key().to_owned(), (&*entry.upstream.group, &*entry.upstream.server));
+        match classic {
+            true => {
+                let names = vec![("name", quote(&tool.name)), ("original_name", own_name)];
+                proxied(names, place, entry.rendered(self, Kind::Tool).definition(tool))
+            }
+            false => proxied(vec![("name", own_name)], place, tool.own.raw()),
+        }
+    }
+
+    /// The answer to `workbench_list_toolboxes`.
+    pub(super) fn toolboxes(&self, view: &View) -> String {
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let name = toolbox.name.as_str();
+                let open = view.is_open(name);
+                let count: usize = match open {
+                    true => view.group(name).filter(|entry| entry.up).map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum(),
+                    false => 0,
+                };
+                let servers: Vec<_> = toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
+                format!(
+                    "{{\"name\":{},\"description\":{},\"servers\":[{}],\"is_open\":{open},\"tool_count\":{count}}}",
+                    quote(name),
+                    quote(&toolbox.description),
+                    servers.join(","),
+                )
+            })
+            .collect();
+        let open = self.config.toolboxes.iter().filter(|toolbox| view.is_open(toolbox.name.as_str())).count();
+        let value = format!(
+            "{{\"toolboxes\":[{}],\"total_count\":{},\"open_count\":{open}}}",
+            rows.join(","),
+            rows.len()
+        );
+        value_result(&value, true)
+    }
+
+    /// The answer to closing.
+    pub(super) fn closed_toolbox_answer(&self, toolbox: &str, tools: usize, servers: usize) -> String {
+        let value = format!(
+            "{{\"toolbox\":{},\"tools_unregistered\":{tools},\"servers_disconnected\":{servers}}}",
+            quote(toolbox),
+        );
+        value_result(&value, true)
+    }
+
+    /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
+    /// nothing fits, it says what there is.
+    pub(super) fn found_tools(&self, query: &str, tools: &[FoundThing<'_>], toolboxes: &[&str]) -> String {
+        let entries: Vec<_> = tools
+            .iter()
+            .map(|found| {
+                let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
+                proxied(vec![name], (toolbox, server), found.item.raw()).whole()
+            })
+            .collect();
+        let fitting: Vec<_> = toolboxes
+            .iter()
+            .filter_map(|name| self.toolbox(name))
+            .map(|toolbox| {
+                let (name, description) = (quote(toolbox.name.as_str()), quote(&toolbox.description));
+                format!("{{\"name\":{name},\"description\":{description}}}")
+            })
+            .collect();
+        let mut servers = String::new();
+        if entries.is_empty() && fitting.is_empty() {
+            let there = self.config.toolboxes.iter().map(|toolbox| {
+                let names: Vec<_> =
+                    toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
+                let name = quote(toolbox.name.as_str());
+                format!("{{\"toolbox_name\":{name},\"servers\":[{}]}}", names.join(","))
+            });
+            servers = format!(",\"servers\":[{}]", there.collect::<Vec<_>>().join(","));
+        }
+        let value = format!(
+            "{{\"query\":{},\"tools\":[{}],\"toolboxes\":[{}]{servers}}}",
+            quote(query),
+            entries.join(","),
+            fitting.join(","),
+        );
+        value_result(&value, true)
+    }
+
+    /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
+    pub(super) fn did_not_open(
+        &self,
+        toolbox: &str,
+        wanted: &str,
+        failed: &[(Arc<str>, Arc<str>)],
+    ) -> String {
+        error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
+    }
+
+    /// A toolbox was closed before it had opened.
+    pub(super) fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
+        let wanted = wanted.map(|wanted| format!("{wanted} cannot be called: ")).unwrap_or_default();
+        error_result(&[&format!("{wanted}Toolbox '{toolbox}' was closed while it was being opened")])
+    }
+
+    /// No such toolbox.
+    pub(super) fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> Blocks {
+        let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
+        let there = match names.is_empty() {
+            true => "No toolboxes are configured.".to_owned(),
+            false => format!("Configured toolboxes: {}", names.join(", ")),
+        };
+        let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
+        vec![format!("Toolbox '{name}' not found in configuration{wanted}"), there]
+    }
+
+    /// The toolbox would have to be open for this.
+    pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> Blocks {
+        let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
+        let open = self.open_tool().name();
+        let call = format!("{open} {{\"toolbox_name\": {}}}", quote(toolbox));
+        vec![format!("Toolbox '{toolbox}' is not open{wanted}. Open it first: {call}")]
+    }
+
+    /// An open toolbox has no such server or tool, or its filters leave the tool out.
+    pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> Blocks {
+        let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
+        if !servers.contains(&&*wanted.server) {
+            return vec![format!(
+                "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
+                wanted.toolbox,
+                wanted.server,
+                servers.join(", "),
+            )];
+        }
+        let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        let tools: Vec<&str> = entries
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.own.key))
+            .collect();
+        let near = nearest(&wanted.tool, tools.iter().copied(), 5);
+        let hint = match (near.is_empty(), tools.is_empty()) {
+            (false, _) => format!("Nearest names: {}", listed(&near)),
+            (true, false) => {
+                let more = tools.len().saturating_sub(10);
+                let shown = listed(&tools[..tools.len().min(10)]);
+                if more == 0 {
+                    format!("Its tools: {shown}")
+                } else {
+                    format!("Its tools: {shown} and {more} more")
+                }
+            }
+            (true, true) => "It has no tools that can be called".to_owned(),
+        };
+        vec![format!(
+            "{wanted} does not exist: server '{}' in toolbox '{}' has no tool '{}'. {hint}",
+            wanted.server, wanted.toolbox, wanted.tool,
+        )]
+    }
+
+    /// No tool of that name: in the toolbox where it was looked for, or at all.
+    pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
+        let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
+        let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
+        let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
+        let near = nearest(name, own.chain(items.map(|(_, item)| &*item.name)), 5);
+        let open = self.open_tool().name();
+        let hint = match near.is_empty() {
+            true => format!("A toolbox must be open before its tools can be called: see {open}"),
+            false => format!("Nearest names: {}", listed(&near)),
+        };
+        let place = toolbox.map(|toolbox| format!(" in toolbox '{toolbox}'")).unwrap_or_default();
+        vec![format!("Tool '{name}' not found{place}. {hint}")]
+    }
+
+    /// Several servers of a toolbox call a tool so.
+    pub(super) fn ambiguous_tool(&self, toolbox: &str, name: &str, meant: &[&str]) -> Blocks {
+        vec![format!(
+            "Several tools in toolbox '{toolbox}' are called '{name}': {}. Name one of them",
+            listed(meant)
+        )]
+    }
+}
+
+/// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
+fn proxied<'a>(
+    mut names: Vec<(&'static str, String)>,
+    (toolbox, server): (&str, &str),
+    definition: &'a str,
+) -> ToolEntry<'a> {
+    names.extend([("toolbox_name", quote(toolbox)), ("source_server", quote(server))]);
+    ToolEntry { names, definition }
+}
+
+/// What failed, as a member with a comma before it.
+fn errors_member(errors: &[String]) -> String {
+    match errors {
+        [] => String::new(),
+        errors => {
+            let errors: Vec<_> = errors.iter().map(|error| quote(error)).collect();
+            format!(",\"_errors\":[{}]", errors.join(","))
+        }
+    }
+}
+
+/// Which servers failed and why, a text each.
+fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
+    let text = |(server, reason): &(Arc<str>, Arc<str>)| {
+        format!("Failed to connect to server '{server}' in toolbox '{toolbox}': {reason}")
+    };
+    failed.iter().map(text).collect()
+}
+
+/// A result that holds one JSON value, for models as text and, unless the client would take that from what the model gets,
+/// for programs as it is.
+fn value_result(value: &str, structured_content: bool) -> String {
+    let structured =
+        if structured_content { format!(",\"structuredContent\":{value}") } else { String::new() };
+    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured}}}", quote(value))
+}
+
+/// A result that tells the model what went wrong, a block a text.
+pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
+    let block = |text: &_| format!("{{\"type\":\"text\",\"text\":{}}}", quote(AsRef::<str>::as_ref(text)));
+    let blocks: Vec<_> = texts.iter().map(block).collect();
+    format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
+}
+
+/// A result for a call that its upstream answered with an error. Of one that is not as it should be we keep what there is.
+pub(super) fn refused_call(address: &str, error: Node<'_>) -> String {
+    let mut whole = Vec::new();
+    write_sound_error(&mut whole, error);
+    let whole = String::from_utf8(whole).expect("written from UTF-8 texts");
+    let mut scanner = Scanner::default();
+    let message = scanner.scan_str(&whole).expect("written as JSON").root().get("message");
+    let message = message.and_then(Node::as_str).unwrap_or_default();
+    failed_call(address, &message, &whole)
+}
+
+/// A result for a call that failed; `error` is the raw error object.
+pub(super) fn failed_call(address: &str, message: &str, error: &str) -> String {
+    format!(
+        "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"isError\":true,\"_meta\":{{\"mcp-workbench/error\":{error}}}}}",
+        quote(&format!("[{address}] {message}")),
+    )
+}

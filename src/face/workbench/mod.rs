@@ -1,0 +1,243 @@
+//! The workbench: toolboxes that a model opens.
+
+mod answers;
+mod arguments;
+pub(super) mod decide;
+mod offer;
+
+use std::borrow::Cow;
+use std::fmt::Display;
+
+use crate::catalog::{Kind, NameLimits};
+use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
+use crate::core::upstream::Upstream;
+use crate::core::view::Exposure;
+use crate::face::Viewer;
+use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
+use crate::protocol::era::ClientHello;
+use crate::text::percent::encode;
+
+/// The face, as configured.
+pub struct Workbench {
+    /// The file.
+    pub config: config::Workbench,
+}
+
+/// A tool of the gateway's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meta {
+    /// `open_toolbox`
+    Open,
+    /// `use_tool`
+    Use,
+    /// `find_tools`, where search is on
+    Find,
+    /// `describe_tools`
+    Describe,
+    /// `workbench_list_toolboxes`
+    ClassicList,
+    /// `workbench_open_toolbox`
+    ClassicOpen,
+    /// `workbench_close_toolbox`
+    ClassicClose,
+    /// `workbench_use_tool`
+    ClassicUse,
+}
+
+/// How opened tools reach one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Registered under names of their own.
+    Dynamic,
+    /// Called through `use_tool`.
+    Proxy,
+}
+
+/// The address of a tool, as `use_tool` gives it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// Toolbox.
+    pub toolbox: Cow<'a, str>,
+    /// Server in it.
+    pub server: Cow<'a, str>,
+    /// The server's own name for the tool.
+    pub tool: Cow<'a, str>,
+}
+
+impl Address<'_> {
+    fn into_owned(self) -> Address<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Address { toolbox: own(self.toolbox), server: own(self.server), tool: own(self.tool) }
+    }
+}
+
+/// How much a client takes of an answer with definitions.
+struct Takes {
+    /// Of text; `None` where it has no limit.
+    bytes: Option<usize>,
+    /// Whether it wants the value beside the text.
+    structured_content: bool,
+}
+
+/// Where the definition of a tool says whose it is.
+const ORIGIN: &str = "mcp-workbench/origin";
+
+impl Meta {
+    /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
+    const ALL: [Self; 8] = [
+        Self::Open,
+        Self::Use,
+        Self::Find,
+        Self::Describe,
+        Self::ClassicList,
+        Self::ClassicOpen,
+        Self::ClassicClose,
+        Self::ClassicUse,
+    ];
+
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open_toolbox",
+            Self::Use => "use_tool",
+            Self::Find => "find_tools",
+            Self::Describe => "describe_tools",
+            Self::ClassicList => "workbench_list_toolboxes",
+            Self::ClassicOpen => "workbench_open_toolbox",
+            Self::ClassicClose => "workbench_close_toolbox",
+            Self::ClassicUse => "workbench_use_tool",
+        }
+    }
+
+    /// Whether it belongs to the classic contract.
+    pub fn is_classic(self) -> bool {
+        !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe)
+    }
+}
+
+impl Workbench {
+    /// The mode for a client.
+    pub fn mode(&self, client: Option<&ClientHello>) -> Mode {
+        match self.config.tool_mode {
+            ToolMode::Dynamic => Mode::Dynamic,
+            ToolMode::Proxy => Mode::Proxy,
+            ToolMode::Auto => {
+                let behaviour = client.map(|client| Behaviour::of(&client.name));
+                if behaviour.is_some_and(Behaviour::takes_up_changes) { Mode::Dynamic } else { Mode::Proxy }
+            }
+        }
+    }
+
+    /// The toolbox with this name.
+    pub fn toolbox(&self, name: &str) -> Option<&Toolbox> {
+        self.config.toolboxes.iter().find(|toolbox| toolbox.name.as_str() == name)
+    }
+
+    /// The meta-tools that can be called, listed or not.
+    fn callable(&self) -> impl Iterator<Item = Meta> {
+        Meta::ALL.into_iter().filter(|meta| *meta != Meta::Find || self.config.search)
+    }
+
+    /// The meta-tool with this name.
+    pub fn meta(&self, name: &str) -> Option<Meta> {
+        self.callable().find(|meta| meta.name() == name)
+    }
+
+    /// How much whoever looks takes of an answer with definitions.
+    fn takes(&self, viewer: &Viewer<'_>) -> Takes {
+        let name =
+            if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
+        let known = Behaviour::of(name).open_limit;
+        let bytes = match self.config.open_limit {
+            OpenLimit::Auto if viewer.modern => known.modern,
+            OpenLimit::Auto => known.legacy,
+            OpenLimit::Bytes(bytes) => Some(bytes),
+            OpenLimit::None => None,
+        };
+        Takes { bytes, structured_content: known.structured_content }
+    }
+
+    /// Whether whoever looks may be shown tools in brief.
+    fn is_brief_to(&self, viewer: &Viewer<'_>) -> bool {
+        self.mode_for(viewer) == Mode::Proxy && self.takes(viewer).bytes.is_some()
+    }
+
+    /// The meta-tools that a client sees, in order.
+    fn listed(&self, viewer: &Viewer<'_>) -> impl Iterator<Item = Meta> {
+        let listed: &[Meta] = match (self.config.meta_tools, self.mode_for(viewer)) {
+            (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
+            (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
+            (MetaTools::Classic, Mode::Dynamic) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose]
+            }
+            (MetaTools::Classic, Mode::Proxy) => {
+                &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
+            }
+        };
+        let find = self.config.search.then_some(Meta::Find);
+        listed.iter().copied().chain(find).chain(self.is_brief_to(viewer).then_some(Meta::Describe))
+    }
+}
+
+impl Display for Address<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}/{}", self.toolbox, self.server, self.tool)
+    }
+}
+
+impl Exposure for Workbench {
+    fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
+        match kind {
+            Kind::Tool | Kind::Prompt => [&*upstream.group, "__", &upstream.server, "__", key].concat(),
+            Kind::Resource | Kind::Template => {
+                format!("workbench://{}/{}/{key}", encode(&upstream.group), encode(&upstream.server))
+            }
+        }
+    }
+
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let (name, own_name) = (quote(name), definition.get(kind.key()).map_or("null", Node::raw));
+        match kind {
+            Kind::Tool => {
+                let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
+                let prefix = quote(&["[", &upstream.group, "/", &upstream.server, "]"].concat());
+                let description = match definition.get("description").filter(|node| node.is_string()) {
+                    Some(own) if own.raw() != "\"\"" => {
+                        [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat()
+                    }
+                    _ => prefix,
+                };
+                let origin =
+                    ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"]
+                        .concat();
+                let meta = match definition.get("_meta") {
+                    Some(own) => {
+                        let mut meta = Vec::new();
+                        own.write_with(&mut meta, &[(ORIGIN, Some(&*origin))]);
+                        String::from_utf8(meta).expect("written from UTF-8 texts")
+                    }
+                    None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
+                };
+                let own =
+                    [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
+                definition.write_with(out, &own);
+            }
+            Kind::Prompt | Kind::Resource | Kind::Template => {
+                definition.write_with(out, &[(kind.key(), Some(&*name))])
+            }
+        }
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    }
+
+    fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
+        kind != Kind::Tool || self.mode(client) == Mode::Dynamic
+    }
+
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
+        self.meta_tools(&Viewer { client, modern_name: "", modern, settled: true })
+    }
+}
