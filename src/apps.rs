@@ -7,6 +7,7 @@
 //! Invariant: nothing but the three keys of `_meta` and the URIs of contents is ever changed, and a text that has none of
 //! them costs a search for two or three words.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
@@ -90,16 +91,21 @@ fn pages_in<'a>(meta: Node<'a>) -> impl Iterator<Item = (Option<&'static str>, A
     })
 }
 
-/// Appends the definition of a tool with its pages as the client knows them; `exposed` tells how.
-pub fn write_exposed(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>, out: &mut Vec<u8>) {
-    match exposed_meta(object, exposed) {
-        Some(meta) => object.write_with(out, &[("_meta", Some(&meta))]),
-        None => object.write(out),
+/// The definition of a tool with its pages as the client knows them; `known` tells how.
+pub fn exposed<'a>(definition: &'a str, known: &mut dyn FnMut(&str) -> Arc<str>) -> Cow<'a, str> {
+    if !may_name_page(definition) {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    match exposed_meta(node, known) {
+        Some(meta) => node.with(&[("_meta", Some(&meta))]).into(),
+        None => definition.into(),
     }
 }
 
 /// The `_meta` of a definition or a result with its pages as the client knows them; `None` if it names none.
-pub fn exposed_meta(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>) -> Option<String> {
+pub fn exposed_meta(object: Node<'_>, known: &mut dyn FnMut(&str) -> Arc<str>) -> Option<String> {
     if !may_name_page(object.raw()) {
         return None;
     }
@@ -107,7 +113,7 @@ pub fn exposed_meta(object: Node<'_>, exposed: &mut dyn FnMut(&str) -> Arc<str>)
     let mut ui = None;
     let mut flat = Vec::new();
     for (key, uri) in pages_in(meta) {
-        let uri = quote(&exposed(&uri));
+        let uri = quote(&known(&uri));
         match key {
             Some(key) => flat.push((key, uri)),
             None => ui = Some(meta.get("ui")?.with(&[("resourceUri", Some(&uri))])),
@@ -229,11 +235,7 @@ mod tests {
             ),
             (r#"[{"_meta":{"ui/resourceUri":"ui://a"}}]"#, r#"[{"_meta":{"ui/resourceUri":"ui://a"}}]"#),
         ] {
-            let mut out = Vec::new();
-            let mut scanner = Scanner::default();
-            let node = scanner.scan_str(given).unwrap().root();
-            write_exposed(node, &mut |uri| placed(uri, &["p"]).into(), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(exposed(given, &mut |uri| placed(uri, &["p"]).into()), expected);
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
-use crate::apps::{placed, write_exposed};
+use crate::apps::{exposed, placed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
@@ -156,7 +156,10 @@ impl Entry {
         let shelf = self.exposed.of(kind);
         shelf.for_hosts.get_or_init(|| {
             Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
-                Kind::Tool => write_exposed(definition, &mut |uri| pages[uri].clone(), out),
+                Kind::Tool => {
+                    let exposed = exposed(definition.raw(), &mut |uri| pages[uri].clone());
+                    out.extend_from_slice(exposed.as_bytes());
+                }
                 _ => match pages.get(&item.own.key) {
                     Some(page) => definition.write_with(out, &[(kind.key(), Some(&quote(page)))]),
                     None => definition.write(out),
