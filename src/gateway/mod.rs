@@ -1,4 +1,9 @@
-//! A client's messages: which method does what. Transports are in the modules below.
+//! The gateway: a client's messages, and which method does what.
+//!
+//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; the table of methods is [`Gateway::request`]. What
+//! a call of a tool means is the face's decision, and `steps.rs` carries it out.
+//!
+//! Invariant: nothing on the way of a request waits for another request; what must wait has a task of its own.
 
 mod backend;
 pub mod doctor;
