@@ -1,4 +1,9 @@
-//! A client's messages: which method does what. Transports are in the modules below.
+//! The gateway: a client's messages, and which method does what.
+//!
+//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; the table of methods is [`Gateway::request`]. What
+//! a call of a tool means is the face's decision, and `steps.rs` carries it out.
+//!
+//! Invariant: nothing on the way of a request waits for another request; what must wait has a task of its own.
 
 mod backend;
 pub mod doctor;
@@ -36,7 +41,7 @@ use crate::core::view::View;
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
-use crate::protocol::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
 /// The face and the engine under it.
@@ -129,11 +134,17 @@ impl Gateway {
 
     /// Who asks, as faces see it.
     fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
-        self.viewer_of(reply.session(), reply.modern().is_some())
+        self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
     }
 
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
-        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
+        Viewer {
+            client: session.hello(),
+            modern_name: "",
+            modern,
+            renders_apps,
+            settled: self.startup.is_settled(),
+        }
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -278,9 +289,9 @@ impl Gateway {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let version = hello.version;
+        let (version, renders_apps) = (hello.version, hello.renders_apps);
         let session = reply.session().clone();
-        let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
+        let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
@@ -292,7 +303,7 @@ impl Gateway {
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            tasks::capabilities(self, &session, version),
+            tasks::capabilities(self, &session, version, renders_apps),
             info,
         ));
     }
@@ -337,7 +348,11 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let viewer = self.viewer_of(&session, reply.modern().is_some());
+        let modern_name = modern_name(params);
+        let viewer = Viewer {
+            modern_name: &modern_name,
+            ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
+        };
         let answer = || {
             session.workspace.read(|view| {
                 let hint = match viewer.modern {
@@ -378,7 +393,7 @@ impl Gateway {
             false => exposure.lists(viewer.client, kind),
         };
         if listed {
-            view.write_list(&*exposure, kind, out, first.is_empty(), viewer.modern);
+            view.write_list(&*exposure, kind, viewer.look(), first.is_empty(), out);
         }
         if !last.is_empty() {
             out.push(b',');
