@@ -64,8 +64,8 @@ pub struct Workbench {
 pub struct Toolman {
     /// Patterns over exposed names; what matches starts active.
     pub active_toolsets: Vec<String>,
-    /// Stands between namespace and URI of a resource.
-    pub resource_separator: String,
+    /// Stands between namespace and URI of a resource, if the file says what.
+    pub resource_separator: Option<String>,
     /// Whether what was switched by hand is kept across restarts.
     pub remember: bool,
     /// How long the first lists wait for servers; may be zero.

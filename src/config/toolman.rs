@@ -121,10 +121,7 @@ impl ToolmanReader<'_> {
         let flag = |key| root.get(key).and_then(At::boolean).unwrap_or(false);
         Some(Toolman {
             active_toolsets: root.get("activeToolsets").and_then(At::strings).unwrap_or_default(),
-            resource_separator: root
-                .get("resourceSeparator")
-                .and_then(separator)
-                .unwrap_or_else(|| "_".to_owned()),
+            resource_separator: root.get("resourceSeparator").and_then(separator),
             remember: flag("remember"),
             startup_wait: root
                 .get("startupWait")

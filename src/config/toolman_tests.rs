@@ -122,7 +122,10 @@ namespaces = ["zz", ""]
 "#,
     );
     assert_eq!(toolman.active_toolsets.len(), 3);
-    assert_eq!((toolman.resource_separator.as_str(), toolman.remember, toolman.search), ("+", true, true));
+    assert_eq!(
+        (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
+        (Some("+"), true, true)
+    );
     assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, 128));
     assert_eq!((toolman.common.names, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
     assert_eq!(toolman.common.question_timeout, Duration::from_millis(1500));
@@ -150,7 +153,10 @@ namespaces = ["zz", ""]
 fn defaults_are_those_of_the_contract() {
     let toolman = valid("");
     assert_eq!((toolman.active_toolsets.len(), toolman.servers.len()), (0, 0));
-    assert_eq!((toolman.resource_separator.as_str(), toolman.remember, toolman.search), ("_", false, false));
+    assert_eq!(
+        (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
+        (None, false, false)
+    );
     assert_eq!(toolman.startup_wait, Duration::from_secs(5));
     let toolman = valid(locate::Face::Toolman.minimal_file());
     assert!(!toolman.servers[0].restart);

@@ -186,7 +186,7 @@ impl Names {
                 };
                 let place = Slot { claim: claim.place, item: exposed.of(kind).items().len() };
                 self.by_name[kind as usize].insert(name.clone(), place);
-                let active = naming.starts_active(kind, &full, &name);
+                let active = naming.starts_active(claim, kind, item, [&full, &name]);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
                 // The first in the file has the name in full as well.
                 if let (Clash::FirstInFile, Some(full)) = (naming.face.clash(), &full) {
@@ -270,9 +270,14 @@ impl Names {
 
 impl Naming<'_> {
     /// Whether a thing is active until it is switched by hand.
-    fn starts_active(&self, kind: Kind, full: &str, name: &str) -> bool {
-        let remembered = || self.remembered[class(kind)].get(full).copied();
-        kind == Kind::Prompt || remembered().unwrap_or_else(|| self.face.starts_active(kind, full, name))
+    fn starts_active(&self, claim: &Claim<'_>, kind: Kind, item: &Item, [full, name]: [&str; 2]) -> bool {
+        let other = match kind {
+            Kind::Prompt => return true,
+            Kind::Tool => None,
+            Kind::Resource | Kind::Template => self.face.other_spelling(claim.upstream, &item.key),
+        };
+        let remembered = self.remembered[class(kind)].get(full).copied();
+        remembered.unwrap_or_else(|| self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)]))
     }
 }
 

@@ -140,11 +140,15 @@ impl<'a> Relay<'a> {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
         for workspace in self.engine.audience.workspaces() {
-            let exposed = workspace.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
-            if !workspace.shows(&self.connection.upstream) {
+            let (exposure, upstream) = (workspace.exposure(), &self.connection.upstream);
+            if !workspace.shows(upstream) {
                 continue;
             }
-            for uri in [exposed.as_str(), &*own] {
+            let exposed = exposure.full_name(upstream, Kind::Resource, &own);
+            let other = exposure.other_spelling(upstream, &own);
+            let spellings =
+                [Some(exposed.as_str()), other.as_deref(), Some(&*own).filter(|own| *own != exposed)];
+            for uri in spellings.into_iter().flatten() {
                 for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
@@ -157,9 +161,6 @@ impl<'a> Relay<'a> {
                     }
                 }
                 workspace.each_listener(|listener| listener.resource_updated(uri));
-                if exposed == *own {
-                    break;
-                }
             }
         }
     }

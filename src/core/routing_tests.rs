@@ -341,7 +341,7 @@ impl Exposure for Unseen {
         false
     }
 
-    fn starts_active(&self, _: Kind, _: &str, _: &str) -> bool {
+    fn starts_active(&self, _: &[&str]) -> bool {
         false
     }
 

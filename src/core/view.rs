@@ -30,8 +30,12 @@ pub trait Exposure {
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
     }
-    /// Whether it is active until it is switched by hand.
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+    /// Another spelling of a resource's URI in full, as good as the first wherever a client names it.
+    fn other_spelling(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
+    /// Whether what can be called by these names is active until it is switched by hand.
+    fn starts_active(&self, _names: &[&str]) -> bool {
         true
     }
     /// What becomes of two tools that would share a name.

@@ -25,7 +25,7 @@ impl Exposure for Plain {
         true
     }
 
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+    fn starts_active(&self, _: &[&str]) -> bool {
         true
     }
 

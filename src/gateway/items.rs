@@ -11,7 +11,7 @@ use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
-use crate::face::reach::prompt;
+use crate::face::reach::{prompt, spellings};
 use crate::face::{Found, Viewer, WantedUri, Wording};
 use crate::json::{Node, Raw};
 use crate::protocol::message::code;
@@ -192,7 +192,11 @@ fn completed(
     uri: &str,
     session: &ClientSession,
 ) -> Result<(Arc<Upstream>, String), String> {
-    if let Some(target) = session.workspace.read(|view| view.find(Kind::Template, uri)) {
+    let face = gateway.face(session);
+    let template = session
+        .workspace
+        .read(|view| spellings(&*face, view, uri).find_map(|uri| view.find(Kind::Template, &uri)));
+    if let Some(target) = template {
         return Ok((target.upstream.clone(), target.raw_key().to_owned()));
     }
     resource_of(gateway, &session.workspace, uri)

@@ -10,7 +10,7 @@ use crate::core::reload::same_servers;
 use crate::core::upstream::Spec;
 use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
-use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages};
+use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages, spellings};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     ToolCall, Viewer, WantedUri, Wording,
@@ -160,6 +160,7 @@ impl Face for Toolman {
             }
         };
         let uri = exposed.as_deref().unwrap_or(wanted.uri);
+        let spellings = || spellings(self, view, uri);
         let unknown = || {
             let message = self.unknown_resource(view, uri);
             Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
@@ -179,15 +180,16 @@ impl Face for Toolman {
             let message = self.inactive(Kind::Resource, name);
             linked().unwrap_or_else(|| Found::Refused(self.refusal(code::INVALID_PARAMS, &message)))
         };
-        if let Some(target) = view.find(Kind::Resource, uri) {
+        if let Some(target) = spellings().find_map(|uri| view.find(Kind::Resource, &uri)) {
             return match target.active || wanted.leaves {
                 true => Found::At(target.upstream.clone(), target.raw_key().to_owned()),
                 false => inactive(target.name()),
             };
         }
-        if let Some((entry, item)) = closest_template(view, uri) {
+        let fitting = spellings().find_map(|uri| Some((closest_template(view, &uri)?, uri)));
+        if let Some(((entry, item), uri)) = fitting {
             if wanted.leaves || view.is_active(Kind::Template, item) {
-                let (upstream, own) = own_uri(self, &entry.upstream, uri);
+                let (upstream, own) = own_uri(self, &entry.upstream, &uri);
                 return Found::At(upstream, own);
             }
             return inactive(&item.name);
