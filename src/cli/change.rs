@@ -3,10 +3,11 @@
 use super::World;
 use super::check::errors;
 use super::failure::{Failure, Manner};
+use super::load::env_file;
 use crate::clients::shown;
 use crate::config::Redactor;
 use crate::config::locate::Face;
-use crate::config::{load, load_toolman};
+use crate::config::{Inputs, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
 use crate::store::turn::Turn;
@@ -281,9 +282,10 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
 /// Checks a text of ours; values with a variable that is not set are taken for sound.
 pub(super) fn validate(face: Face, file: &Path, bytes: &[u8], world: &World) -> Result<(), Failure> {
     let environment = |name: &str| world.variable(name);
+    let inputs = Inputs { environment: &environment, read: &env_file, skip_missing: false };
     let problems = match face {
-        Face::Workbench => load(file, bytes, &environment).err(),
-        Face::Toolman => load_toolman(file, bytes, &environment).err(),
+        Face::Workbench => load(file, bytes, &inputs).err(),
+        Face::Toolman => load_toolman(file, bytes, &inputs).err(),
     };
     let mut problems = problems.unwrap_or_default();
     problems.retain(|problem| problem.is_error() && !problem.unset);

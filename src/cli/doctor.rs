@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::World;
 use super::advice::advice;
 use super::failure::{Failure, Kind, Manner};
-use super::load::{load, runtime, signal};
+use super::load::{Loader, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
 use super::variables::borrow;
@@ -38,19 +38,20 @@ pub(super) fn run(
         writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
     }
     let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
-    let loaded = load(face, file, None, None, manner, &world)?;
+    let loader = Loader::for_asking(face, file, None, &world)?;
+    let (configured, _) = loader.load(manner)?;
     if !manner.json && !manner.quiet {
         for one in borrowed {
             let (name, client) = (one.variable, one.client);
             writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
         }
     }
-    let file = loaded.file;
+    let file = loader.file;
     let runtime = runtime()?;
     let around = world.engine_surroundings(err.is_terminal());
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
-        let gateway = Gateway::new(loaded.configured, around);
+        let gateway = Gateway::new(configured, around);
         let examine = || screen.while_waiting("starting the servers", gateway.examine());
         let examined = async {
             let findings = examine().await;

@@ -192,7 +192,7 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
     let spec = link.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
-        Transport::Http(_) => spec.timeouts.connect,
+        Transport::Http(_) | Transport::Unset(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
         // It refuses our version and names it: it may have had a reason, once.

@@ -171,7 +171,7 @@ impl Engine {
                     .finds_by_itself(command, &self.programs.vars, &self.programs.directory)
                     .await
             }
-            Transport::Http(_) => false,
+            Transport::Http(_) | Transport::Unset(_) => false,
         }
     }
 
@@ -181,7 +181,7 @@ impl Engine {
             Transport::Stdio(command) => {
                 self.programs.prepare(command).await.ok().map(|launch| launch.program)
             }
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::Unset(_) => None,
         }
     }
 

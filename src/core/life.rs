@@ -18,7 +18,7 @@ use super::engine::Engine;
 use super::link::Link;
 use super::process::{Child, Control, Exit};
 use super::stderr::Tail;
-use super::trouble::Trouble;
+use super::trouble::{Cause, Trouble};
 use crate::config::{Command, Http, Transport};
 use crate::wire::era::ServerHello;
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
@@ -74,6 +74,7 @@ impl Life {
                 Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
             }
             Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
+            Transport::Unset(unset) => Err(Trouble::new(Cause::Variable, unset.to_string())),
         }
     }
 

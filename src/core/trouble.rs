@@ -25,6 +25,8 @@ pub struct Trouble {
 pub enum Cause {
     /// Its program cannot be found, or not run where it should.
     Command,
+    /// Its entry needs a variable that is not set.
+    Variable,
     /// It was not ready in time.
     Timeout,
     /// It writes to stdout what is no MCP.

@@ -12,7 +12,7 @@ use super::connection;
 use super::engine::Engine;
 use super::link::Link;
 use super::modern::Watched;
-use super::trouble::Trouble;
+use super::trouble::{Cause, Trouble};
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
@@ -186,6 +186,13 @@ impl Upstream {
                 Some(Over::Closed) => return Err("it was closed".into()),
                 None => {}
             }
+            // Nothing would come of it, however often it is tried.
+            if let Transport::Unset(unset) = &self.spec().transport {
+                let trouble = Trouble::new(Cause::Variable, unset.to_string());
+                state.last_failure = Some(trouble.clone());
+                self.phase.send_replace(Phase::Failed(trouble.clone()));
+                return Err(trouble);
+            }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
@@ -335,7 +342,7 @@ impl Upstream {
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
             Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
-            Transport::Stdio(_) => None,
+            Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }
 

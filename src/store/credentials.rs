@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use super::access::{Access, mend};
 use super::replace;
+use crate::config::{Access, mend};
 use crate::wire::digest::Digest;
 use crate::wire::oauth::{Grant, Memory};
 

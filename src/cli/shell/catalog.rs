@@ -250,6 +250,7 @@ impl Known {
             Transport::Stdio(_) => "stdio",
             Transport::Http(http) if http.sse => "sse",
             Transport::Http(_) => "http",
+            Transport::Unset(unset) => unset.transport,
         }
     }
 }

@@ -19,7 +19,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use self::catalog::Catalog;
 use super::World;
 use super::failure::{Failure, Manner};
-use super::load::{load, runtime, signal};
+use super::load::{Loader, runtime, signal};
 use super::login;
 use super::screen::Screen;
 use super::variables::borrow;
@@ -136,7 +136,7 @@ pub(super) fn run(
     for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
         tracing::info!("{} is not set here; it is what {} has", one.variable, one.client);
     }
-    let loaded = load(face, file, tool_mode, None, manner, &world)?.configured;
+    let (loaded, _) = Loader::for_asking(face, file, tool_mode, &world)?.load(manner)?;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
