@@ -186,14 +186,19 @@ impl Upstream {
                 Some(Over::Closed) => return Err("it was closed".into()),
                 None => {}
             }
+            let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             // Nothing would come of it, however often it is tried.
             if let Transport::Unset(unset) = &self.spec().transport {
                 let trouble = Trouble::new(Cause::Variable, unset.to_string());
                 state.last_failure = Some(trouble.clone());
-                self.phase.send_replace(Phase::Failed(trouble.clone()));
+                let before = self.phase.send_replace(Phase::Failed(trouble.clone()));
+                if !matches!(before, Phase::Failed(_)) {
+                    // Later, since whoever starts it may hold a view.
+                    let upstream = self.clone();
+                    engine.spawn(async move { upstream.tell_engine() });
+                }
                 return Err(trouble);
             }
-            let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
                 let seconds = wait.as_secs_f64().ceil();

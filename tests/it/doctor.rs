@@ -101,11 +101,11 @@ fn it_always_asks_anew() {
 fn a_file_that_is_wrong_starts_nothing() {
     let lab = Lab::new();
     let mut config = dev("dynamic", json!({"a": fake("--with echo --count @dir/a")}));
-    config["toolboxes"]["dev"]["mcpServers"]["a"]["env"] = json!({"KEY": "${SURELY_NOT_SET}"});
+    config["toolboxes"]["dev"]["mcpServers"]["a"]["cwd"] = json!(5);
     lab.write("workbench-config.json", &lab.fill(&config.to_string()));
     let text = lab.run(lab.command().arg("doctor"));
     assert_eq!(text.code, Some(2), "{text:?}");
-    assert!(text.stderr.contains("SURELY_NOT_SET"), "{text:?}");
+    assert!(text.stderr.contains("expected a string"), "{text:?}");
     let json = lab.run(lab.command().args(["doctor", "--json"]));
     let told: Value = serde_json::from_str(&json.stdout).expect("one JSON value");
     assert_eq!((json.code, &told["ok"]), (Some(2), &json!(false)), "{json:?}");

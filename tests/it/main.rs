@@ -77,5 +77,6 @@ mod toolman_proxy;
 mod toolman_real;
 mod turns;
 mod untrusted;
+mod variables;
 #[cfg(unix)]
 mod verbs;
