@@ -16,7 +16,9 @@ use crate::wire;
 /// Serves a file on stdin and stdout as the gateway does, with this executable as the shim.
 pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     let text = std::fs::read(file).expect("the file is there");
-    let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else { panic!("a good file") };
+    let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
+        panic!("a good file")
+    };
     let around = Surroundings {
         launcher: Launcher::with_shim(shim),
         vars: std::env::vars_os().collect(),

@@ -59,12 +59,7 @@ pub(super) fn errors(problems: &[Problem]) -> String {
 }
 
 /// What a valid file holds, in words, and everything there is to say about it.
-fn examine(
-    face: Face,
-    file: &Path,
-    bytes: &[u8],
-    inputs: &Inputs<'_>,
-) -> (Option<String>, Vec<Problem>) {
+fn examine(face: Face, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Option<String>, Vec<Problem>) {
     let loaded = match face {
         Face::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
             let servers = workbench.toolboxes.iter().map(|toolbox| toolbox.servers.len()).sum();
@@ -185,9 +180,11 @@ error: expected a string, found the number 1
     #[test]
     fn each_face_has_its_format() {
         let minimal = Face::Toolman.minimal_file().as_bytes();
-        let (summary, problems) = examine(Face::Toolman, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
+        let (summary, problems) =
+            examine(Face::Toolman, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary.as_deref(), problems.len()), (Some("ok, 1 server"), 0));
-        let (summary, problems) = examine(Face::Workbench, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
+        let (summary, problems) =
+            examine(Face::Workbench, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary, problems.len()), (None, 1));
     }
 

@@ -6,6 +6,7 @@ mod change;
 mod check;
 mod connect;
 mod demo;
+mod diagnosis;
 mod doctor;
 mod failure;
 mod files;

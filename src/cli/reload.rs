@@ -14,8 +14,8 @@ use super::check;
 use super::failure::Manner;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
-use crate::serve::http::Rules;
 use crate::serve::Gateway;
+use crate::serve::http::Rules;
 
 /// Between two looks at the files. They are read whole: a look costs microseconds, works on every file system and for every
 /// way in which editors and tools replace files, and misses nothing that keeps length and time.
@@ -175,7 +175,9 @@ mod tests {
     async fn reading_the_file_again_holds_up_nobody() {
         let file = std::env::temp_dir().join(format!("mcp-workbench-reload-{}", std::process::id()));
         std::fs::write(&file, "new").expect("the temporary directory is writable");
-        let (config, _) = crate::config::load(&file, br#"{"toolboxes":{}}"#, &crate::config::Inputs::of(&|_| None)).expect("it is valid");
+        let (config, _) =
+            crate::config::load(&file, br#"{"toolboxes":{}}"#, &crate::config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),
@@ -199,8 +201,14 @@ mod tests {
             (Err(Vec::new()), Read { bytes, named: Vec::new() })
         };
         let manner = Manner { json: false, quiet: false, colour: false };
-        let watch =
-            FileWatch { file: file.clone(), read: Arc::default(), reload: Arc::new(reload), manner, gateway, rules: None };
+        let watch = FileWatch {
+            file: file.clone(),
+            read: Arc::default(),
+            reload: Arc::new(reload),
+            manner,
+            gateway,
+            rules: None,
+        };
         let client = async {
             has_begun.await.expect("the file has changed");
             go_on.send(()).expect("it is waited for");

@@ -30,11 +30,7 @@ pub struct EnvFile {
 pub type ReadEnvFile<'a> = dyn Fn(&Path) -> io::Result<EnvFile> + 'a;
 
 /// The values of all files that `envFile` names; where several have a name, those of the first.
-pub(super) fn values(
-    root: &Table<'_>,
-    directory: &Path,
-    read: &ReadEnvFile<'_>,
-) -> HashMap<String, String> {
+pub(super) fn values(root: &Table<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> HashMap<String, String> {
     let mut values = HashMap::new();
     let Some(at) = root.get("envFile") else { return values };
     let files = match at.node.kind {

@@ -158,8 +158,12 @@ mod tests {
         let value = as_json(&parse(format, text).expect(text).value);
         assert_eq!(faults(&schema, &schema, &value, ""), expected, "{text}");
         let loaded = match face {
-            Face::Workbench => load(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok(),
-            Face::Toolman => load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok(),
+            Face::Workbench => {
+                load(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
+            }
+            Face::Toolman => {
+                load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
+            }
         };
         assert_eq!(loaded, expected.is_empty(), "the loader agrees: {text}");
     }

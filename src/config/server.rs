@@ -3,7 +3,10 @@
 use super::detect::secrets_of_url;
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
-use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport, Unset, downloads};
+use super::{
+    Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport, Unset,
+    downloads,
+};
 use std::path::{Component, Path, PathBuf};
 
 const URL: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
@@ -172,7 +175,11 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (None, Some((at, _))) => {
             fits(table, kind, at.key)?;
-            warn_of_useless(table, &["args", "env", "envs", "environment", "cwd", "inheritEnv", "startTimeout"], "url");
+            warn_of_useless(
+                table,
+                &["args", "env", "envs", "environment", "cwd", "inheritEnv", "startTimeout"],
+                "url",
+            );
             Some(Transport::Http(http(table, url?, headers?, kind, oauth?)))
         }
     }

@@ -10,7 +10,9 @@ use super::report::{Report, Spelling, decode};
 use super::server;
 use super::source::Source;
 use super::workbench::FOREIGN_ROOTS;
-use super::{Command, Inputs, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml};
+use super::{
+    Command, Inputs, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +203,11 @@ impl ToolmanReader<'_> {
             }
             (None, Some(_)) => {
                 server::fits(table, kind, "url")?;
-                server::warn_of_useless(table, &["env", "cwd", "inheritEnv", "shell", "restart", "startTimeout"], "url");
+                server::warn_of_useless(
+                    table,
+                    &["env", "cwd", "inheritEnv", "shell", "restart", "startTimeout"],
+                    "url",
+                );
                 Some(Transport::Http(server::http(table, url??, headers?, kind, oauth?)))
             }
         }

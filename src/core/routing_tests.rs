@@ -152,7 +152,8 @@ impl Sink for Heard {
 impl World {
     fn new() -> Self {
         let (config, _) =
-            config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &config::Inputs::of(&|_| None)).expect("it is valid");
+            config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),

@@ -342,7 +342,8 @@ mod tests {
     fn a_toolbox_is_served_alone_only_to_those_who_may_see_it() {
         let file = br#"{"toolboxes":{"dev":{"mcpServers":{}},"ops":{"mcpServers":{}}}}"#;
         let (config, _) =
-            crate::config::load(std::path::Path::new("x"), file, &crate::config::Inputs::of(&|_| None)).expect("it is valid");
+            crate::config::load(std::path::Path::new("x"), file, &crate::config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let whole = workbench::Workbench { config };
         for (names, toolbox, expected) in [
             (None, "dev", Some(vec!["dev"])),

@@ -165,7 +165,8 @@ fn files_are_watched_like_the_configuration() {
 fn others_may_not_change_a_file_of_secrets() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::workbench(keyed(&json!({"envFile": "secrets.env"})));
-    for (mode, status, word) in [(0o600, 0, ""), (0o640, 0, "read"), (0o604, 0, "read"), (0o620, 2, "change")] {
+    for (mode, status, word) in [(0o600, 0, ""), (0o640, 0, "read"), (0o604, 0, "read"), (0o620, 2, "change")]
+    {
         write_secrets(&place.lab, "API_KEY=x\n");
         let path = place.lab.dir.join("secrets.env");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
@@ -174,7 +175,11 @@ fn others_may_not_change_a_file_of_secrets() {
         let told = format!("others than you can {word} {}", path.display());
         let mended = format!("chmod 600 {}", path.display());
         let expected = !word.is_empty();
-        assert_eq!(finished.stderr.contains(&told) && finished.stderr.contains(&mended), expected, "{mode:o}");
+        assert_eq!(
+            finished.stderr.contains(&told) && finished.stderr.contains(&mended),
+            expected,
+            "{mode:o}"
+        );
     }
 }
 
@@ -186,5 +191,8 @@ fn toolman_reads_such_files_too() {
     lab.write("tools.toml", &lab.fill(&format!("env_file = [\"none.env?\", \"secrets.env\"]\n{config}")));
     let told = lab.run(lab.program(&toolman_path()).args(["call", "report"]));
     assert_eq!(told.code, Some(0), "{told:?}");
-    assert!(told.stdout.contains("\"KEY\":\"secret\"") || told.stdout.contains("\"KEY\": \"secret\""), "{told:?}");
+    assert!(
+        told.stdout.contains("\"KEY\":\"secret\"") || told.stdout.contains("\"KEY\": \"secret\""),
+        "{told:?}"
+    );
 }

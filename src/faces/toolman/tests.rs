@@ -3,7 +3,11 @@ use crate::catalog::Items;
 use proptest::prelude::*;
 
 fn toolman(text: &str) -> Toolman {
-    let loaded = config::load_toolman(std::path::Path::new("tools.toml"), text.as_bytes(), &config::Inputs::of(&|_| None));
+    let loaded = config::load_toolman(
+        std::path::Path::new("tools.toml"),
+        text.as_bytes(),
+        &config::Inputs::of(&|_| None),
+    );
     Toolman::new(loaded.expect("a valid file").0)
 }
 
