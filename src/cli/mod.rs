@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
-use self::failure::{Failure, Kind, Manner};
+use self::failure::{Failure, FailureKind, Manner};
 use self::screen::Screen;
 use crate::config::locate::{
     Face, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
@@ -159,7 +159,7 @@ pub fn main(face: Face) -> ExitCode {
         }
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Kind::Usage.status() } else { 0 });
+            return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
     logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok());
@@ -169,7 +169,7 @@ pub fn main(face: Face) -> ExitCode {
         run(face, &arguments, manner, world)
     });
     let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
-    ExitCode::from(status.unwrap_or(Kind::Failure.status()))
+    ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
 }
 
 /// All that can be said on the command line, under the name of a face.

@@ -15,6 +15,7 @@ pub(crate) mod command_line;
 pub(crate) mod detect;
 mod diagnostic;
 mod downloads;
+pub(crate) mod entry;
 pub mod env_file;
 pub(crate) mod expand;
 pub(crate) mod json;
