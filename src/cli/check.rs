@@ -1,7 +1,7 @@
 //! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
 
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::env_file;
+use super::load::checked_env_file;
 use crate::config::locate::{Face, NotFound};
 use crate::config::{Environment, Inputs, Problem, load, load_toolman};
 use crate::edit::file::contents;
@@ -20,7 +20,7 @@ pub(super) fn check(
 ) -> Result<u8, Failure> {
     let file = file?;
     let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
-    let inputs = Inputs { environment, read: &env_file, skip_missing: false };
+    let inputs = Inputs { environment, read: &checked_env_file, skip_missing: false };
     let (summary, problems) = examine(face, &file, &bytes, &inputs);
     let ok = summary.is_some();
     if manner.json {

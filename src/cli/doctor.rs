@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::World;
 use super::advice::advice;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, runtime, signal};
+use super::load::{Loader, checked_env_file, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
-use super::variables::borrow;
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::serve::Gateway;
@@ -26,9 +25,9 @@ pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
     (manner, screen): (Manner, Screen),
-    mut world: World,
+    world: World,
 ) -> Result<u8, Failure> {
-    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let (mut out, err) = (io::stdout(), io::stderr());
     if !manner.json {
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
@@ -37,15 +36,9 @@ pub(super) fn run(
         }
         writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
     }
-    let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
-    let loader = Loader::for_asking(face, file, None, &world)?;
+    let asking = Loader::for_asking(face, file, None, &world)?;
+    let loader = Loader { reader: checked_env_file, ..asking };
     let (configured, _) = loader.load(manner)?;
-    if !manner.json && !manner.quiet {
-        for one in borrowed {
-            let (name, client) = (one.variable, one.client);
-            writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
-        }
-    }
     let file = loader.file;
     let runtime = runtime()?;
     let around = world.engine_surroundings(err.is_terminal());

@@ -4,6 +4,7 @@ use super::failure::{Failure, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Access, EnvFile, Inputs, Problem, ToolMode};
+use crate::core::process::git_may_commit;
 use crate::edit::file::{contents, contents_and_metadata};
 use crate::faces::toolman::Toolman;
 use crate::faces::workbench::Workbench;
@@ -26,6 +27,8 @@ pub(super) struct Loader {
     pub(super) state: Option<PathBuf>,
     /// Whether servers whose variables are not set are skipped, whatever the file says.
     pub(super) skip_missing: bool,
+    /// Reads a file that it names.
+    pub(super) reader: fn(&Path) -> io::Result<EnvFile>,
     pub(super) world: World,
 }
 
@@ -49,7 +52,8 @@ impl Loader {
         tool_mode: Option<ToolMode>,
         world: &World,
     ) -> Result<Self, Failure> {
-        Ok(Self { face, file: file?, tool_mode, state: None, skip_missing: true, world: world.clone() })
+        let (reader, world) = (env_file, world.clone());
+        Ok(Self { face, file: file?, tool_mode, state: None, skip_missing: true, reader, world })
     }
 
     /// Reads the file; its warnings go to stderr.
@@ -76,7 +80,7 @@ impl Loader {
         let named = RefCell::new(Vec::new());
         let environment = |name: &str| self.world.variable(name);
         let read = |path: &Path| {
-            let read = env_file(path);
+            let read = (self.reader)(path);
             named.borrow_mut().push((path.to_owned(), read.as_ref().ok().cloned()));
             read
         };
@@ -115,7 +119,12 @@ impl Read {
 /// Reads a file that a configuration names.
 pub(super) fn env_file(path: &Path) -> io::Result<EnvFile> {
     let (bytes, metadata) = contents_and_metadata(path)?;
-    Ok(EnvFile { bytes, others: Access::of_others(&metadata) })
+    Ok(EnvFile { bytes, others: Access::of_others(&metadata), committable: false })
+}
+
+/// The same, and asks git about it.
+pub(super) fn checked_env_file(path: &Path) -> io::Result<EnvFile> {
+    env_file(path).map(|file| EnvFile { committable: git_may_commit(path), ..file })
 }
 
 /// What everything runs on: one thread.

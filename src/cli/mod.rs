@@ -14,14 +14,13 @@ mod import;
 mod load;
 mod logging;
 mod login;
-mod origins;
 mod reload;
 mod schema;
 mod screen;
+mod secrets;
 mod serve;
 mod serve_http;
 mod shell;
-mod variables;
 mod version;
 
 use std::ffi::OsString;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::{Failure, Manner};
-use super::load::{Loader, runtime, signal};
+use super::load::{Loader, env_file, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::ToolMode;
@@ -34,7 +34,7 @@ pub(super) fn run(
         failure
     })?;
     let state = world.state_directory();
-    let loader = Loader { face, file, tool_mode, state, skip_missing: false, world: world.clone() };
+    let loader = Loader { face, file, tool_mode, state, skip_missing: false, reader: env_file, world: world.clone() };
     let (configured, read) = loader.load(manner)?;
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(

@@ -24,6 +24,8 @@ pub struct EnvFile {
     pub bytes: Vec<u8>,
     /// Who else may use it.
     pub others: Access,
+    /// Whether git would commit it, where somebody looked.
+    pub committable: bool,
 }
 
 /// Reads a file that `envFile` names.
@@ -54,7 +56,7 @@ pub(super) fn values(root: &Table<'_>, directory: &Path, read: &ReadEnvFile<'_>)
 fn assignments(at: &At<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> Vec<(String, String)> {
     let Some((path, optional)) = place(at, directory) else { return Vec::new() };
     let shown = path.display();
-    let EnvFile { bytes, others } = match read(&path) {
+    let EnvFile { bytes, others, committable } = match read(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if !optional {
@@ -74,6 +76,9 @@ fn assignments(at: &At<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> Vec<(St
         Access::Write => at.error(format!("others than you can change {shown}"), hint()),
         Access::Read => at.warning(format!("others than you can read {shown}"), hint()),
         Access::None => {}
+    }
+    if committable {
+        at.warning(format!("git does not ignore {shown}"), "add it to the .gitignore beside it");
     }
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse(text).unwrap_or_else(|lines| {

@@ -15,11 +15,12 @@ fn read(path: &Path) -> io::Result<EnvFile> {
         "wrong.env" => ("KEY=s3cr3t\ns3cr3t nonsense\n\n'", Access::None),
         "readable.env" => ("KEY=x", Access::Read),
         "writable.env" => ("KEY=x", Access::Write),
-        "latin.env" => return Ok(EnvFile { bytes: b"KEY=\xff".to_vec(), others: Access::None }),
+        "latin.env" => return Ok(EnvFile { bytes: b"KEY=\xff".to_vec(), others: Access::None, committable: false }),
+        "committed.env" => ("", Access::None),
         "closed.env" => return Err(io::ErrorKind::PermissionDenied.into()),
         _ => return Err(io::ErrorKind::NotFound.into()),
     };
-    Ok(EnvFile { bytes: text.into(), others })
+    Ok(EnvFile { bytes: text.into(), others, committable: path.ends_with("committed.env") })
 }
 
 fn inputs<'a>() -> Inputs<'a> {
@@ -203,6 +204,7 @@ fn what_is_wrong_with_a_file_is_told() {
         (r#""wrong.env""#, &[": line 2 is not `NAME=value`", ": line 4 is not `NAME=value`"]),
         (r#""writable.env""#, &["envFile: others than you can change /etc/mcp/writable.env"]),
         (r#""readable.env""#, &["warning envFile: others than you can read /etc/mcp/readable.env"]),
+        (r#""committed.env""#, &["warning envFile: git does not ignore /etc/mcp/committed.env"]),
         (r#""""#, &["envFile: expected the path of a file, found an empty string"]),
         ("1", &["envFile: expected a string, found the number 1"]),
         ("[1]", &["envFile[0]: expected a string, found the number 1"]),

@@ -22,7 +22,6 @@ use super::failure::{Failure, Manner};
 use super::load::{Loader, runtime, signal};
 use super::login;
 use super::screen::Screen;
-use super::variables::borrow;
 use crate::catalog::Kind;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
@@ -131,11 +130,8 @@ pub(super) fn run(
     file: Result<PathBuf, NotFound>,
     tool_mode: Option<ToolMode>,
     (manner, screen): (Manner, Screen),
-    mut world: World,
+    world: World,
 ) -> Result<u8, Failure> {
-    for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
-        tracing::info!("{} is not set here; it is what {} has", one.variable, one.client);
-    }
     let (loaded, _) = Loader::for_asking(face, file, tool_mode, &world)?.load(manner)?;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
