@@ -1,10 +1,10 @@
-//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes.
+//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
+//! table of methods reads them, replies complete results by them, windows tell listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::reply::Reply;
-use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
@@ -19,8 +19,8 @@ pub struct ModernCall {
     pub capabilities: String,
     /// Least severity of the log messages that it wants; `None` is none at all.
     pub log_level: Option<usize>,
-    /// Digest of the parameters, for state that the client carries.
-    pub digest: String,
+    /// The client's own parameters, raw, where state that the client carries is good for them alone.
+    pub(super) params: Option<Box<str>>,
     /// Whether results of the method say how long they may be kept.
     cacheable: bool,
     /// Whether it brings what was asked for, so that its result is good for nobody else.
@@ -73,14 +73,10 @@ impl ModernCall {
         let Some(own) = ModernMeta::read(params)? else { return Ok(None) };
         let (capabilities, log_level) = own.checked()?;
         let stateful = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        let digest = match params {
-            Some(params) if stateful => params_digest(params.raw()),
-            _ => String::new(),
-        };
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
             log_level,
-            digest,
+            params: params.filter(|_| stateful).map(|params| params.raw().into()),
             cacheable: is_cacheable(method),
             is_retry: ["inputResponses", "requestState"]
                 .iter()
@@ -165,9 +161,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream.
+    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream. `None`: the client
+    /// cancelled the request meanwhile.
     ///
-    /// `None`: the client gave the request up meanwhile.
+    /// Relies on one thread: what changes between the acknowledgement and [`Engine::listen`](super::engine::Engine::listen)
+    /// is not told.
     pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
         let id = reply.id()?;
         let filter = params.get("notifications");
@@ -336,7 +334,7 @@ mod tests {
             let call = ModernCall {
                 capabilities: "{}".into(),
                 log_level: None,
-                digest: String::new(),
+                params: None,
                 cacheable: true,
                 is_retry,
                 server: "toolman",

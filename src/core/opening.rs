@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::engine::Engine;
 use super::modern::Watched;
 use super::session::Session;
-use super::trouble::Trouble;
+use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
 use super::window::Window;
 use crate::catalog::Kind;
@@ -31,7 +31,7 @@ pub struct Opened {
 }
 
 /// An upstream that was to start, and what came of it.
-type Attempt = (Arc<Upstream>, Result<(), Trouble>);
+type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
     /// As [`Self::connect`], and tells the window's clients that their lists have changed.
@@ -143,19 +143,19 @@ impl Engine {
             if upstream.spec().lives_on || windows.iter().any(is_seen) {
                 continue;
             }
-            self.end_retired(&windows, &upstream);
-            self.registry.remove(&upstream, upstream.close());
+            self.stop_draining(&windows, &upstream);
+            self.registry.remove(&upstream, upstream.stop_for_good());
         }
     }
 
     /// Ends those that a new file has put this one in the place of and that still finish calls, unless these may be calls
     /// of others.
-    fn end_retired(&self, windows: &[Arc<Window>], upstream: &Upstream) {
+    fn stop_draining(&self, windows: &[Arc<Window>], upstream: &Upstream) {
         let (group, server) = (&upstream.group, &upstream.server);
         if windows.iter().any(|window| window.view().server(group, server).is_some()) {
             return;
         }
-        for before in self.registry.retired(group, server) {
+        for before in self.registry.draining(group, server) {
             before.stop();
         }
     }
@@ -171,16 +171,16 @@ impl Engine {
     /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
     /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
     /// What is returned resolves when each of them is up or failed.
-    pub fn retire(
+    pub fn replace(
         self: &Arc<Self>,
         upstream: Arc<Upstream>,
         next: Vec<Arc<Upstream>>,
     ) -> oneshot::Receiver<()> {
         let (settled, receiver) = oneshot::channel();
-        self.registry.retire(&upstream);
+        self.registry.note_draining(&upstream);
         self.spawn(async move {
             let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
-            let ending = upstream.retire(LONGEST_DRAIN);
+            let ending = upstream.drain(LONGEST_DRAIN);
             tokio::pin!(ending);
             let ended = timeout(head_start, &mut ending).await.is_ok();
             let starting = async {
@@ -247,7 +247,7 @@ async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut())
     }
 }
 
-async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, Trouble>) -> Attempt {
+async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
         Ok(phase) => upstream.settled(phase).await.map(drop),
         Err(refused) => Err(refused),
@@ -256,12 +256,12 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
 }
 
 /// Why an upstream is not up: it failed, or it has ended since.
-fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
+fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
     if upstream.is_up() {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
-    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
+    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_error()))
 }
 
 /// While it lives, those who look through a window are not told of lists that change by what these upstreams do. It

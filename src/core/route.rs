@@ -23,14 +23,14 @@ pub enum Route {
 }
 
 impl Route {
-    /// Sends what `write` writes, one message; `last` says that no other will follow on this way.
+    /// Sends what `write` writes, one message or nothing; `last` says that no other will follow on this way.
     pub fn push(&self, last: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
             Self::Pipe(out) => out.push(write),
             Self::Stream(sink) => {
                 let mut message = Vec::new();
                 write(&mut message);
-                sink.send(&message, last)
+                message.is_empty() || sink.send(&message, last)
             }
             Self::Nowhere => false,
         }

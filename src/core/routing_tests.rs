@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
+use super::carrier;
+use super::connection::Connection;
 use super::engine::{Engine, Surroundings};
-use super::life;
-use super::link::Link;
 use super::process::Launcher;
 use super::reply::Reply;
 use super::route::{Route, Sink};
@@ -43,7 +43,7 @@ enum Step {
     Release { id: u64 },
     /// A server answers one of its requests, or one that never was; the life before may still have something to say.
     Answer { upstream: usize, id: u64, error: bool, stale: bool },
-    /// A client gives a request up, which it may never have made.
+    /// A client cancels a request, which it may never have made.
     Cancel { session: usize, id: usize },
     /// A server ends, and is there again.
     Crash { upstream: usize },
@@ -127,7 +127,7 @@ struct World {
     engine: Arc<Engine>,
     upstreams: Vec<Arc<Upstream>>,
     /// The life before this one.
-    before: HashMap<usize, Arc<Link>>,
+    before: HashMap<usize, Arc<Connection>>,
     /// What waits with us, and gaps where it was answered.
     held: Vec<Option<Reply>>,
     clients: Vec<(Arc<Session>, Arc<Heard>)>,
@@ -200,34 +200,34 @@ impl World {
                 }
             }
             Step::Answer { upstream, id, error, stale } => {
-                let link = match stale {
+                let connection = match stale {
                     true => self.before.get(&upstream).cloned(),
-                    false => self.upstreams[upstream].link(),
+                    false => self.upstreams[upstream].connection(),
                 };
                 let outcome = match error {
                     true => format!(r#""error":{{"code":{id},"message":"m"}}"#),
                     false => format!(r#""result":{{"mark":"{upstream}-{id}"}}"#),
                 };
-                if let Some(link) = link {
-                    self.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
+                if let Some(connection) = connection {
+                    self.line(&connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
                 }
             }
             Step::Cancel { session, id } => {
                 let id = Id::from_raw(IDS[id]).expect("an id");
-                if let Some((link, ours)) = self.clients[session].0.cancel(&id) {
-                    link.peer.forget(ours);
+                if let Some((connection, ours)) = self.clients[session].0.cancel(&id) {
+                    connection.peer.forget(ours);
                 }
             }
             Step::Crash { upstream } => {
-                let link = self.upstreams[upstream].link().expect("it is up");
-                link.close("it ended");
+                let connection = self.upstreams[upstream].connection().expect("it is up");
+                connection.stop("it ended");
                 self.upstreams[upstream].pretend(None);
                 self.upstreams[upstream].pretend(Some(Items::default()));
-                self.before.insert(upstream, link);
+                self.before.insert(upstream, connection);
             }
             Step::Noise { upstream } => {
-                let link = self.upstreams[upstream].link().expect("it is up");
-                self.line(&link, r#"{"jsonrpc":"2.0","id":1,"method":"#);
+                let connection = self.upstreams[upstream].connection().expect("it is up");
+                self.line(&connection, r#"{"jsonrpc":"2.0","id":1,"method":"#);
             }
         }
     }
@@ -249,8 +249,8 @@ impl World {
         self.clients[session].0.accept(Id::from_raw(id).expect("an id"), None, None, None)
     }
 
-    fn line(&self, link: &Arc<Link>, line: &str) {
-        life::take(&self.engine, link, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
+    fn line(&self, connection: &Arc<Connection>, line: &str) {
+        carrier::take(&self.engine, connection, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
     }
 
     fn told(&self) -> Vec<Vec<Told>> {
@@ -272,7 +272,7 @@ proptest! {
                 model.take(step);
                 prop_assert_eq!(world.told(), model.told.to_vec(), "after {:?}", step);
             }
-            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.link().expect("up").peer.open()).collect();
+            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open_count()).collect();
             let expected: Vec<_> =
                 (0..UPSTREAMS).map(|n| model.open.values().filter(|target| target.0 == n).count()).collect();
             prop_assert_eq!(open, expected, "nothing is left behind");
@@ -287,9 +287,9 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
         let world = World::new();
         world.call(0, "1", 0, |_, _| panic!("injected"));
         world.call(0, "2", 0, |_, reply| reply.result(r#"{"mark":"fine"}"#));
-        let link = world.upstreams[0].link().expect("it is up");
+        let connection = world.upstreams[0].connection().expect("it is up");
         for id in 1..=2 {
-            world.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            world.line(&connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
         }
         let internal = format!("error {}", code::INTERNAL);
         let expected = [("1".to_owned(), internal), ("2".to_owned(), "result fine".to_owned())];

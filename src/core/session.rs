@@ -9,7 +9,7 @@ use hyper::header::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::modern::ModernCall;
 use super::reply::{Batch, Reply};
 use super::route::Route;
@@ -43,7 +43,7 @@ pub struct Session {
 /// A question of an upstream that waits for the client.
 pub struct Question {
     /// Who asked.
-    pub link: Weak<Link>,
+    pub connection: Weak<Connection>,
     /// The upstream's own progress token, raw.
     pub progress: Option<Box<str>>,
     /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
     pub(super) id: Id,
     pub(super) batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    pub(super) target: Option<(Arc<Link>, u64)>,
+    pub(super) target: Option<(Arc<Connection>, u64)>,
     pub(super) route: Route,
 }
 
@@ -142,11 +142,16 @@ impl Session {
         });
     }
 
-    /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
-        if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
-            waiting.get_mut().target = Some((link.clone(), id));
-        }
+    /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants its answer any
+    /// more, so it is not to be sent.
+    pub fn goes_to(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) -> bool {
+        let before = match own(&mut self.waiting.lock(), key) {
+            Some(mut waiting) => waiting.get_mut().target.replace((connection.clone(), id)),
+            None => return false,
+        };
+        // Not with the requests locked: the last one to know a connection drops all of it.
+        drop(before);
+        true
     }
 
     /// Which way messages about a request go: its own while it waits, else the session's.
@@ -156,7 +161,7 @@ impl Session {
     }
 
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
-    pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
+    pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
@@ -208,7 +213,8 @@ impl Session {
         loop {
             let targets: Vec<_> =
                 self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
-            let cancelled = targets.iter().filter(|(link, id)| link.peer.cancel(*id, reason, &lost)).count();
+            let cancelled =
+                targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
             // One that is over may let another begin.
             if cancelled == 0 {
                 return;
@@ -349,6 +355,44 @@ mod tests {
             let heard: Vec<_> = second_way.0.lock().drain(..).collect();
             assert_eq!(heard.len(), 1, "{heard:?}");
             assert!(heard[0].ends_with(r#""result":2}"#), "{heard:?}");
+        }
+    }
+
+    /// Whenever a client cancels a request, nothing is sent, or what was sent can be cancelled as well.
+    #[test]
+    fn a_request_is_never_sent_past_its_cancellation() {
+        for cancelled_after in ["nothing", "opened", "noted", "sent"] {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.pretend(Some(Default::default()));
+            let connection = upstream.connection().expect("it is up");
+            let window = Window::new("", 0, Arc::new(Unseen), None);
+            let session = Session::new(window, Route::Nowhere);
+            let id = || Id::from_raw("7").expect("an id");
+            let reply = session.accept(id(), None, None, None).expect("the id is free");
+            let (key, mut found) = (reply.key().clone(), false);
+            let mut cancel_after = |step| {
+                if step == cancelled_after {
+                    let target = session.cancel(&id());
+                    found = target.is_some_and(|(connection, ours)| connection.peer.forget(ours).is_some());
+                }
+            };
+            cancel_after("nothing");
+            let ours = connection.peer.reserve();
+            let request =
+                connection.peer.open(ours, Default::default(), None, Box::new(move |_| drop(reply)));
+            let request = request.expect("it is not closed");
+            cancel_after("opened");
+            if session.goes_to(&key, &connection, ours) {
+                cancel_after("noted");
+                request.send("tools/call", |_, _| ());
+                cancel_after("sent");
+            } else {
+                drop(request);
+            }
+            let is_written = connection.out.held() > 0;
+            assert_eq!(is_written, cancelled_after == "sent", "after {cancelled_after}");
+            assert_eq!(found, ["noted", "sent"].contains(&cancelled_after), "after {cancelled_after}");
+            assert_eq!(connection.peer.open_count(), 0, "after {cancelled_after}");
         }
     }
 

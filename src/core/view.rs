@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::level;
+use super::adapt;
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
 use crate::wire::era::ClientHello;
@@ -350,7 +350,7 @@ impl View {
 
     /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
-        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+        self.take_over(face, upstream, upstream.connection().is_some(), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -442,7 +442,7 @@ impl View {
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
             entry.upstream = upstream.clone();
-            if upstream.link().is_some() {
+            if upstream.connection().is_some() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
             if face.clash() == Clash::Rename && entry.settled && !rename {
@@ -544,9 +544,10 @@ impl View {
             let start = out.len();
             self.write_entry(face, entry, kind, out, &mut first, from_start);
             // Only legacy clients see what was switched since the start.
-            let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
+            let is_newer =
+                || entry.upstream.connection().is_some_and(|connection| connection.version().is_modern());
             if kind == Kind::Tool && !from_start && is_newer() {
-                level::tools(out, start);
+                adapt::tools(out, start);
             }
         }
     }

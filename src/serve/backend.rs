@@ -64,7 +64,7 @@ impl Gateway {
 
     /// Ends every upstream.
     pub async fn end(&self) {
-        self.engine.shut_down().await;
+        self.engine.stop().await;
     }
 
     fn part(scope: &Scope) -> Part {
@@ -198,8 +198,8 @@ struct CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if let Some((link, ours)) = self.gateway.give_up(&self.session, &self.id) {
-            link.peer.send_cancelled(ours, "the client closed the stream");
+        if let Some((connection, ours)) = self.gateway.give_up(&self.session, &self.id) {
+            connection.peer.send_cancelled(ours, "the client closed the stream");
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::Gateway;
 use crate::catalog::Kind;
-use crate::core::trouble::Trouble;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::window::Window;
 use crate::wire::oauth::Login;
@@ -25,7 +25,7 @@ pub struct Finding {
     /// What people know it by.
     pub label: String,
     /// How many tools clients see of it, or why it cannot be used.
-    pub outcome: Result<usize, Trouble>,
+    pub outcome: Result<usize, StartError>,
     /// How long it took until that was known.
     pub took: Duration,
     /// Names that clients would not take: in full, and what they became.

@@ -26,8 +26,8 @@ use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
 use crate::catalog::Kind;
+use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
-use crate::core::link::Link;
 use crate::core::modern::ModernCall;
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
@@ -388,22 +388,22 @@ impl Gateway {
     fn cancelled(&self, session: &Session, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-        if let Some((link, ours)) = self.give_up(session, &id) {
-            link.peer.notify("notifications/cancelled", |out| {
+        if let Some((connection, ours)) = self.give_up(session, &id) {
+            connection.peer.notify("notifications/cancelled", |out| {
                 params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
             });
         }
     }
 
     /// Forgets a request, and says which one of ours the upstream is to be told of.
-    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
+    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let listener = session.window.take_listener(session, id);
         // Before the subscription is dropped, which would answer it.
         let sent = session.cancel(id);
         if let Some(listener) = listener {
             modern::unlisten(self, &listener);
         }
-        sent.filter(|(link, ours)| link.peer.forget(*ours).is_some())
+        sent.filter(|(connection, ours)| connection.peer.forget(*ours).is_some())
     }
 }
 
@@ -412,9 +412,9 @@ fn progress(session: &Session, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
     let asker =
-        session.peer.touch(id, |question| Some((question.link.upgrade()?, question.progress.clone()?)));
-    if let Some(Some((link, token))) = asker {
-        link.peer.notify("notifications/progress", |out| {
+        session.peer.touch(id, |question| Some((question.connection.upgrade()?, question.progress.clone()?)));
+    if let Some(Some((connection, token))) = asker {
+        connection.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
     }

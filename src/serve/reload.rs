@@ -117,7 +117,7 @@ impl Moves {
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
             let is_waited_for = !next.is_empty();
-            let settled = gateway.engine.retire(old, next);
+            let settled = gateway.engine.replace(old, next);
             waits.extend(is_waited_for.then_some(settled));
         }
         tokio::spawn(async move {

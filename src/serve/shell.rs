@@ -168,6 +168,6 @@ impl Shell {
     /// Ends every upstream and waits until nothing of them is left.
     pub async fn end(self) {
         self.session.end();
-        self.gateway.engine.shut_down().await;
+        self.gateway.engine.stop().await;
     }
 }

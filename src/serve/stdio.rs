@@ -55,7 +55,7 @@ pub async fn run(
         let _ = timeout(DRAIN, session.answered()).await;
         session.cut_off(SHUTTING_DOWN);
         // What waits for an upstream to come up hears of its end.
-        gateway.engine.shut_down().await;
+        gateway.engine.stop().await;
         session.abandon(SHUTTING_DOWN);
     };
     tokio::pin!(ending);

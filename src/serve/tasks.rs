@@ -41,25 +41,20 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         return reply.error(code::INVALID_PARAMS, "Invalid params: \"taskId\" must be a string", None);
     };
     let found = reply.session().window.tasks.find(&id);
-    let found = found.filter(|place| place.link.version().is_modern() == reply.modern().is_some());
+    let found = found.filter(|place| place.connection.version().is_modern() == reply.modern().is_some());
     let Some(place) = found else {
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
     let own = quote(&place.own);
     let changes = [("taskId", Some(&*own))];
-    gateway.engine.forward(
-        &place.link.upstream,
-        method,
-        params,
-        &changes,
-        reply,
-        |answer, reply| match answer {
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
+        match answer {
             Answer::Result(result) => reply.result_with(|out| result.write(out)),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
-        },
-    );
+        }
+    });
 }
 
 /// `tasks/list`: every task of the client, as its server says that it is now. Servers list the tasks of all our
@@ -85,7 +80,8 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
 /// A task as its server says that it is, under the client's id; `None` where it does not know it any more.
 async fn state(place: TaskPlace) -> Option<String> {
     let params = format!("{{\"taskId\":{}}}", quote(&place.own));
-    let result = tokio::time::timeout(PATIENCE, place.link.ask("tasks/get", &params)).await.ok()?.ok()?;
+    let result =
+        tokio::time::timeout(PATIENCE, place.connection.ask("tasks/get", &params)).await.ok()?.ok()?;
     let mut text = Vec::new();
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(&result).expect("a result was validated when it was read").root();
