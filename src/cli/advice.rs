@@ -13,6 +13,7 @@ pub(super) fn advice(error: &StartError) -> &str {
             "stdout is for MCP messages only: check that the command starts an MCP server over stdio, and let it log to stderr"
         }
         Cause::Variable => "set it where the gateway starts, or in a file that `envFile` names",
+        Cause::Starting => "wait until it is ready, and try again",
         Cause::Timeout => {
             "if it has to download or build something first, run it once by hand or raise its connectTimeout"
         }

@@ -26,6 +26,7 @@ use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::Session;
+use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::window::Window;
@@ -202,16 +203,20 @@ impl Engine {
             (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
         let engine = self.clone();
         tokio::spawn(async move {
-            match upstream.up().await {
+            match upstream.up_in_time().await {
                 Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
                     engine.send(&connection, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
-                Err(reason) => {
-                    let reason =
-                        format!("the server '{upstream}' is not running and could not be started: {reason}");
+                Err(error) => {
+                    let reason = match error.cause {
+                        Cause::Starting => error.to_string(),
+                        _ => format!(
+                            "the server '{upstream}' is not running and could not be started: {error}"
+                        ),
+                    };
                     finish(Answer::Lost(&Lost::new(reason)), reply);
                 }
             }

@@ -49,7 +49,7 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.start;
     if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         if !upstream.may_start_again() {
@@ -71,13 +71,14 @@ async fn live(
 ) -> Option<StartError> {
     let (_, capabilities) = engine.client_for_upstreams();
     let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
+    let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(late())),
     };
     let mut carrier = match begun {
         Ok(carrier) => carrier,
@@ -91,7 +92,7 @@ async fn live(
         _ = &mut *stop => None,
         greeted = timeout_at(deadline, greet(engine, &connection)) => Some(match greeted {
             Ok(greeted) => greeted,
-            Err(_) => Err(StartError::timeout()),
+            Err(_) => Err(late()),
         }),
         error = carrier.over() => Some(Err(error)),
     };

@@ -24,7 +24,7 @@ const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
 /// What has come of opening a group.
 pub struct Opened {
-    /// The servers that failed, and why.
+    /// The servers that failed or are late, and why.
     pub failed: Vec<(Arc<str>, Arc<str>)>,
     /// The lists that have changed by it, and of which nobody has been told.
     pub changed: Vec<Kind>,
@@ -46,9 +46,9 @@ impl Engine {
         Some(opened)
     }
 
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that run are left
     /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the window's
-    /// lists afterwards, unless every one failed. `None`: the group was closed meanwhile, or the file has it no longer.
+    /// lists afterwards, unless every one failed; late ones join when they are up. `None`: the group was closed meanwhile, or the file has it no longer.
     pub async fn connect(
         self: &Arc<Self>,
         window: &Arc<Window>,
@@ -76,7 +76,8 @@ impl Engine {
                 })
                 .collect();
             let mut changed = hush.changed();
-            let opens = failed.is_empty() || failed.len() < members.len() || view.is_open(group);
+            let late = members.iter().any(|upstream| upstream.is_starting());
+            let opens = late || failed.is_empty() || failed.len() < members.len() || view.is_open(group);
             let given_up = match opens {
                 true => {
                     changed.extend(view.open(group));
@@ -206,7 +207,7 @@ pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
     }
 }
 
-/// Starts what stands in a window, of one group or all of it, and waits until each is up or failed. It looks again
+/// Starts what stands in a window, of one group or all of it, and waits until each is up, failed or late. It looks again
 /// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
 /// tried once.
 async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
@@ -249,7 +250,7 @@ async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut())
 
 async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
-        Ok(phase) => upstream.settled(phase).await.map(drop),
+        Ok(phase) => upstream.settled_in_time(phase).await.map(drop),
         Err(refused) => Err(refused),
     };
     (upstream, outcome)

@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::process::CommandError;
-use crate::config::Redactor;
+use crate::config::{Redactor, Timeouts};
 use crate::wire::http_client::Failure;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
@@ -32,6 +33,8 @@ pub enum Cause {
     Variable,
     /// It was not ready in time.
     Timeout,
+    /// It is still on its way up, longer than whoever asks can wait.
+    Starting,
     /// It writes to stdout what is no MCP.
     Noise,
     /// No connection to it can be made.
@@ -57,6 +60,21 @@ impl StartError {
     /// It was not ready in time.
     pub(super) fn timeout() -> Self {
         Self::new(Cause::Timeout, "connection timeout")
+    }
+
+    /// It was not ready when its time to start was over.
+    pub(super) fn never_ready(timeouts: &Timeouts) -> Self {
+        match timeouts.start == timeouts.connect {
+            true => Self::timeout(),
+            false => Self::timeout().reworded(after(timeouts.start)),
+        }
+    }
+
+    /// It is not ready yet, and goes on starting.
+    pub(super) fn not_yet(timeouts: &Timeouts) -> Self {
+        let waited = after(timeouts.connect);
+        let problem = format!("{waited}; it is still starting, and its tools will appear when it is ready");
+        Self::new(Cause::Starting, problem)
     }
 
     /// The same with more to say about it.
@@ -85,6 +103,10 @@ impl Cause {
             _ => Self::Other,
         }
     }
+}
+
+fn after(time: Duration) -> String {
+    format!("connection timeout after {} s", time.as_secs_f64())
 }
 
 /// All of it, for a model or a log.

@@ -173,6 +173,11 @@ impl Upstream {
         *self.phase.borrow() == Phase::Up
     }
 
+    /// Whether it is on its way up.
+    pub fn is_starting(&self) -> bool {
+        *self.phase.borrow() == Phase::Starting
+    }
+
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, StartError> {
         let mut state = self.state.lock();
@@ -226,6 +231,13 @@ impl Upstream {
     /// Notes another start of its process within one attempt; `false`: there were too many.
     pub(super) fn may_start_again(&self) -> bool {
         self.state.lock().backoff.start(Instant::now()).is_ok()
+    }
+
+    /// As [`Self::up`], for a client: no longer than its `connectTimeout`. It goes on starting then.
+    pub async fn up_in_time(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
+        let phase = self.start()?;
+        let _waiting = StartWaiter::new(self);
+        self.settled_in_time(phase).await
     }
 
     /// Starts it if need be and waits until it is connected or failed.
@@ -284,6 +296,20 @@ impl Upstream {
     pub fn inherit(&self, before: &Self) {
         let watched = before.state.lock().watched.clone();
         self.state.lock().watched = watched;
+    }
+
+    /// Waits until a start is over, but no longer than its `connectTimeout`.
+    pub(super) async fn settled_in_time(
+        &self,
+        phase: watch::Receiver<Phase>,
+    ) -> Result<Arc<Connection>, StartError> {
+        let timeouts = self.spec().timeouts;
+        if timeouts.start <= timeouts.connect {
+            // It is over by then.
+            return self.settled(phase).await;
+        }
+        let settled = tokio::time::timeout(timeouts.connect, self.settled(phase)).await;
+        settled.unwrap_or_else(|_| Err(StartError::not_yet(&timeouts)))
     }
 
     /// Waits until a start is over.

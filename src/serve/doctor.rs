@@ -11,6 +11,7 @@ use crate::catalog::Kind;
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::window::Window;
+use crate::faces::Declared;
 use crate::wire::oauth::Login;
 
 /// Names in full, and what they became.
@@ -39,6 +40,21 @@ pub struct Finding {
 }
 
 impl Gateway {
+    /// The names of servers that are on their way up, in the order of the file.
+    pub fn starting(&self) -> Vec<String> {
+        let (face, upstreams) = (self.faces.whole(), self.engine.registry.all());
+        let is_starting = |server: &Declared<'_>| {
+            let mut own =
+                upstreams.iter().filter(|one| *one.group == *server.group && *one.server == *server.key);
+            own.any(|upstream| upstream.is_starting())
+        };
+        let name = |server: Declared<'_>| match server.name {
+            "" => server.label,
+            name => name.to_owned(),
+        };
+        face.servers().into_iter().filter(is_starting).map(name).collect()
+    }
+
     /// Starts every server at once and waits until each is up or failed. What was started runs until
     /// [`Gateway::end`].
     pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {

@@ -10,7 +10,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::window::Window;
 use crate::faces::toolman::Change;
-use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
+use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Wording};
 use crate::wire::json::{Node, Scanner};
 use crate::wire::peer::Answer;
 
@@ -31,6 +31,7 @@ impl Gateway {
             Step::Switch(change) => self.switch(&face, change, reply),
             Step::Find(query) => self.finders.find(self, &face, query, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
+            Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
@@ -51,6 +52,33 @@ impl Gateway {
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             finish(answer, reply, |failure| face.failed_call(&asked, failure));
+        });
+    }
+
+    /// Handles a call again when a server is up that may have its tool.
+    fn wait_for(
+        self: &Arc<Self>,
+        face: Arc<dyn Face>,
+        upstream: Arc<Upstream>,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let (gateway, params) = (self.clone(), params.raw().to_owned());
+        tokio::spawn(async move {
+            let up = upstream.up_in_time().await;
+            if !reply.is_wanted() {
+                return;
+            }
+            let mut scanner = Scanner::default();
+            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            match up {
+                Ok(_) => gateway.request("tools/call", Some(params), reply),
+                Err(error) => {
+                    let name = params.get("name").and_then(Node::as_str).unwrap_or_default();
+                    let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                    say(reply, face.failed_wait(&call, &upstream, &error), None);
+                }
+            }
         });
     }
 

@@ -60,6 +60,7 @@ mod search;
 #[cfg(unix)]
 mod sharing;
 mod shell;
+mod slow_start;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]

@@ -31,7 +31,7 @@ impl Run {
         let row = catalog.find(name, &[Kind::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let label = upstream.to_string();
-        let up = || self.screen.while_waiting("starting the server", upstream.up());
+        let up = || self.screen.while_waiting("starting", || shell.starting(), upstream.up());
         if let Err(error) = up().await {
             if !login::go_through(self.screen, upstream.login().map(|login| (label.clone(), login))).await {
                 return Err(lost(&label, &error));
@@ -54,7 +54,7 @@ impl Run {
                 heard.store(true, Ordering::Relaxed);
                 hear(screen, message)
             });
-            let called = self.screen.while_silent("calling", &heard, calling).await;
+            let called = self.screen.while_silent(&|| "calling".to_owned(), &heard, calling).await;
             self.screen.clear();
             // Refused for want of a login, it was not executed.
             let login = upstream.login().filter(|_| !matches!(called, Called::Result(_)));

@@ -213,7 +213,8 @@ impl Run {
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
         let gather = || {
-            self.screen.while_waiting("asking the servers", Catalog::gather(shell, self.face, fresh, wanted))
+            let gather = Catalog::gather(shell, self.face, fresh, wanted);
+            self.screen.while_waiting("asking the servers", || shell.starting(), gather)
         };
         let catalog = gather().await;
         match login::go_through(self.screen, catalog.logins()).await {
