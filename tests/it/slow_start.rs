@@ -39,7 +39,7 @@ fn a_slow_server_joins_when_it_is_ready() {
         gateway.use_tool("slow", "report", "{}").json();
         if mode == "dynamic" {
             gateway.notification(TOOLS_CHANGED);
-            assert_eq!(gateway.tools(), ["open_toolbox", "dev__slow__report", "dev__a__report"]);
+            assert_eq!(gateway.tools(), ["open_toolbox", "dev__a__report", "dev__slow__report"]);
         }
         assert_eq!(gateway.lab.starts("slow"), 1, "{mode}");
     }
