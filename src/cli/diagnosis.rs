@@ -14,8 +14,8 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    fn cure(hint: String) -> Option<Self> {
-        Some(Self { problem: None, hint })
+    pub(super) fn cure(hint: String) -> Self {
+        Self { problem: None, hint }
     }
 }
 
@@ -43,7 +43,7 @@ fn broken_cache(lines: &[&str]) -> Option<Diagnosis> {
         Some(line[start..end].trim_start_matches("file://"))
     })?;
     let quoted = if directory.contains(' ') { format!("'{directory}'") } else { directory.to_owned() };
-    Diagnosis::cure(format!("npx has left a broken install behind; run `rm -rf {quoted}` and try again"))
+    Some(Diagnosis::cure(format!("npx has left a broken install behind; run `rm -rf {quoted}` and try again")))
 }
 
 /// A package that npm does not have.
@@ -62,7 +62,7 @@ fn unknown_package(lines: &[&str]) -> Option<Diagnosis> {
         PACKAGES.iter().copied().find(|package| self::bare(package) == found)
     });
     let meant = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    Diagnosis::cure(format!("npm has no package `{package}`{meant}"))
+    Some(Diagnosis::cure(format!("npm has no package `{package}`{meant}")))
 }
 
 /// A package's name without what most of them have.
@@ -119,7 +119,7 @@ fn missing_interpreter(problem: &str, lines: &[&str]) -> Option<Diagnosis> {
         let name = name.trim_start_matches("can't execute ");
         Some(name.trim_matches(|c: char| "‘’'\"`".contains(c) || c.is_whitespace()))
     })?;
-    Diagnosis::cure(format!("`{program}` is not installed, or not on PATH; install it, or set PATH in `env`"))
+    Some(Diagnosis::cure(format!("`{program}` is not installed, or not on PATH; install it, or set PATH in `env`")))
 }
 
 /// A port that another process listens on.
@@ -141,7 +141,7 @@ fn taken_port(lines: &[&str]) -> Option<Diagnosis> {
         parts.filter(|rest| !rest.starts_with("  ")).find_map(|rest| digits(rest).filter(|port| *port > 0))
     };
     let port = labelled.or_else(addressed).map_or("its port".to_owned(), |port| format!("port {port}"));
-    Diagnosis::cure(format!("another process has {port}; end that process, or give this server another port"))
+    Some(Diagnosis::cure(format!("another process has {port}; end that process, or give this server another port")))
 }
 
 /// An exception of Python, whose last line says what it is.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::advice::advice;
+use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::{Loader, checked_env_file, runtime, signal};
 use super::login;
@@ -97,8 +98,9 @@ impl<'a> ServerRow<'a> {
         };
         let lines = error.stderr.lines();
         let stderr = lines.map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
-        let hint = Some(advice(error).to_owned());
-        Self { finding, problem: Some(printable(&error.problem)), hint, stderr }
+        let Diagnosis { problem, hint } = advice(&finding.label, error);
+        let problem = problem.unwrap_or_else(|| error.problem.to_string());
+        Self { finding, problem: Some(printable(&problem)), hint: Some(printable(&hint)), stderr }
     }
 
     fn is_ok(&self) -> bool {

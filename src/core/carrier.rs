@@ -254,7 +254,8 @@ impl Process {
 
     /// The reason with the last lines of stderr behind it.
     fn explain(&self, error: StartError) -> StartError {
-        StartError { stderr: self.tail.last_lines().into(), ..error }
+        let (stderr, log) = (self.tail.last_lines().into(), self.tail.log().into());
+        StartError { stderr, log, ..error }
     }
 }
 

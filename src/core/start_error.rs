@@ -22,6 +22,10 @@ pub struct StartError {
     pub hint: Option<Arc<str>>,
     /// The last lines that the server wrote to stderr, without secrets; often none.
     pub stderr: Arc<str>,
+    /// More of these lines, for whoever looks for the cause.
+    pub log: Arc<str>,
+    /// The first line that the server wrote to stdout and that is no message.
+    pub noise: Option<Arc<str>>,
 }
 
 /// Kinds of error, as far as different things are to be done about them.
@@ -54,7 +58,7 @@ pub enum Cause {
 impl StartError {
     /// One of a kind.
     pub fn new(cause: Cause, problem: impl Into<Arc<str>>) -> Self {
-        Self { cause, problem: problem.into(), hint: None, stderr: "".into() }
+        Self { cause, problem: problem.into(), hint: None, stderr: "".into(), log: "".into(), noise: None }
     }
 
     /// It was not ready in time.
@@ -90,6 +94,8 @@ impl StartError {
             problem: redact(self.problem),
             hint: self.hint.map(redact),
             stderr: redact(self.stderr),
+            log: redact(self.log),
+            noise: self.noise.map(redact),
         }
     }
 }
