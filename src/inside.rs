@@ -10,6 +10,7 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 
 use crate::config;
 use crate::core::engine::Surroundings;
+use crate::core::logins::Attendance;
 use crate::faces::workbench::Workbench;
 use crate::serve::{Configured, Gateway, stdio};
 use crate::wire;
@@ -26,7 +27,7 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
         directory: std::env::temp_dir(),
         cache: None,
         state: None,
-        attended: false,
+        attendance: Attendance::Nobody,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -1,6 +1,6 @@
 //! `doctor`: starts every server once and says, a line each, whether it is well, or what is wrong and what to do.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn run(
     (manner, screen): (Manner, Screen),
     world: World,
 ) -> Result<u8, Failure> {
-    let (mut out, err) = (io::stdout(), io::stderr());
+    let mut out = io::stdout();
     if !manner.json {
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
@@ -42,7 +42,7 @@ pub(super) fn run(
     let (configured, _) = loader.load(manner)?;
     let file = loader.file;
     let runtime = runtime()?;
-    let around = world.engine_surroundings(err.is_terminal());
+    let around = world.engine_surroundings(world.attendance());
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
         let gateway = Gateway::new(configured, around);
@@ -145,6 +145,7 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
                 "hint": row.hint,
                 "stderr": row.stderr,
                 "renamed": renamed,
+                "login": login::as_json(finding.known_login.as_ref()),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
@@ -180,6 +181,9 @@ fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::R
         }
         if let Some(program) = &finding.program {
             writeln!(out, "        {}", printable(&program.to_string_lossy()))?;
+        }
+        if let Some(login) = &finding.known_login {
+            writeln!(out, "        {}", login::as_text(login))?;
         }
         for line in &row.stderr {
             writeln!(out, "        | {line}")?;

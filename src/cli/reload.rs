@@ -165,6 +165,7 @@ impl Hangup {
 mod tests {
     use super::*;
     use crate::core::engine::Surroundings;
+    use crate::core::logins::Attendance;
     use crate::core::process::Launcher;
     use crate::faces::workbench::Workbench;
     use crate::serve::Configured;
@@ -184,7 +185,7 @@ mod tests {
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: Attendance::Nobody,
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);

@@ -9,6 +9,7 @@ use super::load::{Loader, env_file, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::ToolMode;
+use crate::core::logins::Attendance;
 use crate::config::locate::{Face, NotFound};
 use crate::serve::http::Rules;
 use crate::serve::{Gateway, stdio};
@@ -43,7 +44,7 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let around = world.engine_surroundings(true);
+    let around = world.engine_surroundings(Attendance::Somebody);
     let served = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {

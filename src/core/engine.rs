@@ -19,7 +19,7 @@ use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
-use super::logins::Logins;
+use super::logins::{Attendance, Logins};
 use super::modern::{Listener, Watched};
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::progress::{Progress, write_params};
@@ -34,6 +34,7 @@ use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::wire::json::{Node, Scanner, quote};
+use crate::store::credentials::Credentials;
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 
@@ -89,8 +90,8 @@ pub struct Surroundings {
     pub cache: Option<PathBuf>,
     /// Where programs keep what they remember of a user.
     pub state: Option<PathBuf>,
-    /// Whether somebody can be asked to log in to a server, and we last long enough for it.
-    pub attended: bool,
+    /// Who can be asked to log in to a server, if we last long enough for it.
+    pub attendance: Attendance,
 }
 
 /// How long the upstreams of a gateway that ends may take.
@@ -103,7 +104,7 @@ impl Engine {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
-            logins: Logins::new(around.state, around.attended),
+            logins: Logins::new(around.state, around.attendance),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
@@ -433,6 +434,11 @@ impl Engine {
                 engine.logged_in(url);
             }
         })
+    }
+
+    /// Where the login to a server behind a URL is remembered; `None` where there is none to remember.
+    pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
+        self.logins.credentials(http)
     }
 
     /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where

@@ -11,7 +11,7 @@ mod eras;
 mod gate;
 pub mod known;
 mod lifecycle;
-mod logins;
+pub mod logins;
 pub mod modern;
 pub mod opening;
 pub mod process;

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use super::carrier;
 use super::connection::Connection;
 use super::engine::{Engine, Surroundings};
+use super::logins::Attendance;
 use super::process::Launcher;
 use super::reply::Reply;
 use super::route::{Route, Sink};
@@ -160,7 +161,7 @@ impl World {
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: Attendance::Nobody,
         };
         let upstreams: Vec<_> = (0..UPSTREAMS).map(|n| Upstream::unreal("box", &n.to_string())).collect();
         for upstream in &upstreams {

@@ -1,6 +1,7 @@
 //! One upstream: whether it runs, what it offers, and the way to it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
-use crate::wire::oauth::Login;
+use crate::store::credentials::Credentials;
+use crate::wire::oauth::{KnownLogin, Login, Memory};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -374,6 +376,23 @@ impl Upstream {
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
             Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
+            Transport::Stdio(_) | Transport::Unset(_) => None,
+        }
+    }
+
+    /// The login that is remembered, if there is one.
+    pub fn known_login(&self) -> Option<KnownLogin> {
+        self.credentials()?.load()?.known()
+    }
+
+    /// Forgets the login; whether there was one.
+    pub fn forget_login(&self) -> io::Result<bool> {
+        self.credentials().map_or(Ok(false), |credentials| credentials.forget())
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        match &self.spec().transport {
+            Transport::Http(http) => self.engine.upgrade()?.credentials(http),
             Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }

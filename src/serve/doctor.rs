@@ -12,7 +12,7 @@ use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::window::Window;
 use crate::faces::Declared;
-use crate::wire::oauth::Login;
+use crate::wire::oauth::{KnownLogin, Login};
 
 /// Names in full, and what they became.
 pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
@@ -35,6 +35,8 @@ pub struct Finding {
     pub by_login_shell: bool,
     /// The file that its command means.
     pub program: Option<PathBuf>,
+    /// Who is logged in to it.
+    pub known_login: Option<KnownLogin>,
     /// What it waits for, if somebody has to log in first.
     pub login: Option<(String, Login)>,
 }
@@ -93,6 +95,7 @@ impl Gateway {
                 renamed,
                 by_login_shell,
                 program: self.engine.program(&upstream).await,
+                known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
             });
         }

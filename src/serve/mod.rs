@@ -465,7 +465,7 @@ mod tests {
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: crate::core::logins::Attendance::Nobody,
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);

@@ -50,6 +50,35 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Forgets the login; whether there was one.
+    pub fn forget(&self) -> io::Result<bool> {
+        match fs::remove_file(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A login that somebody goes through again: the tokens that are remembered count for nothing, and stay until there are
+/// others.
+pub struct Afresh(pub Credentials);
+
+impl Memory for Afresh {
+    fn load(&self) -> Option<Grant> {
+        self.0.load().map(|grant| Grant { token: None, ..grant })
+    }
+
+    fn save(&self, grant: &Grant) -> io::Result<()> {
+        if grant.token.is_none() { Ok(()) } else { self.0.save(grant) }
+    }
+
+    fn lock(&self) -> Option<Box<dyn Any + Send>> {
+        self.0.lock()
+    }
+}
+
 impl Memory for Credentials {
     fn load(&self) -> Option<Grant> {
         let grant = serde_json::from_slice(&self.read()?);

@@ -37,10 +37,10 @@ fn says_who_is_well_and_who_is_not() {
     assert!(told["config"].as_str().is_some_and(|file| file.ends_with("workbench-config.json")), "{told}");
     for (name, problem, hint, stderr) in [
         ("dies", "exited with status 3", "stderr", "the key is missing"),
-        ("chatty", "no MCP message", "stdout is for MCP messages", ""),
+        ("chatty", "no MCP message", "it wrote `Welcome!`, but stdout is for the protocol", ""),
         ("nowhere", "'there-is-no-such-program' not found", "install it", ""),
         ("refused", "refused", "start the server", ""),
-        ("hangs", "connection timeout", "connectTimeout", ""),
+        ("hangs", "connection timeout", "startTimeout", ""),
     ] {
         let found = of(name);
         assert_eq!((&found["ok"], &found["tools"]), (&json!(false), &Value::Null), "{found}");

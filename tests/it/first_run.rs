@@ -215,3 +215,69 @@ fn connect_checks_before_it_writes() {
         }
     }
 }
+
+/// In a git work tree, the file of secrets is never one that git would take up.
+#[test]
+fn git_ignores_the_file_of_secrets() {
+    let git = |home: &Home, args: &[&str]| {
+        #[allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
+        let mut command = std::process::Command::new("git");
+        command.args(args).current_dir(home.path("project")).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        assert_eq!(home.lab.run(&mut command).code, Some(0), "{args:?}");
+    };
+    let add = ["add", "a", "--env", "API_KEY=fixture-edited", "--yes", "--", "x"];
+    for (before, after) in [
+        (None, "/secrets.env\n"),
+        (Some("target"), "target\n/secrets.env\n"),
+        (Some("*.env\n"), "*.env\n"),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), br#"{"toolboxes": {}}"#);
+        git(&home, &["init", "-q"]);
+        let ignore = home.path("project/.gitignore");
+        if let Some(before) = before {
+            home.write(&ignore, before.as_bytes());
+        }
+        assert_eq!(home.run(&add).code, Some(0));
+        assert_eq!(text(&ignore), after);
+        assert_eq!(home.run(&["check"]).stderr, "");
+        // Whoever takes it out is told.
+        home.write(&ignore, b"");
+        let told = format!("warning: git does not ignore {}", home.path("project/secrets.env").display());
+        let checked = home.run(&["check"]);
+        assert!(checked.code == Some(0) && checked.stderr.contains(&told), "{}", checked.stderr);
+        assert!(home.run(&["doctor"]).stderr.contains(&told));
+    }
+    // Elsewhere there is nothing to ignore.
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {}}"#);
+    assert_eq!(home.run(&add).code, Some(0));
+    assert!(!home.path("project/.gitignore").exists());
+}
+
+/// Processes that add at once lose nothing.
+#[test]
+fn secrets_that_are_added_at_once_are_all_there() {
+    let home = Home::new();
+    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
+    home.write(&home.path("project/tools.toml"), b"active_toolsets = []\n");
+    let adding: Vec<_> = (0..8)
+        .map(|n| {
+            let (name, secret) = (format!("s{n}"), format!("API_KEY=fixture-secret-{n}"));
+            let program = if n % 2 == 0 { "mcp-workbench" } else { "toolman" };
+            let mut command = home.command(program, &["add", &name, "--env", &secret, "--yes", "--", "x"]);
+            command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+            command.stderr(std::process::Stdio::null()).spawn().expect("the program starts")
+        })
+        .collect();
+    for mut process in adding {
+        assert!(process.wait().expect("it ends").success());
+    }
+    let secrets = home.secrets();
+    assert_eq!(secrets.lines().count(), 8, "{secrets}");
+    for n in 0..8 {
+        assert!(secrets.contains(&format!("=fixture-secret-{n}\n")), "{secrets}");
+    }
+    assert_eq!(home.run(&["check"]).code, Some(0));
+    assert_eq!(home.run_with("toolman", &["check"]).code, Some(0));
+}

@@ -89,8 +89,8 @@ fn verbs_ask_the_others_whatever_the_file_says() {
         assert_eq!(
             told,
             json!([
-                {"toolbox": "dev", "server": "api", "transport": "stdio", "tools": null, "error": PROBLEM},
-                {"toolbox": "dev", "server": "other", "transport": "stdio", "tools": 1, "error": null},
+                {"toolbox": "dev", "server": "api", "transport": "stdio", "tools": null, "error": PROBLEM, "login": null},
+                {"toolbox": "dev", "server": "other", "transport": "stdio", "tools": 1, "error": null, "login": null},
             ])
         );
         place.check(

@@ -11,7 +11,7 @@ mod search;
 mod show;
 mod tokens;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -138,7 +138,7 @@ pub(super) fn run(
     let said = runtime.block_on(async {
         let interrupted = signal()?;
         let mut shell =
-            Shell::new(Gateway::new(loaded, world.engine_surroundings(io::stderr().is_terminal())));
+            Shell::new(Gateway::new(loaded, world.engine_surroundings(world.attendance())));
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {

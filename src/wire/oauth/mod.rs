@@ -32,7 +32,7 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Client, Grant, Memory, Method};
+pub use self::grant::{Client, Grant, KnownLogin, Memory, Method};
 use self::scope::Scope;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 
