@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// How a client is connected.
-pub(super) struct Request<'a> {
+pub(super) struct Order<'a> {
     /// What the client is called.
     pub(super) client: &'a str,
     pub(super) face: Face,
@@ -38,38 +38,38 @@ pub(super) struct Request<'a> {
 
 /// Puts us into a client's user-wide file and takes out what our configuration holds.
 pub(super) fn connect(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let client = named(request.client)?;
-    let path = user_place(client, request.world)?;
-    console.in_turn(&path, |console| connect_now(request, client, &path, config, console))
+    let client = named(order.client)?;
+    let path = user_place(client, order.world)?;
+    console.in_turn(&path, |console| connect_now(order, client, &path, config, console))
 }
 
 fn connect_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static KnownClient,
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
-    let ours = open(request.face, config, world, None)?;
+    let world = order.world;
+    let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
-    let name = entry_name(request.face);
+    let name = entry_name(order.face);
     let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    if let Some((place, install)) = fleeting(request.program) {
+    if let Some((place, install)) = fleeting(order.program) {
         console.warn(&format!(
             "this program lies in {place} and may vanish from there; install it (`{install}`) and connect again"
         ))?;
     }
-    let start = GatewayStart::plan(request, client, config, &ours, &base.text)?;
-    let change = Registration::plan(request, client, path, &base.text, start)?;
+    let start = GatewayStart::plan(order, client, config, &ours, &base.text)?;
+    let change = Registration::plan(order, client, path, &base.text, start)?;
 
     let mut answer = change.answer(client);
     let proposal = Proposal {
@@ -99,7 +99,7 @@ fn connect_now(
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            change.tell(client, request.face, console)?;
+            change.tell(client, order.face, console)?;
         }
     }
     if outcome != Settled::Same {
@@ -120,19 +120,19 @@ struct GatewayStart<'a> {
 impl<'a> GatewayStart<'a> {
     /// Reads the configuration as the client's process will. `before` is the text of the client's file without us.
     fn plan(
-        request: &Request<'a>,
+        order: &Order<'a>,
         client: &'static KnownClient,
         config: &Path,
         ours: &Config,
         before: &str,
     ) -> Result<Self, Failure> {
-        let (face, world) = (request.face, request.world);
+        let (face, world) = (order.face, order.world);
         let secrets = Secrets::of(ours, face, world)?;
         let used = variables(&ours.text);
         let file = edit::parse(client.files.dialect.format, before).map(|parsed| parsed.value);
         let mut asked = file.map(|file| inputs(client, &file)).unwrap_or_default();
         asked.retain(|(name, _)| used.contains(name) && secrets.filed(name).is_none());
-        let mode = request.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
+        let mode = order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
         let mut process = world.clone();
         process.vars.extend(asked.iter().map(|(name, question)| (name.into(), question.into())));
         let loader = Loader {
@@ -169,7 +169,7 @@ impl<'a> GatewayStart<'a> {
                 }
             }
         }
-        Ok(Self { ourselves: ourselves(request, config, mode, asked), startable, lacking, secrets })
+        Ok(Self { ourselves: ourselves(order, config, mode, asked), startable, lacking, secrets })
     }
 }
 
@@ -193,22 +193,22 @@ struct Registration<'a> {
 impl<'a> Registration<'a> {
     /// `before` is the text of the client's file without us.
     fn plan(
-        request: &Request<'_>,
+        order: &Order<'_>,
         client: &'static KnownClient,
         path: &Path,
         before: &str,
         start: GatewayStart<'a>,
     ) -> Result<Self, Failure> {
         let refused = |refusal| refused(path, &refusal);
-        let world = request.world;
+        let world = order.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
         let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
         let environment = |name: &str| start.secrets.value(name);
         let mut taken = held(&there, &start.startable, &environment);
-        taken.retain(|server| !request.keep && !is_gateway(server));
+        taken.retain(|server| !order.keep && !is_gateway(server));
         let mut left = Vec::new();
-        for (own, variables) in start.lacking.iter().filter(|_| !request.keep) {
+        for (own, variables) in start.lacking.iter().filter(|_| !order.keep) {
             let own = held(&there, std::slice::from_ref(own), &environment).into_iter();
             let own = own.filter(|server| !taken.contains(server));
             left.extend(own.map(|server| (server.name.clone(), variables.clone())));
@@ -503,17 +503,17 @@ fn not_set(variables: &[String]) -> String {
 
 /// Without a mode the file decides.
 fn ourselves(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     mode: Option<ToolMode>,
     env: Vec<(String, String)>,
 ) -> Ourselves {
     let mut args = Vec::new();
-    if request.face != request.own_face {
-        args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
+    if order.face != order.own_face {
+        args.extend(["--face".to_owned(), entry_name(order.face).to_owned()]);
     }
     args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
-    if let (Face::Workbench, Some(mode)) = (request.face, mode) {
+    if let (Face::Workbench, Some(mode)) = (order.face, mode) {
         let mode = match mode {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
@@ -521,8 +521,8 @@ fn ourselves(
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
-    let program = request.program.to_string_lossy().into_owned();
-    Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
+    let program = order.program.to_string_lossy().into_owned();
+    Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
 }
 
 #[cfg(test)]

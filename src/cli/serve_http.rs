@@ -163,7 +163,12 @@ mod tests {
             ("[::]:0", good(), &[], Some((FailureKind::Usage, "--auth-token-file"))),
             ("127.0.0.1", good(), &[], Some((FailureKind::Usage, "127.0.0.1:8850"))),
             (&*taken, good(), &[], Some((FailureKind::Failure, "cannot listen on"))),
-            ("127.0.0.1:0", options("a/b", "https://a", 1.0), &[], Some((FailureKind::Usage, "--allow-host"))),
+            (
+                "127.0.0.1:0",
+                options("a/b", "https://a", 1.0),
+                &[],
+                Some((FailureKind::Usage, "--allow-host")),
+            ),
             ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((FailureKind::Usage, "--allow-origin"))),
             ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((FailureKind::Usage, "--drain"))),
         ] {

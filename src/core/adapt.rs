@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::reply::Reply;
-use super::session::Session;
+use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
 use crate::wire::era::Version;
@@ -31,7 +31,7 @@ pub(super) fn deliver(
     let session = reply.session().clone();
     note_links(&session, &connection.upstream, result);
     let begun_by = reply.sent_as().zip(progress);
-    tasks::results(&session.window.tasks, connection, method, begun_by, result, |result| {
+    tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
         let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result| finish(Answer::Result(result), reply));
     });
@@ -133,7 +133,7 @@ fn describe(kind: &str, block: Node<'_>) -> String {
 }
 
 /// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
-fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
+fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_>) {
     static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("resource_link"));
     if MENTION.find(result.raw().as_bytes()).is_none() {
         return;
@@ -149,7 +149,7 @@ fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
         if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
             && let Some(uri) = node.get("uri").and_then(Node::as_str)
         {
-            session.window.remember_link(&uri, upstream);
+            session.workspace.remember_link(&uri, upstream);
         }
     }
 }

@@ -25,11 +25,11 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
-use super::session::Session;
+use super::session::ClientSession;
 use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
@@ -113,17 +113,17 @@ impl Engine {
         })
     }
 
-    /// A window for a client, or for all callers with the same credentials.
-    pub fn window(
+    /// A workspace for a client, or for all callers with the same credentials.
+    pub fn workspace(
         &self,
         principal: &str,
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-    ) -> Arc<Window> {
-        let window = Window::new(principal, face, exposure, client);
-        self.audience.add(&window);
-        window
+    ) -> Arc<Workspace> {
+        let workspace = Workspace::new(principal, face, exposure, client);
+        self.audience.add(&workspace);
+        workspace
     }
 
     /// Top-level settings of the file.
@@ -136,17 +136,17 @@ impl Engine {
         self.limit.clone()
     }
 
-    /// The upstream for a server of a group, as this window reaches it; the same one each time.
+    /// The upstream for a server of a group, as this workspace reaches it; the same one each time.
     pub fn upstream(
         self: &Arc<Self>,
-        window: &Window,
+        workspace: &Workspace,
         group: &str,
         server: &str,
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
         let make = |spec, history| Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
-        self.registry.get(window, (group, server), spec, make)
+        self.registry.get(workspace, (group, server), spec, make)
     }
 
     /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
@@ -304,7 +304,7 @@ impl Engine {
     }
 
     /// Sends a client's notification to every running upstream of its view.
-    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
+    pub fn broadcast(&self, session: &ClientSession, method: &str, params: Option<Node<'_>>) {
         for connection in self.connections(session) {
             connection.peer.notify(method, |out| {
                 if let Some(params) = params {
@@ -315,7 +315,7 @@ impl Engine {
     }
 
     /// Sets the level of log messages, for running upstreams and for those to come.
-    pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
+    pub fn set_log_level(&self, session: &ClientSession, params: Node<'_>) {
         session.set_log_level(params.raw());
         for connection in
             self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
@@ -347,8 +347,8 @@ impl Engine {
     }
 
     /// Lets a modern client hear of changes.
-    pub fn listen(&self, window: &Window, listener: Listener) {
-        window.listeners.lock().push(listener);
+    pub fn listen(&self, workspace: &Workspace, listener: Listener) {
+        workspace.listen(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
@@ -446,17 +446,14 @@ impl Engine {
     fn logged_in(&self, url: &str) {
         let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
         self.registry.forgive(is_there);
-        let windows = self.audience.windows();
+        let workspaces = self.audience.workspaces();
         for upstream in self.registry.all().into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
             if !is_there(&spec.transport) {
                 continue;
             }
             upstream.forgive();
-            let is_seen = |window: &Arc<Window>| {
-                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
-            };
-            if spec.restart || windows.iter().any(is_seen) {
+            if spec.restart || workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
                 let _ = upstream.start();
             }
         }
@@ -464,14 +461,12 @@ impl Engine {
 
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        for window in self.audience.windows() {
-            let changed = window.view().refresh(&*window.exposure(), upstream);
-            let is_told_later = !self.audience.is_quiet() && window.holds_back(upstream, &changed);
-            if !is_told_later {
-                self.audience.announce(&window, &changed);
+        for workspace in self.audience.workspaces() {
+            if workspace.change(|view| view.refresh(&*workspace.exposure(), upstream)) {
+                workspace.tell_unless_held();
             }
             if upstream.connection().is_some() {
-                self.audience.arrived(&window);
+                self.audience.arrived(&workspace);
             }
         }
         if upstream.spec().restart && upstream.has_failed() {
@@ -508,11 +503,13 @@ impl Engine {
                 }
             }
             None => {
-                let sees = |window: &Arc<Window>| {
-                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &connection.upstream))
-                };
-                let sessions =
-                    self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
+                let sees = |workspace: &Arc<Workspace>| workspace.shows(&connection.upstream);
+                let sessions = self
+                    .audience
+                    .workspaces()
+                    .into_iter()
+                    .filter(sees)
+                    .flat_map(|workspace| workspace.sessions());
                 let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
                 levels.for_each(|level| connection.want_level(level));
             }
@@ -537,8 +534,10 @@ impl Engine {
         }
     }
 
-    fn connections(&self, session: &Session) -> Vec<Arc<Connection>> {
-        session.view().entries().filter_map(|entry| entry.upstream.connection()).collect()
+    fn connections(&self, session: &ClientSession) -> Vec<Arc<Connection>> {
+        session
+            .workspace
+            .read(|view| view.entries().filter_map(|entry| entry.upstream.connection()).collect())
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::reload::stays;
 use super::upstream::{FailureHistory, Spec, Upstream};
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::config::{Isolation, Transport};
 
 /// The upstreams of a gateway.
@@ -36,17 +36,17 @@ pub(super) struct Renewed {
 }
 
 impl Registry {
-    /// The upstream for a server of a group, as this window reaches it; the same one each time. `make` makes it, with what
+    /// The upstream for a server of a group, as this workspace reaches it; the same one each time. `make` makes it, with what
     /// is left of one that was there before.
     pub(super) fn get(
         &self,
-        window: &Window,
+        workspace: &Workspace,
         (group, server): (&str, &str),
         spec: impl FnOnce() -> Spec,
         make: impl FnOnce(Spec, Option<FailureHistory>) -> Arc<Upstream>,
     ) -> Arc<Upstream> {
         let mut state = self.0.lock();
-        let places = places(window, group, server);
+        let places = places(workspace, group, server);
         if let Some(upstream) = places.iter().find_map(|place| state.upstreams.get(place)) {
             return upstream.clone();
         }
@@ -58,10 +58,10 @@ impl Registry {
         upstream
     }
 
-    /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
-    pub fn known(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
+    /// The upstream for a server of a group as this workspace reaches it, if it has ever been needed.
+    pub fn known(&self, workspace: &Workspace, group: &str, server: &str) -> Option<Arc<Upstream>> {
         let state = self.0.lock();
-        places(window, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
+        places(workspace, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
     }
 
     /// Every upstream.
@@ -122,7 +122,7 @@ impl Registry {
     }
 }
 
-/// Where a server of a group is, for all clients and for the window's own.
-fn places(window: &Window, group: &str, server: &str) -> [RegistryKey; 2] {
-    [None, Some(window.client)].map(|client| (group.into(), server.into(), client))
+/// Where a server of a group is, for all clients and for the workspace's own.
+fn places(workspace: &Workspace, group: &str, server: &str) -> [RegistryKey; 2] {
+    [None, Some(workspace.client)].map(|client| (group.into(), server.into(), client))
 }

@@ -9,9 +9,9 @@ use super::bridge::{Call, Needed};
 use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
 use super::progress::{Progress, write_params};
-use super::session::{Question, Session};
+use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Kind;
 use crate::wire::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::wire::json::{Node, Scanner, quote};
@@ -20,7 +20,7 @@ use crate::wire::peer::{Answer, Deadline};
 
 /// The client that something belongs to, and its request, where there is one.
 struct Addressees {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     call: Option<Arc<Call>>,
 }
@@ -124,8 +124,9 @@ impl<'a> Relay<'a> {
             let session = self.engine.audience.stdio()?;
             return Some(Addressees { session, key: None, call: None });
         }
-        let windows = |window: u64| found.iter().all(|(_, other)| other.session.window.id == window);
-        if !windows(found[0].1.session.window.id) {
+        let workspaces =
+            |workspace: u64| found.iter().all(|(_, other)| other.session.workspace.id == workspace);
+        if !workspaces(found[0].1.session.workspace.id) {
             return None;
         }
         // Of several calls of one client the oldest that is not waiting for it already.
@@ -138,13 +139,13 @@ impl<'a> Relay<'a> {
     fn resource_updated(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
-        for window in self.engine.audience.windows() {
-            let exposed = window.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
-            if !window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &self.connection.upstream)) {
+        for workspace in self.engine.audience.workspaces() {
+            let exposed = workspace.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
+            if !workspace.shows(&self.connection.upstream) {
                 continue;
             }
             for uri in [exposed.as_str(), &*own] {
-                for session in window.sessions() {
+                for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
@@ -155,9 +156,7 @@ impl<'a> Relay<'a> {
                         });
                     }
                 }
-                for listener in window.listeners.lock().iter() {
-                    listener.resource_updated(uri);
-                }
+                workspace.each_listener(|listener| listener.resource_updated(uri));
                 if exposed == *own {
                     break;
                 }
@@ -170,7 +169,7 @@ impl<'a> Relay<'a> {
     fn progress(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &Session, key: Option<&Arc<str>>, token: &str| {
+        let notify = |session: &ClientSession, key: Option<&Arc<str>>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
@@ -184,9 +183,9 @@ impl<'a> Relay<'a> {
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
-                for window in self.engine.audience.windows() {
-                    if let Some(token) = window.tasks.progress_token(self.connection, id) {
-                        window.sessions().iter().for_each(|session| notify(session, None, &token));
+                for workspace in self.engine.audience.workspaces() {
+                    if let Some(token) = workspace.tasks.progress_token(self.connection, id) {
+                        workspace.sessions().iter().for_each(|session| notify(session, None, &token));
                     }
                 }
             }
@@ -197,13 +196,13 @@ impl<'a> Relay<'a> {
     fn task_changed(&self, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
-        for window in self.engine.audience.windows() {
-            let Some(id) = window.tasks.known(self.connection, &own) else { continue };
+        for workspace in self.engine.audience.workspaces() {
+            let Some(id) = workspace.tasks.known(self.connection, &own) else { continue };
             if self.connection.version().is_modern() {
-                window.listeners.lock().iter().for_each(|listener| listener.task_changed(&id, params));
+                workspace.each_listener(|listener| listener.task_changed(&id, params));
                 continue;
             }
-            for session in window.sessions() {
+            for session in workspace.sessions() {
                 session.notify(None, method, |out| params.write_with(out, &[("taskId", Some(&quote(&id)))]));
             }
         }
@@ -222,7 +221,7 @@ impl<'a> Relay<'a> {
             && connection.gate.asked();
         let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
-            Some((window, _)) => self.owner(window),
+            Some((workspace, _)) => self.owner(workspace),
             None => self.addressees(),
         };
         let Some(to) = to else {
@@ -271,20 +270,20 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The window of the client whose task a question belongs to, and the client's id of it.
-    fn task_owner(&self, params: Node<'_>) -> Option<(Arc<Window>, Arc<str>)> {
+    /// The workspace of the client whose task a question belongs to, and the client's id of it.
+    fn task_owner(&self, params: Node<'_>) -> Option<(Arc<Workspace>, Arc<str>)> {
         let own = related_id(params)?;
-        self.engine.audience.windows().into_iter().find_map(|window| {
-            let id = window.tasks.known(self.connection, &own)?;
-            Some((window, id))
+        self.engine.audience.workspaces().into_iter().find_map(|workspace| {
+            let id = workspace.tasks.known(self.connection, &own)?;
+            Some((workspace, id))
         })
     }
 
-    /// The client that looks through this window: by its request on whose stream something came, if it is its own.
-    fn owner(&self, window: &Arc<Window>) -> Option<Addressees> {
-        let by_request = self.addressees().filter(|to| to.session.window.id == window.id);
+    /// The client that looks through this workspace: by its request on whose stream something came, if it is its own.
+    fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
+        let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
-            let session = window.sessions().into_iter().next()?;
+            let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })
         })
     }
@@ -307,7 +306,7 @@ impl<'a> Relay<'a> {
             asker.questions.remove(&id.key());
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
-                    match related_id(result).and_then(|task| asked.window.tasks.find(&task)) {
+                    match related_id(result).and_then(|task| asked.workspace.tasks.find(&task)) {
                         Some(place) => {
                             let own_meta = with_related(result, &place.own);
                             result.write_with(out, &[("_meta", Some(&own_meta))]);

@@ -15,11 +15,11 @@ use super::engine::{Engine, Surroundings};
 use super::logins::Attendance;
 use super::process::Launcher;
 use super::reply::Reply;
-use super::route::{Route, Sink};
-use super::session::Session;
+use super::route::{Outgoing, Route, Sink};
+use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::{Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
 use crate::wire::era::ClientHello;
@@ -131,7 +131,7 @@ struct World {
     before: HashMap<usize, Arc<Connection>>,
     /// What waits with us, and gaps where it was answered.
     held: Vec<Option<Reply>>,
-    clients: Vec<(Arc<Session>, Arc<Heard>)>,
+    clients: Vec<(Arc<ClientSession>, Arc<Heard>)>,
 }
 
 /// What a client has heard.
@@ -139,8 +139,8 @@ struct World {
 struct Heard(Mutex<Vec<Told>>);
 
 impl Sink for Heard {
-    fn send(&self, message: &[u8], _last: bool) -> bool {
-        let message: serde_json::Value = serde_json::from_slice(message).expect("a message");
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        let message: serde_json::Value = serde_json::from_slice(&message.bytes).expect("a message");
         let what = match message.get("result") {
             Some(result) => format!("result {}", result["mark"].as_str().unwrap_or("?")),
             None => format!("error {}", message["error"]["code"]),
@@ -169,8 +169,8 @@ impl World {
         }
         let clients = (0..SESSIONS).map(|_| {
             let heard = Arc::new(Heard::default());
-            let window = Window::new("", 0, Arc::new(Unseen), None);
-            (Session::new(window, Route::Stream(heard.clone())), heard)
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            (ClientSession::new(workspace, Route::Stream(heard.clone())), heard)
         });
         Self {
             engine: Engine::new(config.common, around),
@@ -302,12 +302,12 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
 fn an_isolated_server_is_known_in_every_window_of_its_client() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let window = |client| engine.window("", 0, Arc::new(Unseen), client);
-        let one = window(None);
-        let (other, stranger) = (window(Some(one.client)), window(None));
+        let workspace = |client| engine.workspace("", 0, Arc::new(Unseen), client);
+        let one = workspace(None);
+        let (other, stranger) = (workspace(Some(one.client)), workspace(None));
         let spec = Spec { isolation: Isolation::Session, ..(*Upstream::unreal("box", "s").spec()).clone() };
         let upstream = engine.upstream(&one, "box", "s", "box", || spec);
-        let known = |window| engine.registry.known(window, "box", "s");
+        let known = |workspace| engine.registry.known(workspace, "box", "s");
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
         assert!(known(&stranger).is_none());
     });
@@ -317,13 +317,13 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
 fn nothing_is_opened_for_a_client_that_is_gone() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let window = engine.window("", 0, Arc::new(Unseen), None);
+        let workspace = engine.workspace("", 0, Arc::new(Unseen), None);
         let spec = (*Upstream::unreal("box", "s").spec()).clone();
-        let upstream = engine.upstream(&window, "box", "s", "box", || spec);
-        engine.discard(&window);
-        assert!(engine.open(&window, "box", &[upstream]).await.is_none());
-        assert!(engine.registry.known(&window, "box", "s").is_none(), "nobody would ever end it");
-        assert_eq!(window.view().entries().count(), 0);
+        let upstream = engine.upstream(&workspace, "box", "s", "box", || spec);
+        engine.discard(&workspace);
+        assert!(engine.open(&workspace, "box", &[upstream]).await.is_none());
+        assert!(engine.registry.known(&workspace, "box", "s").is_none(), "nobody would ever end it");
+        assert_eq!(workspace.read(|view| view.entries().count()), 0);
     });
 }
 

@@ -566,8 +566,8 @@ mod tests {
     use crate::catalog::Kind;
     use crate::core::connection::Caller;
     use crate::core::route::Route;
-    use crate::core::session::Session;
-    use crate::core::window::Window;
+    use crate::core::session::ClientSession;
+    use crate::core::workspace::Workspace;
     use crate::wire::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
@@ -575,8 +575,9 @@ mod tests {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
         let connection = upstream.connection().expect("it is up");
-        let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
-        let caller = Caller { session: Some(Session::new(window, Route::Nowhere)), ..Caller::default() };
+        let workspace = Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
+        let caller =
+            Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));

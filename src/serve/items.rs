@@ -7,9 +7,9 @@ use super::{Gateway, TWICE, modern, startup};
 use crate::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::reach::prompt;
 use crate::faces::{Found, Viewer, WantedUri, Wording};
 use crate::wire::json::Node;
@@ -98,25 +98,32 @@ fn subscribe(
 /// Where a URI leads for a client.
 fn find_resource(
     gateway: &Gateway,
-    session: &Session,
+    session: &ClientSession,
     uri: &str,
     leaves: bool,
     reads: bool,
     reply: &Reply,
 ) -> Found {
-    let view = session.view();
-    let sender = session.window.link_sender(&view, uri);
-    let wanted = WantedUri { uri, sender, leaves, reads };
-    gateway.face(session).resource(&view, &gateway.viewer(reply), &wanted)
+    session.workspace.read(|view| {
+        let sender = session.workspace.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves, reads };
+        gateway.face(session).resource(view, &gateway.viewer(reply), &wanted)
+    })
 }
 
 /// Who has the resource, if it can be watched.
-pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
-    let view = window.view();
-    let sender = window.link_sender(&view, uri);
-    let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+pub(super) fn resource_of(
+    gateway: &Gateway,
+    workspace: &Workspace,
+    uri: &str,
+) -> Option<(Arc<Upstream>, String)> {
     let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
-    match gateway.faces.of(window).resource(&view, &viewer, &wanted) {
+    let found = workspace.read(|view| {
+        let sender = workspace.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+        gateway.faces.of(workspace).resource(view, &viewer, &wanted)
+    });
+    match found {
         Found::At(upstream, own) => Some((upstream, own)),
         Found::Own(_) | Found::Refused(_) | Found::Wait => None,
     }
@@ -127,7 +134,7 @@ pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply)
         return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
     };
     let session = reply.session().clone();
-    let found = prompt(&session.view(), &name);
+    let found = session.workspace.read(|view| prompt(view, &name));
     match found {
         Ok((upstream, own)) => {
             let changes = [("name", Some(&*own))];
@@ -151,15 +158,15 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri")).unwrap_or_default();
     let found = match (text("name"), text("uri")) {
-        (Some(name), None) => prompt(&session.view(), &name).map(|(upstream, own)| (upstream, "name", own)),
+        (Some(name), None) => {
+            session.workspace.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
+        }
         (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
         _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
     };
     match (found, reference) {
         (Ok((upstream, key, own)), Some(reference)) => {
-            let mut changed = Vec::new();
-            reference.write_with(&mut changed, &[(key, Some(&own))]);
-            let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
+            let changed = reference.with(&[(key, Some(&own))]);
             let changes = [("ref", Some(&*changed))];
             let relay = relay(gateway, &session, &named);
             gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
@@ -173,18 +180,22 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
 }
 
 /// Whose template or resource is to be completed, and its own URI there.
-fn completed(gateway: &Gateway, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
-    if let Some(target) = session.view().find(Kind::Template, uri) {
+fn completed(
+    gateway: &Gateway,
+    uri: &str,
+    session: &ClientSession,
+) -> Result<(Arc<Upstream>, String), String> {
+    if let Some(target) = session.workspace.read(|view| view.find(Kind::Template, uri)) {
         return Ok((target.upstream.clone(), target.raw_key().to_owned()));
     }
-    resource_of(gateway, &session.window, uri)
+    resource_of(gateway, &session.workspace, uri)
         .ok_or_else(|| format!("There is no resource or template '{uri}'."))
 }
 
 /// Answers as the upstream did; where it did not, the error names what was asked for.
 fn relay(
     gateway: &Gateway,
-    session: &Session,
+    session: &ClientSession,
     name: &str,
 ) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
     let (face, name) = (gateway.face(session), name.to_owned());
@@ -192,7 +203,7 @@ fn relay(
     move |answer, reply| match answer {
         // What one token may read, another may not.
         Answer::Result(result) if private && result.get("cacheScope").is_some() => {
-            reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+            reply.relay(result, &[("cacheScope", Some("\"private\""))]);
         }
         answer => finish(answer, reply, |failure| face.failed(&name, failure)),
     }

@@ -28,16 +28,16 @@ use self::steps::say;
 use crate::catalog::Kind;
 use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
-use crate::core::modern::ModernCall;
+use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::view::View;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
+use crate::wire::json::{Node, quote};
+use crate::wire::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -84,9 +84,9 @@ impl Gateway {
             switch_file: RwLock::new(switch_file),
         });
         let weak = Arc::downgrade(&gateway);
-        gateway.engine.audience.on_arrival(move |window| {
+        gateway.engine.audience.on_arrival(move |workspace| {
             if let Some(gateway) = weak.upgrade() {
-                modern::watch_resources(&gateway, window);
+                modern::watch_resources(&gateway, workspace);
             }
         });
         gateway
@@ -97,23 +97,23 @@ impl Gateway {
         reload::reload(self, configured);
     }
 
-    /// A window of a face for a client, or for all callers with the same credentials.
-    fn window(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Window> {
+    /// A workspace of a face for a client, or for all callers with the same credentials.
+    fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
         let at_work = self.faces.at(face);
-        let window = self.engine.window(principal, face, at_work.clone(), client);
+        let workspace = self.engine.workspace(principal, face, at_work.clone(), client);
         if at_work.starts_all().is_some() {
-            startup::furnish(self, &*at_work, &window);
+            startup::furnish(self, &*at_work, &workspace);
         }
-        window
+        workspace
     }
 
     /// Lets what must run from the start begin.
-    fn begin(self: &Arc<Self>, window: &Arc<Window>) {
+    fn begin(self: &Arc<Self>, workspace: &Arc<Workspace>) {
         let face = self.faces.whole();
         self.recall(&*face);
         match face.starts_all() {
-            Some(_) => startup::start_all(self, &face, window),
-            None => self.finders.prepare(self, window),
+            Some(_) => startup::start_all(self, &face, workspace),
+            None => self.finders.prepare(self, workspace),
         }
     }
 
@@ -123,8 +123,8 @@ impl Gateway {
         self.engine.known.recall(&transports);
     }
 
-    fn face(&self, session: &Session) -> Arc<dyn Face> {
-        self.faces.of(&session.window)
+    fn face(&self, session: &ClientSession) -> Arc<dyn Face> {
+        self.faces.of(&session.workspace)
     }
 
     /// Who asks, as faces see it.
@@ -132,7 +132,7 @@ impl Gateway {
         self.viewer_of(reply.session(), reply.modern().is_some())
     }
 
-    fn viewer_of<'a>(&self, session: &'a Session, modern: bool) -> Viewer<'a> {
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
         Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
     }
 
@@ -140,7 +140,7 @@ impl Gateway {
     /// A panic costs the message that caused it: the reply to a request answers when it is dropped.
     fn take(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         message: Result<Message<'_>, Malformed>,
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
@@ -151,20 +151,36 @@ impl Gateway {
         }
     }
 
+    /// Takes the parts of a batch, whose answers leave together.
+    fn take_batch(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        route: Option<Route>,
+    ) {
+        let is_answered = |part: &&Result<_, _>| matches!(part, Ok(Message::Request(_)) | Err(_));
+        let batch = Batch::new(parts.iter().filter(is_answered).count());
+        for part in parts {
+            self.take(session, part, route.clone(), Some(&batch));
+        }
+    }
+
     fn take_message(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         message: Result<Message<'_>, Malformed>,
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
     ) {
         match message {
-            Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params, || self.face(session).name()) {
+            Ok(Message::Request(request)) => {
+                let modern = match ModernCall::read(&request, || self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
-                    Err(refusal) => return session.refuse(Some(&id), &refusal.object(), route, batch),
+                    Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
+                let Request { id, method, params, .. } = request;
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
+                let params = params.unwrap_or_else(Node::empty);
                 match session.is_ending() {
                     true => self.turn_away(&method, params, reply),
                     false => self.request(&method, params, reply),
@@ -176,17 +192,13 @@ impl Gateway {
                     tracing::debug!("an answer of the client that nobody waits for");
                 }
             }
-            Err(bad) => {
-                let error = error_object(bad.code, bad.message, None);
-                session.refuse(bad.id.as_ref(), &error, route, batch);
-            }
+            Err(Malformed { id, why }) => session.refuse(id.as_ref(), &why, route, batch),
         }
     }
 
     /// Answers a request that comes too late: in the shape of its face, and naming what was asked for.
-    fn turn_away(&self, method: &str, params: Option<Node<'_>>, reply: Reply) {
-        let member = |key| params.and_then(|params| params.get(key));
-        let text = |key| member(key).and_then(Node::as_str);
+    fn turn_away(&self, method: &str, params: Node<'_>, reply: Reply) {
+        let text = |key| params.get(key).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri"));
         let Some(name) = named else {
             return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
@@ -194,17 +206,15 @@ impl Gateway {
         let face = self.face(reply.session());
         let wording = match method {
             "tools/call" => {
-                let call = ToolCall { name: &name, arguments: member("arguments") };
-                face.too_late(&reply.session().view(), &call, SHUTTING_DOWN)
+                let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
             }
             _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
         };
         say(reply, wording, None);
     }
 
-    fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
-        let mut empty = Scanner::default();
-        let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+    fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         // What is to be watched must be known.
         if matches!(method, "subscriptions/listen" | "resources/subscribe")
             && let Some(group) = self.opens_first(reply.session())
@@ -252,10 +262,10 @@ impl Gateway {
     }
 
     /// The group that has to be opened before this client can ask for anything.
-    fn opens_first(&self, session: &Session) -> Option<String> {
+    fn opens_first(&self, session: &ClientSession) -> Option<String> {
         let face = self.face(session);
         let group = face.opens_first()?;
-        (!session.view().is_open(group)).then(|| group.to_owned())
+        session.workspace.read(|view| !view.is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
@@ -272,6 +282,9 @@ impl Gateway {
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+            session.begin();
+        }
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
@@ -282,7 +295,7 @@ impl Gateway {
     }
 
     /// The `instructions` for a client, as a member with a comma before it.
-    fn instructions(&self, session: &Session, viewer: &Viewer<'_>) -> String {
+    fn instructions(&self, session: &ClientSession, viewer: &Viewer<'_>) -> String {
         let text = self.face(session).instructions(viewer);
         text.map(|text| format!(",\"instructions\":{}", quote(&text))).unwrap_or_default()
     }
@@ -299,17 +312,16 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
         if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
-            return reply.error(refusal.code, &refusal.message, None);
+            return reply.refuse(refusal);
         }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
-        let step = {
-            let view = reply.session().view();
+        let step = reply.session().workspace.read(|view| {
             match face.opens_first().filter(|group| !view.is_open(group)) {
                 Some(group) => Step::Open(group.to_owned(), Then::Request),
-                None => face.call(&view, &self.viewer(&reply), &call, remembered),
+                None => face.call(view, &self.viewer(&reply), &call, remembered),
             }
-        };
+        });
         self.carry_out(step, face, params, reply);
     }
 
@@ -323,27 +335,38 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let viewer = self.viewer_of(&session, reply.modern().is_some());
-        let view = session.view();
-        let hint = match viewer.modern {
-            true => modern::list_hint(self, &session.window, &view, kind).members(),
-            false => String::new(),
-        };
-        reply.result_with(|out| {
-            out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            self.write_list(&session.window, &view, &viewer, kind, out);
-            out.extend_from_slice(format!("]{hint}}}").as_bytes());
+        if !viewer.modern {
+            session.shown(kind);
+        }
+        session.workspace.read(|view| {
+            let hint = match viewer.modern {
+                true => modern::list_hint(self, &session.workspace, view, kind),
+                false => Cache::default(),
+            };
+            reply.result_kept(hint, |out| {
+                out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
+                self.write_list(&session.workspace, view, &viewer, kind, out);
+                out.push(b']');
+            });
         });
     }
 
     /// Appends everything of a kind that a client is shown, separated by commas.
-    fn write_list(&self, window: &Window, view: &View, viewer: &Viewer<'_>, kind: Kind, out: &mut Vec<u8>) {
-        let face = self.faces.of(window);
+    fn write_list(
+        &self,
+        workspace: &Workspace,
+        view: &View,
+        viewer: &Viewer<'_>,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.faces.of(workspace);
         let [first, last] = match kind {
             Kind::Tool => face.own_tools(view, viewer),
             _ => Default::default(),
         };
         out.extend_from_slice(first.as_bytes());
-        let exposure = window.exposure();
+        let exposure = workspace.exposure();
         let listed = match viewer.modern {
             true => exposure.lists_to_modern(),
             false => exposure.lists(viewer.client, kind),
@@ -372,7 +395,7 @@ impl Gateway {
         reply.result("{}");
     }
 
-    fn notification(&self, session: &Arc<Session>, method: &str, params: Option<Node<'_>>) {
+    fn notification(&self, session: &Arc<ClientSession>, method: &str, params: Option<Node<'_>>) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
         }
@@ -385,7 +408,7 @@ impl Gateway {
     }
 
     /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
-    fn cancelled(&self, session: &Session, params: Option<Node<'_>>) {
+    fn cancelled(&self, session: &ClientSession, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
         if let Some((connection, ours)) = self.give_up(session, &id) {
@@ -396,8 +419,8 @@ impl Gateway {
     }
 
     /// Forgets a request, and says which one of ours the upstream is to be told of.
-    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Connection>, u64)> {
-        let listener = session.window.take_listener(session, id);
+    fn give_up(&self, session: &ClientSession, id: &Id) -> Option<(Arc<Connection>, u64)> {
+        let listener = session.workspace.take_listener(session, id);
         // Before the subscription is dropped, which would answer it.
         let sent = session.cancel(id);
         if let Some(listener) = listener {
@@ -408,7 +431,7 @@ impl Gateway {
 }
 
 /// The client reports on a question: the upstream hears it under its own token.
-fn progress(session: &Session, params: Option<Node<'_>>) {
+fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
     let asker =
@@ -432,6 +455,7 @@ mod tests {
     use crate::core::upstream::Upstream;
     use crate::core::view::Exposure;
     use crate::faces::workbench::Workbench;
+    use crate::wire::json::Raw;
 
     /// A face whose lists make us panic.
     struct Panics;
@@ -470,14 +494,13 @@ mod tests {
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
-        let window = Window::new("", 0, Arc::new(Panics), None);
-        let session = Session::new(window, Route::Stream(heard.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
         for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", "{}"), (3, "ping", "{}")] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-            let mut scanner = Scanner::default();
-            gateway.take(&session, Message::read(scanner.scan_str(&text).expect("JSON").root()), None, None);
+            gateway.take(&session, Message::read(Raw::own(text).root()), None, None);
         }
         let heard = heard.0.lock();
         assert_eq!(heard.len(), 3, "{heard:?}");

@@ -9,9 +9,9 @@ use crate::core::bridge::seal::State;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
 use crate::core::view::View;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw, quote};
 use crate::wire::message::code;
 
 /// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
@@ -38,11 +38,9 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
 fn discover(gateway: &Gateway, reply: Reply) {
     let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
-    reply.result(&format!(
-        "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
-        Version::MODERN.as_str(),
-        own_hint(gateway).members(),
-    ));
+    let version = quote(Version::MODERN.as_str());
+    let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
+    reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
 }
 
 /// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
@@ -56,9 +54,9 @@ pub(super) fn tokens_differ(gateway: &Gateway) -> bool {
 }
 
 /// How long a list may be kept: no longer than any part of it.
-pub(super) fn list_hint(gateway: &Gateway, window: &Window, view: &View, kind: Kind) -> Cache {
+pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, kind: Kind) -> Cache {
     let own = own_hint(gateway);
-    if !window.exposure().lists_to_modern() {
+    if !workspace.exposure().lists_to_modern() {
         return own;
     }
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
@@ -75,7 +73,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
         && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
     {
-        return reply.error(refusal.code, &refusal.message, None);
+        return reply.refuse(refusal);
     }
     let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
         Ok(state) => state,
@@ -89,7 +87,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
             }
             return;
         }
-        State::Upstream(state) => params_with(params, &[("requestState", state.as_deref())]),
+        State::Upstream(state) => params.with(&[("requestState", state.as_deref())]),
         State::Refused(error) => {
             let responses = params.get("inputResponses");
             let accepted = responses.is_some_and(|responses| {
@@ -98,18 +96,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
                 responses.members().all(|(_, response)| accepts(response))
             });
             if !accepted {
-                let mut scanner = Scanner::default();
-                return reply.raw_error(
-                    scanner.scan_str(&error).expect("an error was validated when it came").root(),
-                );
+                return reply.raw_error(Raw::own(error).root());
             }
-            params_with(params, &[("requestState", None), ("inputResponses", None)])
+            params.with(&[("requestState", None), ("inputResponses", None)])
         }
     };
     reply.opened = true;
-    let mut scanner = Scanner::default();
-    let params = scanner.scan_str(&again).expect("written as valid JSON").root();
-    gateway.common_request(method, params, reply);
+    gateway.common_request(method, Raw::own(again).root(), reply);
 }
 
 /// `subscriptions/listen`: acknowledged at once, answered when it ends.
@@ -128,25 +121,26 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     }
     let Some(mut listener) = Listener::open(params, reply) else { return };
     for id in listener.tasks() {
-        if let Some(place) = session.window.tasks.find(&id) {
+        if let Some(place) = session.workspace.tasks.find(&id) {
             let task = (place.connection.upstream.clone(), Watched::Task(place.own));
             gateway.engine.watch(&task.0, &task.1, true);
             listener.watched.insert(id, task);
         }
     }
-    gateway.engine.listen(&session.window, listener);
-    watch_resources(gateway, &session.window);
+    gateway.engine.listen(&session.workspace, listener);
+    watch_resources(gateway, &session.workspace);
 }
 
 /// Lets upstreams know which of their resources are listened for, also those that were not there before.
-pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
-    for uri in window.listened() {
-        let Some((upstream, own)) = items::resource_of(gateway, window, &uri) else { continue };
+pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
+    for uri in workspace.listened() {
+        let Some((upstream, own)) = items::resource_of(gateway, workspace, &uri) else { continue };
         let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
         let what = Watched::Resource(own);
-        window.each_listener_of(&uri, |listener| {
+        workspace.each_listener(|listener| {
             let before = listener.watched.get(&uri);
-            if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
+            let is_watched = before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream));
+            if is_watched || !listener.wants(&uri) {
                 return;
             }
             // Who stands in for another was told what that one was watched for.
@@ -167,10 +161,4 @@ pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
     for (upstream, what) in listener.watched.values() {
         gateway.engine.watch(upstream, what, false);
     }
-}
-
-fn params_with(params: Node<'_>, changes: &[(&str, Option<&str>)]) -> String {
-    let mut text = Vec::new();
-    params.write_with(&mut text, changes);
-    String::from_utf8(text).expect("written from UTF-8 texts")
 }

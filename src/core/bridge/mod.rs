@@ -32,7 +32,7 @@ use super::gate::Turn;
 use super::modern::ModernCall;
 use super::progress::Progress;
 use super::reply::Reply;
-use super::session::{Question, Session};
+use super::session::{ClientSession, Question};
 use crate::wire::era::{ALL_CAPABILITIES, log_level};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
@@ -130,7 +130,7 @@ impl Call {
     }
 
     /// The client and the key of its request, while it wants the answer.
-    fn client(&self) -> Option<(Arc<Session>, Arc<str>)> {
+    fn client(&self) -> Option<(Arc<ClientSession>, Arc<str>)> {
         let stage = self.stage.lock();
         let reply = &stage.machine.right()?.reply;
         reply.is_wanted().then(|| (reply.session().clone(), reply.key().clone()))
@@ -193,7 +193,7 @@ impl Call {
         }
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
-        reply.result_with(|out| result.write_with(out, &[("requestState", Some(&quote(&sealed)))]));
+        reply.relay(result, &[("requestState", Some(&quote(&sealed)))]);
     }
 
     /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
@@ -261,13 +261,12 @@ impl Call {
         let crowded = self.stage.lock().machine.is_crowded();
         let (connection, modern) = (self.connection.clone(), self.modern.clone());
         in_turn(&connection, modern.as_deref(), crowded, move |turn| {
-            let mut now = (Some(reply.session().clone()), Some(reply.key().clone()), token);
-            let swap = |caller: &mut Caller| {
-                std::mem::swap(&mut caller.session, &mut now.0);
-                std::mem::swap(&mut caller.key, &mut now.1);
-                std::mem::swap(&mut caller.progress, &mut now.2);
-            };
-            self.upstream_id().and_then(|id| self.connection.peer.change(id, swap));
+            if let Some(id) = self.upstream_id() {
+                let (session, key) = (reply.session().clone(), reply.key().clone());
+                let call = Some(self.clone());
+                let caller = Caller { session: Some(session), key: Some(key), call, progress: token };
+                self.connection.peer.replace(id, caller);
+            }
             let mut scanner = Scanner::default();
             let responses = scanner.scan_str(&responses).expect("a part of valid JSON").root();
             self.take(Event::Returned { responses, right: Right { reply, _turn: turn } });
@@ -306,7 +305,7 @@ impl Call {
     /// Asks a legacy client for this call of it, its request with this key, and waits for the raw result.
     async fn ask(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         key: &Arc<str>,
         method: &str,
         params: Option<Node<'_>>,
@@ -358,7 +357,7 @@ impl Call {
         let Some(engine) = self.engine.upgrade() else { return String::new() };
         let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref());
         engine.bridge.seal.seal(&Sealed {
-            principal: reply.session().window.principal.clone(),
+            principal: reply.session().workspace.principal.clone(),
             method: self.method.to_owned(),
             digest: params_digest(own_params.unwrap_or(&self.params)),
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
@@ -399,12 +398,17 @@ impl Bridge {
     }
 
     /// What a retry with `requestState` goes on with, if the state is ours and fits the request.
-    pub fn unseal(&self, method: &str, params: Node<'_>, session: &Session) -> Result<State, &'static str> {
+    pub fn unseal(
+        &self,
+        method: &str,
+        params: Node<'_>,
+        session: &ClientSession,
+    ) -> Result<State, &'static str> {
         let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
         let sealed = self.seal.open(&text, now());
         let sealed =
             sealed.ok_or("requestState is not one of ours, or has expired; call again without it")?;
-        let fits = sealed.principal == session.window.principal
+        let fits = sealed.principal == session.workspace.principal
             && sealed.method == method
             && sealed.digest == params_digest(params.raw());
         if !fits {

@@ -10,7 +10,7 @@ use crate::core::relay::Relay;
 use crate::wire::cut_off::{id_of_broken_response, id_of_response};
 use crate::wire::json::Scanner;
 use crate::wire::lines::{Line, TooLong};
-use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome};
+use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome, Request};
 use crate::wire::peer::Lost;
 
 /// How much of a message over the limit is shown.
@@ -55,7 +55,7 @@ impl Connection {
             Ok(Message::Notification { method, params }) => {
                 Relay::new(engine, self, on).notification(&method, params)
             }
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request(Request { id, method, params, .. })) => {
                 Relay::new(engine, self, on).request(id, &method, params)
             }
             Err(NoMessage::Twice(ids)) => {

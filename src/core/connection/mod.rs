@@ -22,7 +22,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
-use super::session::Session;
+use super::session::ClientSession;
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
@@ -60,7 +60,7 @@ pub struct Connection {
 #[derive(Default)]
 pub struct Caller {
     /// `None` for our own requests.
-    pub session: Option<Arc<Session>>,
+    pub session: Option<Arc<ClientSession>>,
     /// The request's key in the session.
     pub key: Option<Arc<str>>,
     /// The state of a call between the eras.
@@ -104,9 +104,9 @@ impl Connection {
     }
 
     /// When a call of this client to the upstream is cancelled for want of an answer.
-    pub fn deadline(&self, session: &Session) -> Option<Deadline> {
+    pub fn deadline(&self, session: &ClientSession) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
-        let pause = (&self.questions.asked, session.window.client);
+        let pause = (&self.questions.asked, session.workspace.client);
         Deadline::new(timeouts.call, timeouts.max_call, Some(pause))
     }
 

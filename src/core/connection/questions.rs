@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Connection;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::wire::peer::Paused;
 
 /// The open questions of an upstream.
@@ -23,7 +23,7 @@ pub(in crate::core) struct Questions {
 
 impl Questions {
     /// Notes a question that a client is about to be asked; `false`: another that is open has its id.
-    pub(in crate::core) fn add(&self, id: Arc<str>, ours: u64, session: &Arc<Session>) -> bool {
+    pub(in crate::core) fn add(&self, id: Arc<str>, ours: u64, session: &Arc<ClientSession>) -> bool {
         let mut open = self.open.lock();
         let is_new = !open.contains_key(&id);
         if is_new {
@@ -33,7 +33,7 @@ impl Questions {
     }
 
     /// Takes a question out that is answered or cancelled: our id, and the client.
-    pub(in crate::core) fn remove(&self, id: &str) -> Option<(u64, Arc<Session>)> {
+    pub(in crate::core) fn remove(&self, id: &str) -> Option<(u64, Arc<ClientSession>)> {
         self.open.lock().remove(id)
     }
 
@@ -49,7 +49,7 @@ impl Questions {
 }
 
 /// Our id of a question, and the client that it went to.
-type Asked = (u64, Arc<Session>);
+type Asked = (u64, Arc<ClientSession>);
 
 /// An open question of an upstream. No call to it of the client that is asked runs out of time meanwhile, and each has
 /// all of its time afterwards.
@@ -60,8 +60,8 @@ pub(in crate::core) struct Asking {
 
 impl Asking {
     /// The upstream asks this client something, for as long as what is returned lasts.
-    pub(in crate::core) fn new(connection: &Arc<Connection>, session: &Session) -> Self {
-        let client = session.window.client;
+    pub(in crate::core) fn new(connection: &Arc<Connection>, session: &ClientSession) -> Self {
+        let client = session.workspace.client;
         connection.questions.asked.add(client);
         Self { connection: connection.clone(), client }
     }
@@ -70,7 +70,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.connection.questions.asked.remove(self.client);
-        let is_asked = |session: &Arc<Session>| session.window.client == self.client;
+        let is_asked = |session: &Arc<ClientSession>| session.workspace.client == self.client;
         self.connection.peer.touch_where(|caller| caller.session.as_ref().is_some_and(is_asked));
     }
 }
