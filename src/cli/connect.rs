@@ -2,8 +2,8 @@
 
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
-use super::failure::Failure;
 use super::check::errors;
+use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client, variables};
 use super::load::{Loader, env_file};
 use super::secrets::Secrets;

@@ -43,7 +43,9 @@ fn broken_cache(lines: &[&str]) -> Option<Diagnosis> {
         Some(line[start..end].trim_start_matches("file://"))
     })?;
     let quoted = if directory.contains(' ') { format!("'{directory}'") } else { directory.to_owned() };
-    Some(Diagnosis::cure(format!("npx has left a broken install behind; run `rm -rf {quoted}` and try again")))
+    Some(Diagnosis::cure(format!(
+        "npx has left a broken install behind; run `rm -rf {quoted}` and try again"
+    )))
 }
 
 /// A package that npm does not have.
@@ -119,7 +121,9 @@ fn missing_interpreter(problem: &str, lines: &[&str]) -> Option<Diagnosis> {
         let name = name.trim_start_matches("can't execute ");
         Some(name.trim_matches(|c: char| "‘’'\"`".contains(c) || c.is_whitespace()))
     })?;
-    Some(Diagnosis::cure(format!("`{program}` is not installed, or not on PATH; install it, or set PATH in `env`")))
+    Some(Diagnosis::cure(format!(
+        "`{program}` is not installed, or not on PATH; install it, or set PATH in `env`"
+    )))
 }
 
 /// A port that another process listens on.
@@ -141,7 +145,9 @@ fn taken_port(lines: &[&str]) -> Option<Diagnosis> {
         parts.filter(|rest| !rest.starts_with("  ")).find_map(|rest| digits(rest).filter(|port| *port > 0))
     };
     let port = labelled.or_else(addressed).map_or("its port".to_owned(), |port| format!("port {port}"));
-    Some(Diagnosis::cure(format!("another process has {port}; end that process, or give this server another port")))
+    Some(Diagnosis::cure(format!(
+        "another process has {port}; end that process, or give this server another port"
+    )))
 }
 
 /// An exception of Python, whose last line says what it is.

@@ -46,7 +46,8 @@ pub(super) fn run(
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
         let gateway = Gateway::new(configured, around);
-        let examine = || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine());
+        let examine =
+            || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine());
         let examined = async {
             let findings = examine().await;
             // Where nobody is asked to log in, there are no logins.

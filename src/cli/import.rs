@@ -6,8 +6,8 @@ use super::failure::Failure;
 use super::schema::SCHEMA_URLS;
 use super::secrets::Secrets;
 use crate::client_files::{
-    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template,
-    Vault, places, plan, read, read_config, toolman_value, workbench_value,
+    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
+    places, plan, read, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};

@@ -109,7 +109,9 @@ fn tell(manner: Manner, label: &str, what: &str, login: Option<KnownLogin>) -> R
         false => {
             // The server stands first where it is the one that acts.
             let line = match what.strip_prefix("is ").or_else(|| what.strip_prefix("was ")) {
-                Some(_) => format!("you {} {label}", what.replacen("is", "are", 1).replacen("was", "were", 1)),
+                Some(_) => {
+                    format!("you {} {label}", what.replacen("is", "are", 1).replacen("was", "were", 1))
+                }
                 None => format!("{label} {what}"),
             };
             if !manner.quiet {
@@ -122,7 +124,8 @@ fn tell(manner: Manner, label: &str, what: &str, login: Option<KnownLogin>) -> R
 
 /// Says which servers want a login.
 async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Result<u8, Failure> {
-    let all = shell.upstreams().iter().filter(|upstream| matches!(upstream.spec().transport, Transport::Http(_)));
+    let all =
+        shell.upstreams().iter().filter(|upstream| matches!(upstream.spec().transport, Transport::Http(_)));
     let all: Vec<_> = all.cloned().collect();
     // They start together.
     all.iter().for_each(|upstream| drop(upstream.start()));
@@ -212,14 +215,20 @@ async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool
     let mut err = io::stderr();
     let pasted = match browser {
         true => {
-            writeln!(err, "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n")?;
+            writeln!(
+                err,
+                "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
+            )?;
             browse(&url);
             mpsc::channel(1).1
         }
         false => {
             let redirect = redirect(&url).unwrap_or_default();
             writeln!(err, "{label} wants you to log in. Open this in a browser:\n\n  {url}\n")?;
-            writeln!(err, "If the browser cannot show its last page, paste the address of that page here; it")?;
+            writeln!(
+                err,
+                "If the browser cannot show its last page, paste the address of that page here; it"
+            )?;
             writeln!(err, "begins with {redirect}")?;
             lines()
         }
@@ -230,7 +239,11 @@ async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool
     };
     done.map_err(|reason| {
         let message = format!("{label}: the login failed: {reason}");
-        Failure::new(FailureKind::Authorization, message, "try it again; the old login, if any, is still there")
+        Failure::new(
+            FailureKind::Authorization,
+            message,
+            "try it again; the old login, if any, is still there",
+        )
     })
 }
 
@@ -336,7 +349,10 @@ mod tests {
     #[test]
     fn only_this_machine_is_come_back_to() {
         for (url, expected) in [
-            ("https://as/a?x=y&redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&z=1", Some("http://127.0.0.1:9/callback")),
+            (
+                "https://as/a?x=y&redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&z=1",
+                Some("http://127.0.0.1:9/callback"),
+            ),
             ("https://as/a?redirect_uri=https%3A%2F%2Fevil%2Fcallback", None),
             ("https://as/a?x=y", None),
             ("https://as/a", None),

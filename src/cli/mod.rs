@@ -234,9 +234,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(Verb::Login { server, no_browser }) => {
             login::Servers { face, file, manner, screen, world }.login(server.as_deref(), *no_browser)
         }
-        Some(Verb::Logout { server }) => {
-            login::Servers { face, file, manner, screen, world }.logout(server)
-        }
+        Some(Verb::Logout { server }) => login::Servers { face, file, manner, screen, world }.logout(server),
         Some(Verb::Doctor { .. }) => doctor::run(face, file, (manner, screen), world),
         Some(Verb::Shell(verb)) => {
             shell::run(verb, face, file, arguments.tool_mode(), (manner, screen), world)
@@ -348,10 +346,7 @@ impl World {
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These name servers that fail in words of their own.
-    let calm = matches!(
-        arguments.verb,
-        Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. })
-    );
+    let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // It says by itself what is wrong.
         (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,

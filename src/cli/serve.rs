@@ -9,8 +9,8 @@ use super::load::{Loader, env_file, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::ToolMode;
-use crate::core::logins::Attendance;
 use crate::config::locate::{Face, NotFound};
+use crate::core::logins::Attendance;
 use crate::serve::http::Rules;
 use crate::serve::{Gateway, stdio};
 
@@ -35,7 +35,8 @@ pub(super) fn run(
         failure
     })?;
     let state = world.state_directory();
-    let loader = Loader { face, file, tool_mode, state, skip_missing: false, reader: env_file, world: world.clone() };
+    let loader =
+        Loader { face, file, tool_mode, state, skip_missing: false, reader: env_file, world: world.clone() };
     let (configured, read) = loader.load(manner)?;
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(

@@ -15,7 +15,9 @@ fn read(path: &Path) -> io::Result<EnvFile> {
         "wrong.env" => ("KEY=s3cr3t\ns3cr3t nonsense\n\n'", Access::None),
         "readable.env" => ("KEY=x", Access::Read),
         "writable.env" => ("KEY=x", Access::Write),
-        "latin.env" => return Ok(EnvFile { bytes: b"KEY=\xff".to_vec(), others: Access::None, committable: false }),
+        "latin.env" => {
+            return Ok(EnvFile { bytes: b"KEY=\xff".to_vec(), others: Access::None, committable: false });
+        }
         "committed.env" => ("", Access::None),
         "closed.env" => return Err(io::ErrorKind::PermissionDenied.into()),
         _ => return Err(io::ErrorKind::NotFound.into()),

@@ -32,9 +32,9 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
+use crate::store::credentials::Credentials;
 use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::wire::json::{Node, Scanner, quote};
-use crate::store::credentials::Credentials;
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 

@@ -777,7 +777,8 @@ fn two_accounts_stay_two() {
         assert_eq!(json!(names.collect::<Vec<_>>()), added, "{ours} {theirs} {said}");
         let added: Vec<_> = added.as_array().expect("a list").iter().map(|one| one.as_str()).collect();
         let known = removed.as_array().expect("a list").iter().filter(|one| !added.contains(&one.as_str()));
-        let known = if ours["github"]["env"]["GITHUB_TOKEN"] == "ghp_fixture_home" { 0 } else { known.count() };
+        let known =
+            if ours["github"]["env"]["GITHUB_TOKEN"] == "ghp_fixture_home" { 0 } else { known.count() };
         assert_eq!(early.as_array().map(Vec::len), Some(known), "{ours} {theirs}");
         assert_eq!(run(&["import", "cursor"])["changed"], json!(false), "{ours} {theirs}");
         assert_eq!(run(&["connect", "cursor"])["removed"], removed, "{ours} {theirs}");

@@ -148,7 +148,8 @@ fn secrets_are_in_one_place() {
 /// Whatever value a client's file had is what the server gets.
 #[test]
 fn values_come_back_exactly() {
-    let values = ["a-secret-with-${HOME}-in-it", "two\nlines\t'and' \"quotes\"", " spaces # and $5 \\ ", "ünïcödé"];
+    let values =
+        ["a-secret-with-${HOME}-in-it", "two\nlines\t'and' \"quotes\"", " spaces # and $5 \\ ", "ünïcödé"];
     let home = Home::new();
     let fake = crate::harness::fake("--with report");
     let entry = |(n, value): (usize, &&str)| {
@@ -161,7 +162,8 @@ fn values_come_back_exactly() {
     assert_eq!(home.run(&["init", "--yes"]).code, Some(0));
     assert!(values.iter().all(|value| !text(&home.config()).contains(value)));
     for (n, value) in values.iter().enumerate() {
-        let called = home.lab.run(&mut home.command("mcp-workbench", &["call", &format!("s{n}/report"), "--json"]));
+        let called =
+            home.lab.run(&mut home.command("mcp-workbench", &["call", &format!("s{n}/report"), "--json"]));
         let result: Value = serde_json::from_str(&called.stdout).expect("JSON");
         let told: Value =
             serde_json::from_str(result["content"][0]["text"].as_str().expect("text")).expect("JSON");
@@ -226,11 +228,9 @@ fn git_ignores_the_file_of_secrets() {
         assert_eq!(home.lab.run(&mut command).code, Some(0), "{args:?}");
     };
     let add = ["add", "a", "--env", "API_KEY=fixture-edited", "--yes", "--", "x"];
-    for (before, after) in [
-        (None, "/secrets.env\n"),
-        (Some("target"), "target\n/secrets.env\n"),
-        (Some("*.env\n"), "*.env\n"),
-    ] {
+    for (before, after) in
+        [(None, "/secrets.env\n"), (Some("target"), "target\n/secrets.env\n"), (Some("*.env\n"), "*.env\n")]
+    {
         let home = Home::new();
         home.write(&home.config(), br#"{"toolboxes": {}}"#);
         git(&home, &["init", "-q"]);

@@ -52,10 +52,7 @@ fn a_toolbox_is_open_even_if_its_only_server_is_late() {
     assert_eq!((&opened["servers_connected"], &opened["_errors"]), (&json!(0), &error()));
     // A call waits as an opening does, and then says the same, by whatever name it goes.
     assert_eq!(gateway.use_tool("slow", "report", "{}").failure(), format!("[dev/slow/report] {LATE}"));
-    assert_eq!(
-        gateway.call("dev__slow__report", "{}").failure(),
-        format!("[dev__slow__report] {LATE}")
-    );
+    assert_eq!(gateway.call("dev__slow__report", "{}").failure(), format!("[dev__slow__report] {LATE}"));
     // One that waits is answered as soon as the server is ready.
     let waiting = gateway.post_use_tool("slow", "report", "{}");
     gateway.lab.write("ready", "");

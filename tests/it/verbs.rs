@@ -271,10 +271,7 @@ fn no_variable_needs_to_be_set() {
     ] {
         let home = Home::new();
         home.write(&home.path("project/tools.toml"), text.as_bytes());
-        for args in [
-            &["add", "b", "--yes", "--", "b"][..],
-            &["remove", "b", "--yes"],
-        ] {
+        for args in [&["add", "b", "--yes", "--", "b"][..], &["remove", "b", "--yes"]] {
             let finished = home.run_with("toolman", args);
             assert_eq!(finished.code, Some(0), "{args:?} {text}: {}", finished.stderr);
         }

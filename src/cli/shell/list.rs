@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::catalog::{Catalog, Row};
 use super::{Run, Said, What};
-use crate::cli::login::{as_json, as_text};
 use crate::catalog::Kind;
+use crate::cli::login::{as_json, as_text};
 use crate::config::locate::Face;
 use crate::wire::json::quote;
 

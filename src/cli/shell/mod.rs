@@ -137,8 +137,7 @@ pub(super) fn run(
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let mut shell =
-            Shell::new(Gateway::new(loaded, world.engine_surroundings(world.attendance())));
+        let mut shell = Shell::new(Gateway::new(loaded, world.engine_surroundings(world.attendance())));
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {

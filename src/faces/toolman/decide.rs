@@ -239,9 +239,7 @@ impl Toolman {
 fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
     let is_meant = |upstream: &&Arc<Upstream>| {
         let rest = name.strip_prefix(&*upstream.group);
-        !upstream.group.is_empty()
-            && rest.is_some_and(|rest| rest.starts_with('_'))
-            && upstream.is_starting()
+        !upstream.group.is_empty() && rest.is_some_and(|rest| rest.starts_with('_')) && upstream.is_starting()
     };
     view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
