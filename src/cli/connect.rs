@@ -15,7 +15,7 @@ use crate::config::{Redactor, ToolMode, Transport};
 use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
-use crate::faces::Declared;
+use crate::face::Declared;
 use crate::known_clients::KnownClient;
 use serde_json::{Map, json};
 use std::collections::BTreeSet;

@@ -22,10 +22,10 @@ use crate::core::logins::Attendance;
 use crate::core::process::browse;
 use crate::core::start_error::Cause;
 use crate::core::upstream::Upstream;
-use crate::serve::Gateway;
-use crate::serve::shell::Shell;
-use crate::wire::oauth::{KnownLogin, Login};
-use crate::wire::percent::decode;
+use crate::gateway::Gateway;
+use crate::gateway::shell::Shell;
+use crate::transport::oauth::{KnownLogin, Login};
+use crate::text::percent::decode;
 
 /// Pasted lines that wait to be looked at.
 const PASTED: usize = 8;

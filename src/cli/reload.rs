@@ -14,8 +14,8 @@ use super::check;
 use super::failure::Manner;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
-use crate::serve::Gateway;
-use crate::serve::http::Rules;
+use crate::gateway::Gateway;
+use crate::gateway::http::Rules;
 
 /// Between two looks at the files. They are read whole: a look costs microseconds, works on every file system and for every
 /// way in which editors and tools replace files, and misses nothing that keeps length and time.
@@ -167,8 +167,8 @@ mod tests {
     use crate::core::engine::Surroundings;
     use crate::core::logins::Attendance;
     use crate::core::process::Launcher;
-    use crate::faces::workbench::Workbench;
-    use crate::serve::Configured;
+    use crate::face::workbench::Workbench;
+    use crate::gateway::Configured;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
 

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use crate::config::{Access, mend};
 use crate::config::{Secret, Serving, Token};
 use crate::edit::file::contents_and_metadata;
-use crate::serve::http::{self, Backend, Rules, Settings};
+use crate::gateway::http::{self, Backend, Rules, Settings};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::config::Http;
-use crate::store::credentials::{Afresh, Credentials};
-use crate::wire::oauth::{self, Authorizer};
+use crate::memory::credentials::{Afresh, Credentials};
+use crate::transport::oauth::{self, Authorizer};
 
 /// Who is there to log in to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

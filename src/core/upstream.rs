@@ -16,8 +16,8 @@ use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
-use crate::store::credentials::Credentials;
-use crate::wire::oauth::{KnownLogin, Login, Memory};
+use crate::memory::credentials::Credentials;
+use crate::transport::oauth::{KnownLogin, Login, Memory};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -568,7 +568,7 @@ mod tests {
     use crate::core::route::Route;
     use crate::core::session::ClientSession;
     use crate::core::workspace::Workspace;
-    use crate::wire::peer::{Answer, Lost};
+    use crate::transport::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
     fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {

@@ -7,7 +7,7 @@ use super::{Run, Said, What};
 use crate::catalog::Kind;
 use crate::cli::login::{as_json, as_text};
 use crate::config::locate::Face;
-use crate::wire::json::quote;
+use crate::json::quote;
 
 impl Run {
     /// Starts nothing.
