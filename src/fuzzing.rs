@@ -4,10 +4,10 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub use crate::config::expand::expand;
 pub use crate::config::{Inputs, load, load_toolman};
-pub use crate::protocol::cut_off::{id_of_response, raw_id};
 pub use crate::json::Scanner;
-pub use crate::transport::lines::{Line, Lines};
+pub use crate::protocol::cut_off::{id_of_response, raw_id};
 pub use crate::protocol::message::Message;
+pub use crate::transport::lines::{Line, Lines};
 pub use crate::transport::sse::Parser;
 
 use crate::config::command_line;

@@ -24,8 +24,8 @@ use crate::core::start_error::Cause;
 use crate::core::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::shell::Shell;
-use crate::transport::oauth::{KnownLogin, Login};
 use crate::text::percent::decode;
+use crate::transport::oauth::{KnownLogin, Login};
 
 /// Pasted lines that wait to be looked at.
 const PASTED: usize = 8;
@@ -51,11 +51,11 @@ impl Servers {
                 let up = screen.while_waiting("asking", || shell.starting(), upstream.up()).await;
                 let label = upstream.to_string();
                 match (up, upstream.login()) {
-                    (Ok(_), _) => return tell(manner, &label, "wants no login", None),
+                    (Ok(_), _) => return tell(manner, &label, &format!("{label} wants no login"), None),
                     (Err(_), Some(login)) => go_through_one(screen, &label, login, browser).await?,
                     (Err(error), None) => return Err(lost(&label, &label, &error)),
                 }
-                tell(manner, &label, "is logged in to", upstream.known_login())
+                tell(manner, &label, &format!("you are logged in to {label}"), upstream.known_login())
             }
             None => which(shell, face, manner, screen).await,
         })
@@ -70,7 +70,8 @@ impl Servers {
             let forgotten = upstream.forget_login().map_err(|error| {
                 Failure::failed(format!("the login to {label} cannot be forgotten: {error}"), "try again")
             })?;
-            tell(manner, &label, if forgotten { "is logged out of" } else { "was not logged in to" }, None)
+            let what = if forgotten { "are logged out of" } else { "were not logged in to" };
+            tell(manner, &label, &format!("you {what} {label}"), None)
         })
     }
 
@@ -103,21 +104,11 @@ impl Servers {
 }
 
 /// Says what became of a server's login.
-fn tell(manner: Manner, label: &str, what: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
-    match manner.json {
-        true => writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?,
-        false => {
-            // The server stands first where it is the one that acts.
-            let line = match what.strip_prefix("is ").or_else(|| what.strip_prefix("was ")) {
-                Some(_) => {
-                    format!("you {} {label}", what.replacen("is", "are", 1).replacen("was", "were", 1))
-                }
-                None => format!("{label} {what}"),
-            };
-            if !manner.quiet {
-                writeln!(io::stderr(), "{line}")?;
-            }
-        }
+fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
+    if manner.json {
+        writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
+    } else if !manner.quiet {
+        writeln!(io::stderr(), "{line}")?;
     }
     Ok(0)
 }

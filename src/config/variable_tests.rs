@@ -43,7 +43,9 @@ fn loaded(text: &str, inputs: &Inputs<'_>) -> (Vec<String>, Vec<String>) {
         (servers.map(|server| server.transport.clone()).collect(), problems)
     };
     let transport = |transport: &Transport| match transport {
-        Transport::Stdio(command) => [&[command.program.clone()], &command.args[..]].concat().join(" "),
+        Transport::Stdio(command) => {
+            format!("{} {}", command.program, command.args.join(" ")).trim_end().to_owned()
+        }
         Transport::Http(http) => http.url.clone(),
         Transport::Unset(unset) => format!("{}: {unset}", unset.transport),
     };

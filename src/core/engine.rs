@@ -32,11 +32,11 @@ use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
+use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost};
-use crate::memory::credentials::Credentials;
 
 /// Owns the upstreams and knows the clients.
 pub struct Engine {
