@@ -33,6 +33,7 @@ export async function converse(places, agent, face, scenario, { record = false }
   try {
     for (const [file, text] of Object.entries(agent.files({ model: model.url }))) home.write(file, text);
     const entry = home.connect(face, agent);
+    home.remember(face);
     const recorder = record ? new Recorder(home, entry) : undefined;
     const settings = { ...places, model: model.url, entry: face.entry, prompt: "Please do what has to be done." };
     child = start(home, agent.command(settings));
@@ -49,7 +50,8 @@ export async function converse(places, agent, face, scenario, { record = false }
     await model.stop();
     home.remove();
   }
-  for (const name of [...checks, end]) if (!(name in outcome.checks)) outcome.checks[name] = problem;
+  const found = outcome.checks;
+  outcome.checks = Object.fromEntries([...checks, end].map((name) => [name, name in found ? found[name] : problem]));
   return outcome;
 }
 

@@ -43,6 +43,13 @@ export class Home {
     return JSON.parse(run.stdout);
   }
 
+  /** Has every server asked once, so that what they offer is remembered, as it is after a user's first hour. */
+  remember(face) {
+    const [program, ...args] = this.configure(face);
+    const run = spawnSync(program, ["list", "tools", "--json", ...args], { cwd: this.project, env: this.environment({}) });
+    if (run.status !== 0) throw new Error(`list tools: ${run.stderr}`);
+  }
+
   /** Puts a program between the agent and the gateway that `connect` has registered. */
   interpose({ file, command }, program) {
     const text = readFileSync(file, "utf8");

@@ -31,7 +31,8 @@ for (const client of clients) {
       const outcome = await converse(places, client, face, scenario, { record });
       report.add(client, face, outcome);
       if (options.show) show(outcome);
-      if (record && outcome.recording) keep(client, face, outcome.recording);
+      const well = Object.values(outcome.checks).every((wrong) => wrong === undefined);
+      if (record && well) keep(client, face, outcome.recording);
     }
   }
 }

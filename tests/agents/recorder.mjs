@@ -1,13 +1,18 @@
 // Records what an agent writes to the gateway, in the form that `cargo test --test it agents::` replays.
 //
 // The first line of a recording says whose it is and how the gateway was started. After it, `{"client": MESSAGE}` is
-// what the agent wrote, `{"answered": ID}` and `{"notified": METHOD}` what it had read by then. All that differs from
-// run to run is made alike: ids and tokens are numbered, paths and unique ids have names.
+// what the agent wrote, `{"answered": ID}` and `{"notified": METHOD}` what it had been sent by then, and
+// `{"ended": "client"}` the end of stdin. All that differs from run to run is made alike: ids and tokens are numbered,
+// times are 0, unique ids all noughts, and the home is `{home}`.
 
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const UNIQUE = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+const TIME = /\b1[0-9]{12}\b/g;
+
+/** Notifications that agents act upon. */
+const HEARD = ["notifications/tools/list_changed", "notifications/subscriptions/acknowledged"];
 
 export class Recorder {
   /** Puts the tee between the agent and what `connect` has registered. */
@@ -26,13 +31,17 @@ export class Recorder {
     if (!existsSync(this.notes)) return undefined;
     const lines = readFileSync(this.notes, "utf8").trim().split("\n").map((line) => JSON.parse(line));
     const numbers = new Numbers();
-    const kept = lines.flatMap(({ client, gateway }) => (client ? fromClient(client, numbers) : fromGateway(gateway, numbers)));
+    const kept = lines.flatMap(({ client, gateway, ended }) => {
+      if (client) return fromClient(client, numbers);
+      if (gateway) return fromGateway(gateway, numbers);
+      return ended === "client" ? [{ ended }] : [];
+    });
     return [{ arguments: this.args }, ...kept].map((line) => this.alike(JSON.stringify(line)));
   }
 
   alike(line) {
     const place = JSON.stringify(this.home.path).slice(1, -1);
-    return line.replaceAll(place, "{home}").replace(UNIQUE, "00000000-0000-0000-0000-000000000000");
+    return line.replaceAll(place, "{home}").replace(UNIQUE, (id) => id.replace(/[0-9a-f]/g, "0")).replace(TIME, "0");
   }
 }
 
@@ -49,7 +58,7 @@ function fromClient(message, numbers) {
 
 function fromGateway(message, numbers) {
   if (message.method === undefined) return [{ answered: numbers.of("id", message.id) }];
-  return message.id === undefined ? [{ notified: message.method }] : [];
+  return HEARD.includes(message.method) ? [{ notified: message.method }] : [];
 }
 
 /** Numbers ids in the order in which they appear. */

@@ -20,6 +20,9 @@ function pass(from, to, who) {
     appendFileSync(notes, lines.map((line) => `{"${who}":${line}}\n`).join(""));
     to.write(text);
   });
-  from.on("end", () => to.end());
+  from.on("end", () => {
+    appendFileSync(notes, `{"ended":"${who}"}\n`);
+    to.end();
+  });
   to.on("error", () => {});
 }

@@ -2,8 +2,11 @@
 
 let last = 0;
 
-/** An id that no other thing of this model has. */
+/** An id that no other thing of this conversation has. */
 export const id = (prefix) => `${prefix}_${++last}`;
+
+/** Begins to count anew, so that a conversation does not depend on those before it. */
+export const restartIds = () => (last = 0);
 
 /** Begins a stream of events, and gives what sends one. */
 export function stream(outgoing) {

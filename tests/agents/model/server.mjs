@@ -7,6 +7,7 @@
 import { createServer } from "node:http";
 import * as anthropic from "./anthropic.mjs";
 import * as chat from "./chat.mjs";
+import { restartIds } from "./events.mjs";
 import * as gemini from "./gemini.mjs";
 import * as responses from "./responses.mjs";
 
@@ -18,6 +19,7 @@ const CODECS = [anthropic, responses, chat, gemini];
  * Requests without tools are an agent's own business, such as a title for the conversation: they get one word.
  */
 export async function startModel(script) {
+  restartIds();
   const requests = [];
   const strays = [];
   const server = createServer(async (incoming, outgoing) => {
