@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub use crate::config::Command;
 pub use crate::core::process::{Child, Control, Exit, Launch, Launcher};
+pub use crate::known_clients::page as page_of_clients;
 pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 
 use crate::config;

@@ -4,7 +4,7 @@
 
 mod catalog;
 mod cli;
-mod clients;
+mod client_files;
 mod config;
 mod core;
 mod edit;
@@ -13,6 +13,7 @@ mod faces;
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod inside;
+mod known_clients;
 mod search;
 mod serve;
 mod store;

@@ -1,11 +1,12 @@
 //! `add` and `remove`: one server of our own file.
 
 use super::World;
-use super::change::{Answer, Console, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::literals;
-use crate::clients::{
-    Group, ImportedServer, Launch, Origin, Template, read_config, toolman_value, workbench_value,
+use crate::client_files::{
+    Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, read_config, toolman_value,
+    workbench_value,
 };
 use crate::config::locate::Face;
 use crate::config::read::{listed, nearest};
@@ -82,7 +83,7 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::new(literals(std::slice::from_ref(&server))),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {
+    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
         console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
     }
     Ok(answer)
@@ -138,7 +139,7 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::default(),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Outcome::Written {
+    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
         console.say(&format!("removed {name}{}", inside(&toolbox)))?;
     }
     Ok(answer)
@@ -177,8 +178,7 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         env: new.env.iter().map(variable).collect::<Result<_, _>>()?,
         inherit_env: Vec::new(),
         cwd: None,
-        connect_timeout: None,
-        call_timeout: None,
+        timeouts: ImportedTimeouts::default(),
         tools: None,
         tools_key: String::new(),
         disabled: false,

@@ -1,6 +1,6 @@
 //! What to do about a server that is not to be had.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use crate::core::trouble::{Cause, Trouble};
 
 /// What to do about it.
@@ -34,8 +34,8 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
 /// The failure of a verb that needs this server.
 pub(super) fn lost(label: &str, trouble: &Trouble) -> Failure {
     let kind = match trouble.cause {
-        Cause::Login | Cause::Person => Kind::Authorization,
-        _ => Kind::Unreachable,
+        Cause::Login | Cause::Person => FailureKind::Authorization,
+        _ => FailureKind::Unreachable,
     };
     let message = Trouble { hint: None, ..trouble.clone() };
     Failure::new(kind, format!("{label}: {message}"), advice(trouble))

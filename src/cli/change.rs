@@ -3,7 +3,7 @@
 use super::World;
 use super::check::errors;
 use super::failure::{Failure, Manner};
-use crate::clients::shown;
+use crate::client_files::shown;
 use crate::config::Redactor;
 use crate::config::locate::Face;
 use crate::config::{load, load_toolman};
@@ -62,7 +62,7 @@ pub(super) struct Proposal<'a> {
 
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Settled {
     /// There was nothing to change.
     Same,
     /// It was only shown.
@@ -157,7 +157,7 @@ impl Console<'_> {
         proposal: &Proposal<'_>,
         answer: &mut Answer,
         first: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Settled, Failure> {
         let snapshot = proposal.snapshot;
         let before = snapshot.text().unwrap_or_default();
         let file = snapshot.path.display().to_string();
@@ -176,7 +176,7 @@ impl Console<'_> {
             answer.insert(key.to_owned(), value);
         }
         if same {
-            return Ok(Outcome::Same);
+            return Ok(Settled::Same);
         }
         if !self.manner.json {
             let diff = if self.colour { paint(&diff) } else { diff };
@@ -188,7 +188,7 @@ impl Console<'_> {
         }
         if self.dry_run {
             self.say("nothing was written: this is a dry run")?;
-            return Ok(Outcome::Shown);
+            return Ok(Settled::Shown);
         }
         if !self.yes {
             let question = match proposal.after {
@@ -223,7 +223,7 @@ impl Console<'_> {
             Failure::failed(format!("cannot write {file}: {error}"), hint)
         })?;
         answer.insert("written".to_owned(), json!(true));
-        Ok(Outcome::Written)
+        Ok(Settled::Written)
     }
 
     fn diff(&self, proposal: &Proposal<'_>, before: &str, file: &str) -> String {
@@ -319,7 +319,7 @@ mod tests {
         name: &str,
         answer: bool,
         first: Result<(), Failure>,
-    ) -> (Result<Outcome, Failure>, String, String) {
+    ) -> (Result<Settled, Failure>, String, String) {
         let path: PathBuf =
             std::env::temp_dir().join(format!("mcp-workbench-change-{}-{name}", std::process::id()));
         std::fs::write(&path, "{}").expect("the temporary directory is writable");
@@ -359,7 +359,7 @@ mod tests {
         let (outcome, asked, text) = settled("yes", true, Ok(()));
         assert_eq!(
             (outcome.expect("done"), asked.as_str(), text.as_str()),
-            (Outcome::Written, "Change FILE?", "{\"a\": 1}")
+            (Settled::Written, "Change FILE?", "{\"a\": 1}")
         );
         let (outcome, _, text) = settled("no", false, Ok(()));
         assert_eq!((outcome.expect_err("declined").kind.status(), text.as_str()), (1, "{}"));

@@ -1,6 +1,6 @@
 //! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
 
-use super::failure::{Failure, Kind, Manner};
+use super::failure::{Failure, FailureKind, Manner};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{Environment, Problem, load, load_toolman};
 use crate::edit::file::contents;
@@ -33,7 +33,7 @@ pub(super) fn check(
             None => writeln!(err, "{}; nothing was started", errors(&problems))?,
         }
     }
-    Ok(if ok { 0 } else { Kind::Configuration.status() })
+    Ok(if ok { 0 } else { FailureKind::Configuration.status() })
 }
 
 /// Writes problems for a person, with an empty line after each; `-q` is for errors only.

@@ -1,18 +1,19 @@
 //! `connect` and `disconnect`: ourselves in a client's own file.
 
 use super::World;
-use super::change::{Answer, Console, Outcome, Proposal, open, refused};
+use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
 use super::variables::{Wanted, held_by_clients, known, unset};
-use crate::clients::{
-    self, Client, Found, ImportedServer, Ourselves, Past, Scope, held, places, read, read_config,
+use crate::client_files::{
+    self, FileScope, FoundValue, ImportedServer, Ourselves, Past, held, places, read, read_config,
 };
 use crate::config::locate::Face;
 use crate::config::{Redactor, ToolMode};
 use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
+use crate::known_clients::KnownClient;
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
@@ -44,14 +45,13 @@ pub(super) fn connect(
 
 fn connect_now(
     request: &Request<'_>,
-    client: &'static Client,
+    client: &'static KnownClient,
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
     let world = request.world;
     let ours = open(request.face, config, world, None)?;
-    let groups = read_config(request.face, &ours.value);
     let snapshot = read_file(path)?;
     let name = entry_name(request.face);
     let backup = backup(client, name, path, world)?;
@@ -59,89 +59,159 @@ fn connect_now(
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let value = edit::parse(client.format, &base.text).map_err(|refusal| refused(path, &refusal))?.value;
-    let there = read(client, path, Scope::User, &value, &world.directory, home_variable()).servers;
-    let wanted =
-        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
-    let found = held_by_clients(&wanted, world).values;
-    let taken: Vec<&ImportedServer> = match request.keep {
-        true => Vec::new(),
-        false => {
-            let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-            let held = held(&there, &present, &|name| known(name, &found, world));
-            held.into_iter().filter(|server| !is_gateway(server)).collect()
-        }
-    };
-    let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
-    let (known, strange): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|one| client.takes_literally(&one.text));
-    let ourselves = ourselves(request, client, config, &known);
-    let after = clients::connect(client, &base.text, &ourselves, &paths)
-        .map_err(|refusal| refused(path, &refusal))?;
+    let start = gateway_start(request, client, config, &ours);
+    let change = Registration::plan(request, client, path, &base.text, start)?;
 
-    let mut answer = Map::new();
-    answer.insert("client".to_owned(), json!(client.id));
-    answer.insert("entry".to_owned(), json!(name));
-    answer.insert("command".to_owned(), json!(ourselves.program));
-    answer.insert("args".to_owned(), json!(ourselves.args));
-    answer.insert("env".to_owned(), known.iter().map(|one| json!(one.variable)).collect());
-    answer.insert("removed".to_owned(), taken.iter().map(|server| json!(server.name)).collect());
-    let entry = clients::entry_path(client, &value, name);
-    let gateways: Vec<_> = there.iter().filter(|server| is_gateway(server)).collect();
-    let replaced = value.at(&entry).is_some() && gateways.iter().all(|server| server.origin.path != entry);
-    answer.insert("replaced".to_owned(), if replaced { json!([name]) } else { json!([]) });
-    let stays = |server: &&ImportedServer| {
-        server.origin.path != entry && !taken.contains(server) && !gateways.contains(server)
-    };
-    let kept: Vec<_> = there.iter().filter(stays).collect();
-    answer.insert("kept".to_owned(), kept.iter().map(|server| json!(server.name)).collect());
-    let secrets = known.iter().chain(&strange).map(|one| (one.text.clone(), one.variable.clone()));
+    let mut answer = change.answer(client);
     let proposal = Proposal {
         snapshot: &snapshot,
-        format: client.format,
-        after: Some(&after),
-        audience: if known.is_empty() { Audience::Usual } else { Audience::Owner },
-        secrets: Redactor::new(secrets.chain(literals(&there))),
+        format: client.files.dialect.format,
+        after: Some(&change.after),
+        audience: if change.start.handed_on.is_empty() { Audience::Usual } else { Audience::Owner },
+        secrets: change.secrets(),
     };
     let record = Record {
         file: path.to_owned(),
         created: base.created,
         directories: if snapshot.bytes.is_none() { snapshot.missing_directories() } else { base.directories },
-        taken: paths,
+        taken: change.taken.iter().map(|server| server.origin.path.clone()).collect(),
     };
-    if replaced && snapshot.text() != Some(&after) {
+    if change.replaces && snapshot.text() != Some(&change.after) {
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
     let outcome = console.settle(&proposal, &mut answer, || {
-        backup.write(&record, base.text.as_bytes(), after.as_bytes()).map_err(|error| {
+        backup.write(&record, base.text.as_bytes(), change.after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
             Failure::failed(message, "check that you may write there; nothing was changed")
         })
     })?;
-    let mut missing = unset(&ours.text, world);
-    missing.retain(|name| !known.iter().any(|one| one.variable == *name));
     match outcome {
-        Outcome::Same => console.say(&format!("{} is connected already", client.title))?,
-        Outcome::Shown => {}
-        Outcome::Written => {
+        Settled::Same => console.say(&format!("{} is connected already", client.title))?,
+        Settled::Shown => {}
+        Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            console.say(&format!("{} starts {} now; restart it", client.title, request.face.program()))?;
-            if !taken.is_empty() {
-                let names: Vec<_> = taken.iter().map(|server| server.name.as_str()).collect();
-                console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
-            }
-            if !known.is_empty() {
-                let names: Vec<_> = known.iter().map(|one| one.variable.as_str()).collect();
-                console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
-            }
-            console.say(&format!("to undo it: {} disconnect {}", request.face.program(), client.id))?;
+            change.tell(client, request.face, console)?;
         }
     }
-    if !missing.is_empty() && outcome != Outcome::Same {
+    let mut missing = unset(&ours.text, world);
+    missing.retain(|name| !change.start.handed_on.iter().any(|one| one.variable == *name));
+    if !missing.is_empty() && outcome != Settled::Same {
         console.say(&format!("not set here, and needed where it starts: {}", missing.join(", ")))?;
     }
     answer.insert("unset".to_owned(), json!(missing));
     Ok(answer)
+}
+
+/// What a client will start, and what was known when that was decided.
+struct GatewayStart {
+    ourselves: Ourselves,
+    /// The servers of our configuration.
+    present: Vec<ImportedServer>,
+    /// Values of variables that we are started with.
+    handed_on: Vec<FoundValue>,
+    /// Values that the client would take for variables of its own.
+    held_back: Vec<FoundValue>,
+}
+
+fn gateway_start(
+    request: &Request<'_>,
+    client: &'static KnownClient,
+    config: &Path,
+    ours: &Config,
+) -> GatewayStart {
+    let groups = read_config(request.face, &ours.value);
+    let wanted =
+        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+    let found = held_by_clients(&wanted, request.world).values;
+    let (handed_on, held_back): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|one| client.takes_literally(&one.text));
+    let mode = request.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
+    GatewayStart {
+        ourselves: ourselves(request, config, mode, &handed_on),
+        present: groups.into_iter().flat_map(|group| group.servers).collect(),
+        handed_on,
+        held_back,
+    }
+}
+
+/// A client's file with us in it, before anybody has agreed to that.
+struct Registration {
+    start: GatewayStart,
+    /// The text of the file.
+    after: String,
+    /// All servers that the file has without us.
+    there: Vec<ImportedServer>,
+    /// Those that our configuration holds, so that the file need not.
+    taken: Vec<ImportedServer>,
+    /// Names of those that stay.
+    kept: Vec<String>,
+    /// Whether another server has the name of our entry.
+    replaces: bool,
+}
+
+impl Registration {
+    /// `before` is the text of the client's file without us.
+    fn plan(
+        request: &Request<'_>,
+        client: &'static KnownClient,
+        path: &Path,
+        before: &str,
+        start: GatewayStart,
+    ) -> Result<Self, Failure> {
+        let refused = |refusal| refused(path, &refusal);
+        let world = request.world;
+        let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
+        let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
+        let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
+        let found: Vec<_> = start.handed_on.iter().chain(&start.held_back).cloned().collect();
+        let mut taken = held(&there, &start.present, &|name| known(name, &found, world));
+        taken.retain(|server| !request.keep && !is_gateway(server));
+        let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
+        let after = client_files::connect(client, before, &start.ourselves, &paths).map_err(refused)?;
+        let own = client_files::entry_path(client, &value, &start.ourselves.name);
+        let replaces = value.at(&own).is_some() && gateways.iter().all(|server| server.origin.path != own);
+        let stays = |server: &&&ImportedServer| server.origin.path != own && !taken.contains(server);
+        let kept = others.iter().filter(stays).map(|server| server.name.clone()).collect();
+        let taken = taken.into_iter().cloned().collect();
+        Ok(Self { start, after, taken, kept, replaces, there })
+    }
+
+    fn answer(&self, client: &KnownClient) -> Answer {
+        let ourselves = &self.start.ourselves;
+        let members = [
+            ("client", json!(client.id)),
+            ("entry", json!(ourselves.name)),
+            ("command", json!(ourselves.program)),
+            ("args", json!(ourselves.args)),
+            ("env", self.start.handed_on.iter().map(|one| json!(one.variable)).collect()),
+            ("removed", self.taken.iter().map(|server| json!(server.name)).collect()),
+            ("replaced", if self.replaces { json!([ourselves.name]) } else { json!([]) }),
+            ("kept", json!(self.kept)),
+        ];
+        members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// What no diff may show.
+    fn secrets(&self) -> Redactor {
+        let values = self.start.handed_on.iter().chain(&self.start.held_back);
+        let values = values.map(|one| (one.text.clone(), one.variable.clone()));
+        Redactor::new(values.chain(literals(&self.there)))
+    }
+
+    /// Says what was written.
+    fn tell(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) -> Result<(), Failure> {
+        console.say(&format!("{} starts {} now; restart it", client.title, face.program()))?;
+        if !self.taken.is_empty() {
+            let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
+            console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
+        }
+        if !self.start.handed_on.is_empty() {
+            let names: Vec<_> = self.start.handed_on.iter().map(|one| one.variable.as_str()).collect();
+            console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
+        }
+        console.say(&format!("to undo it: {} disconnect {}", face.program(), client.id))?;
+        Ok(())
+    }
 }
 
 /// Takes us out again and gives back what connecting took.
@@ -167,7 +237,7 @@ pub(super) fn disconnect(
             break;
         }
     }
-    if outcome.is_none_or(|outcome| outcome == Outcome::Same) {
+    if outcome.is_none_or(|outcome| outcome == Settled::Same) {
         answer.entry("changed").or_insert(json!(false));
         answer.entry("written").or_insert(json!(false));
         console.say(&format!("{} is not connected; there is nothing to do", client.title))?;
@@ -177,13 +247,13 @@ pub(super) fn disconnect(
 
 /// Takes us out of one file; `None` if we do not stand in it.
 fn disconnect_now(
-    client: &Client,
+    client: &KnownClient,
     face: Face,
     path: &Path,
     world: &World,
     answer: &mut Answer,
     console: &mut Console<'_>,
-) -> Result<Option<Outcome>, Failure> {
+) -> Result<Option<Settled>, Failure> {
     let name = entry_name(face);
     let backup = backup(client, name, path, world)?;
     let snapshot = read_file(path)?;
@@ -199,22 +269,22 @@ fn disconnect_now(
     }
     let base = disconnected(client, name, &snapshot, &backup)?;
     let after = (!base.created).then_some(base.text.as_str());
-    let value = edit::parse(client.format, text(&snapshot)?).map(|parsed| parsed.value);
-    let before = edit::parse(client.format, &base.text).map(|parsed| parsed.value);
+    let value = edit::parse(client.files.dialect.format, text(&snapshot)?).map(|parsed| parsed.value);
+    let before = edit::parse(client.files.dialect.format, &base.text).map(|parsed| parsed.value);
     let mut hidden = Vec::new();
     for value in [value, before].into_iter().flatten() {
-        let imported = read(client, path, Scope::User, &value, &world.directory, home_variable());
+        let imported = read(client, path, FileScope::User, &value, &world.directory, home_variable());
         hidden.extend(literals(&imported.servers));
     }
     let proposal = Proposal {
         snapshot: &snapshot,
-        format: client.format,
+        format: client.files.dialect.format,
         after,
         audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
         secrets: Redactor::new(hidden),
     };
     let outcome = console.settle(&proposal, answer, || Ok(()))?;
-    if outcome == Outcome::Written {
+    if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
             // Somebody else may have put something there.
             let _ = std::fs::remove_dir(directory);
@@ -224,7 +294,7 @@ fn disconnect_now(
             bequeath(&record, client, world);
         }
         console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
-    } else if outcome == Outcome::Same && !console.dry_run {
+    } else if outcome == Settled::Same && !console.dry_run {
         // Nobody may be connecting just now: the backup would be theirs.
         console.hold(&snapshot)?;
         backup.discard();
@@ -248,10 +318,15 @@ impl Base {
     }
 }
 
-fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backup) -> Result<Base, Failure> {
+fn disconnected(
+    client: &KnownClient,
+    name: &str,
+    snapshot: &Snapshot,
+    backup: &Backup,
+) -> Result<Base, Failure> {
     let (current, path) = (Base::of(snapshot)?, &snapshot.path);
     let Some((record, before, after)) = backup.read() else {
-        let text = clients::disconnect(client, &current.text, name, &Past::default());
+        let text = client_files::disconnect(client, &current.text, name, &Past::default());
         return Ok(Base { text: text.map_err(|refusal| refused(path, &refusal))?, ..current });
     };
     let old = String::from_utf8(before).map_err(|_| {
@@ -263,21 +338,21 @@ fn disconnected(client: &Client, name: &str, snapshot: &Snapshot, backup: &Backu
         Some(_) => {
             let after = String::from_utf8_lossy(&after);
             let past = Past { before: &old, after: &after, taken: &record.taken };
-            clients::disconnect(client, &current.text, name, &past)
+            client_files::disconnect(client, &current.text, name, &past)
                 .map_err(|refusal| refused(path, &refusal))?
         }
     };
-    let empty = edit::parse(client.format, &text).is_ok_and(|parsed| is_hollow(&parsed.value));
+    let empty = edit::parse(client.files.dialect.format, &text).is_ok_and(|parsed| is_hollow(&parsed.value));
     Ok(Base { text, created: record.created && empty, directories: record.directories })
 }
 
 /// Whether the entry with our name is ours: another server may have it too.
-fn starts_us(client: &Client, name: &str, snapshot: &Snapshot, world: &World) -> Result<bool, Failure> {
-    let value = edit::parse(client.format, text(snapshot)?)
+fn starts_us(client: &KnownClient, name: &str, snapshot: &Snapshot, world: &World) -> Result<bool, Failure> {
+    let value = edit::parse(client.files.dialect.format, text(snapshot)?)
         .map_err(|refusal| refused(&snapshot.path, &refusal))?
         .value;
-    let entry = clients::entry_path(client, &value, name);
-    let read = read(client, &snapshot.path, Scope::User, &value, &world.directory, home_variable());
+    let entry = client_files::entry_path(client, &value, name);
+    let read = read(client, &snapshot.path, FileScope::User, &value, &world.directory, home_variable());
     Ok(read.servers.iter().any(|server| server.origin.path == entry && is_gateway(server)))
 }
 
@@ -286,12 +361,12 @@ fn is_hollow(value: &Value) -> bool {
     matches!(value, Value::Object(_)) && value.entries().iter().all(|(_, value)| is_hollow(value))
 }
 
-fn named(client: &str) -> Result<&'static Client, Failure> {
-    Client::named(client).ok_or_else(|| unknown_client(client, ""))
+fn named(client: &str) -> Result<&'static KnownClient, Failure> {
+    KnownClient::named(client).ok_or_else(|| unknown_client(client, ""))
 }
 
 /// The user-wide file that is there, or else the one that the client would look for first.
-fn user_place(client: &Client, world: &World) -> Result<PathBuf, Failure> {
+fn user_place(client: &KnownClient, world: &World) -> Result<PathBuf, Failure> {
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
     let places: Vec<_> = places(client, &around).into_iter().filter(|place| place.own).collect();
@@ -318,20 +393,20 @@ fn entry_name(face: Face) -> &'static str {
     }
 }
 
-fn backup(client: &Client, name: &str, path: &Path, world: &World) -> Result<Backup, Failure> {
+fn backup(client: &KnownClient, name: &str, path: &Path, world: &World) -> Result<Backup, Failure> {
     let state =
         world.state_directory().ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))?;
     Ok(Backup::new(&state, &format!("{}-{name}", client.id), path))
 }
 
 /// The backups of a client's file, one for each face.
-pub(super) fn backups(client: &Client, path: &Path, world: &World) -> Vec<Backup> {
+pub(super) fn backups(client: &KnownClient, path: &Path, world: &World) -> Vec<Backup> {
     let faces = [Face::Workbench, Face::Toolman].into_iter();
     faces.filter_map(|face| backup(client, entry_name(face), path, world).ok()).collect()
 }
 
 /// A file that connecting made goes with the last face that stands in it.
-fn bequeath(record: &Record, client: &Client, world: &World) {
+fn bequeath(record: &Record, client: &KnownClient, world: &World) {
     for other in backups(client, &record.file, world) {
         if let Some((own, before, after)) = other.read() {
             let heir = Record { created: true, directories: record.directories.clone(), ..own };
@@ -341,14 +416,20 @@ fn bequeath(record: &Record, client: &Client, world: &World) {
     }
 }
 
-fn ourselves(request: &Request<'_>, client: &Client, config: &Path, known: &[Found]) -> Ourselves {
+/// Without a mode the file decides.
+fn ourselves(
+    request: &Request<'_>,
+    config: &Path,
+    mode: Option<ToolMode>,
+    handed_on: &[FoundValue],
+) -> Ourselves {
     let mut args = Vec::new();
     if request.face != request.own_face {
         args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
     }
     args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
-    if request.face == Face::Workbench {
-        let mode = match request.tool_mode.unwrap_or_else(|| client.tool_mode()) {
+    if let (Face::Workbench, Some(mode)) = (request.face, mode) {
+        let mode = match mode {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
             ToolMode::Auto => "auto",
@@ -356,6 +437,6 @@ fn ourselves(request: &Request<'_>, client: &Client, config: &Path, known: &[Fou
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
     let program = request.program.to_string_lossy().into_owned();
-    let env = known.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
+    let env = handed_on.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
     Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::advice::advice;
-use super::failure::{Failure, Kind, Manner};
+use super::failure::{Failure, FailureKind, Manner};
 use super::load::{load, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
@@ -84,7 +84,7 @@ pub(super) fn run(
         }
         false => as_text(&rows, screen, &mut out)?,
     }
-    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { Kind::Unreachable.status() })
+    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
 }
 
 /// A finding in words.

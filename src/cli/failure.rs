@@ -10,7 +10,7 @@ use std::path::Path;
 /// What is wrong, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Failure {
-    pub(super) kind: Kind,
+    pub(super) kind: FailureKind,
     pub(super) message: String,
     pub(super) hint: String,
     /// What is wrong with the configuration; told one by one, in place of the message.
@@ -19,7 +19,7 @@ pub(super) struct Failure {
 
 /// The kinds of failure, each with an exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FailureKind {
     /// Something went wrong.
     Failure,
     /// The command line is wrong.
@@ -45,7 +45,7 @@ pub(super) struct Manner {
     pub(super) colour: bool,
 }
 
-impl Kind {
+impl FailureKind {
     pub(super) fn status(self) -> u8 {
         match self {
             Self::Failure => 1,
@@ -69,20 +69,20 @@ impl Kind {
 }
 
 impl Failure {
-    pub(super) fn new(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: hint.into(), problems: Vec::new() }
     }
 
     pub(super) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, message, hint)
+        Self::new(FailureKind::Usage, message, hint)
     }
 
     pub(super) fn configuration(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(Kind::Configuration, message, hint)
+        Self::new(FailureKind::Configuration, message, hint)
     }
 
     pub(super) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(Kind::Failure, message, hint)
+        Self::new(FailureKind::Failure, message, hint)
     }
 
     pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {

@@ -1,21 +1,22 @@
 //! `init` and `import`: servers of clients into our own file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Outcome, Proposal, format, open, refused, validate};
+use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::origins::remember;
 use super::schema::SCHEMA_URLS;
 use super::variables::{Held, Wanted, held_by_clients, known};
-use crate::clients::{
-    Addition, CLIENTS, Client, Group, Imported, ImportedServer, Launch, Note, Plan, Scope, Template, Vault,
-    places, plan, read, read_config, toolman_value, workbench_value,
+use crate::client_files::{
+    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Origins, Plan, Replaced, Template,
+    Vault, places, plan, read, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Edit, Value};
-use serde_json::{Map, json};
+use crate::known_clients::{CLIENTS, KnownClient};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Where servers come from and go to.
@@ -57,7 +58,7 @@ fn init_now(
     let mut sources = Sources::default();
     for client in &CLIENTS {
         for place in places(client, &around) {
-            let wanted = !user || place.scope == Scope::User;
+            let wanted = !user || place.scope == FileScope::User;
             let known = sources.files.contains(&place.path);
             if wanted && !known && (around.exists)(&place.path) && place.path != file {
                 let project = if user { Path::new("") } else { world.directory.as_path() };
@@ -90,7 +91,7 @@ fn init_now(
         .collect();
     let config = open(request.face, file, world, Some(&fresh(request.face)))?;
     let (answer, outcome) = bring(request, sources, config, console)?;
-    if outcome == Outcome::Written {
+    if outcome == Settled::Written {
         let program = request.face.program();
         let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
         match found.is_empty() {
@@ -120,7 +121,7 @@ fn import_now(
     let world = request.world;
     let mut sources = Sources::default();
     let path = world.directory.join(source);
-    match Client::named(source) {
+    match KnownClient::named(source) {
         Some(client) => {
             let environment = |name: &str| world.variable(name);
             let around = world.surroundings(&environment);
@@ -140,7 +141,7 @@ fn import_now(
             let (text, name) = text_of(&path)?;
             let value =
                 edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;
-            let client = Client::of_file(&path, &value).ok_or_else(|| {
+            let client = KnownClient::of_file(&path, &value).ok_or_else(|| {
                 Failure::configuration(
                     format!("{name} holds no servers of a client that we know"),
                     format!("known clients are {}", clients()),
@@ -149,7 +150,7 @@ fn import_now(
             let environment = |name: &str| world.variable(name);
             let known = places(client, &world.surroundings(&environment));
             let scope =
-                known.iter().find(|place| place.path == path).map_or(Scope::Project, |place| place.scope);
+                known.iter().find(|place| place.path == path).map_or(FileScope::Project, |place| place.scope);
             sources.add(client, &path, scope, project_of(&path))?;
         }
         None if source.contains(['.', '/', '\\']) => {
@@ -223,9 +224,9 @@ struct ImportSource {
 impl Sources {
     fn add(
         &mut self,
-        client: &'static Client,
+        client: &'static KnownClient,
         path: &Path,
-        scope: Scope,
+        scope: FileScope,
         project: &Path,
     ) -> Result<(), Failure> {
         let client = writer(client, path);
@@ -256,22 +257,26 @@ impl Sources {
 
 /// What a client's file with this text holds.
 pub(super) fn servers_in(
-    client: &'static Client,
+    client: &'static KnownClient,
     path: &Path,
     text: &str,
-    scope: Scope,
+    scope: FileScope,
     project: &Path,
 ) -> Result<Imported, Failure> {
     let client = writer(client, path);
-    let format = if client.format == edit::Format::Json { format_of(path) } else { client.format };
+    let format = if client.files.dialect.format == edit::Format::Json {
+        format_of(path)
+    } else {
+        client.files.dialect.format
+    };
     let value = edit::parse(format, text).map_err(|refusal| refused(path, &refusal))?.value;
     Ok(read(client, path, scope, &value, project, home_variable()))
 }
 
 /// The client in whose manner a file is written: one file for several is written as the first of them does.
-fn writer(client: &'static Client, path: &Path) -> &'static Client {
+fn writer(client: &'static KnownClient, path: &Path) -> &'static KnownClient {
     let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
-    Client::named("claude-code").filter(|_| portable).unwrap_or(client)
+    KnownClient::named("claude-code").filter(|_| portable).unwrap_or(client)
 }
 
 /// Whether an entry of a client starts us, by itself or by way of a package runner.
@@ -300,110 +305,151 @@ fn bring(
     sources: Sources,
     config: Config,
     console: &mut Console<'_>,
-) -> Result<(Answer, Outcome), Failure> {
-    let face = request.face;
-    let groups = read_config(face, &config.value);
-    let toolbox = toolbox(request, &groups)?;
-    let file = config.snapshot.path.clone();
-    let wanted = Wanted { face, file: &file, text: &config.text, groups: &groups, client: None };
-    let Held { servers: elsewhere, values: found } = held_by_clients(&wanted, request.world);
-    let environment = |name: &str| known(name, &found, request.world);
-    let mut vault = Vault::new(&environment, variables(&config.text));
-    let mut hidden = literals(&sources.servers);
-    let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-    let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
-    let taken: Vec<_> = taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
-    let Plan { additions, merged } =
-        plan(sources.servers, elsewhere, &present, &taken, &environment, &mut vault);
-    let mut notes = sources.notes;
-    let edits = edits(face, &toolbox, &groups, &additions, config.snapshot.bytes.is_none(), &mut notes);
-    let after =
-        edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(&file, &refusal))?;
-    validate(face, &file, after.as_bytes(), request.world)?;
-
-    let mut answer = Map::new();
-    let added = additions.iter().map(|addition| {
-        let server = &addition.server;
-        let mut added = json!({"client": server.origin.client, "disabled": server.disabled,
-                               "renamedFrom": addition.renamed_from});
-        match face {
-            Face::Workbench => {
-                added["toolbox"] = json!(toolbox);
-                added["server"] = json!(server.name);
-            }
-            Face::Toolman => added["namespace"] = json!(server.name),
-        }
-        added
-    });
-    answer.insert("added".to_owned(), added.collect());
-    let present = merged.iter().map(|one| {
-        json!({"server": one.name, "client": one.client, "sameAs": one.same_as, "notTaken": one.differs})
-    });
-    answer.insert("merged".to_owned(), present.collect());
-    let secrets = vault.replaced.iter();
-    let word = if face == Face::Workbench { "server" } else { "namespace" };
-    let secrets = secrets.map(|one| json!({"variable": one.variable, word: one.server, "key": one.key}));
-    answer.insert("secrets".to_owned(), secrets.collect());
-    let listed = notes.iter().map(|note| {
-        json!({"client": note.client, "file": note.file, "server": note.server, "key": note.key, "message": note.message})
-    });
-    answer.insert("notes".to_owned(), listed.collect());
-    answer.insert("warnings".to_owned(), json!(sources.warnings));
-
-    for addition in &additions {
-        let server = &addition.server;
-        let off = if server.disabled { ", off" } else { "" };
-        let renamed =
-            addition.renamed_from.as_ref().map(|name| format!(", there called {name}")).unwrap_or_default();
-        console.say(&format!("+ {} ({}{renamed}{off})", server.name, server.origin.client))?;
-    }
-    for one in &merged {
-        let differs: String = one.differs.iter().map(|what| format!("; {what} was not taken over")).collect();
-        let same = if one.name == one.same_as {
-            "is there already".to_owned()
-        } else {
-            format!("is the same as {}", one.same_as)
-        };
-        console.say(&format!("= {} ({}) {same}{differs}", one.name, one.client))?;
-    }
-    for note in &notes {
-        let place: Vec<_> = [&note.server, &note.key]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .map(String::as_str)
-            .collect();
-        console.warn(&format!("{}: {} {}", note.client, place.join(": "), note.message))?;
-    }
-    if !vault.replaced.is_empty() {
-        console
-            .say("secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:")?;
-        for one in &vault.replaced {
-            console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
-        }
-    }
-    hidden.extend(vault.values.iter().cloned());
+) -> Result<(Answer, Settled), Failure> {
+    let import = Import::plan(request, sources, &config)?;
+    let file = &config.snapshot.path;
+    let mut answer = import.answer();
+    import.tell(console)?;
     let proposal = Proposal {
         snapshot: &config.snapshot,
-        format: format(face),
-        after: Some(&after),
+        format: format(request.face),
+        after: Some(&import.after),
         audience: Audience::Usual,
-        secrets: Redactor::new(hidden),
+        secrets: Redactor::new(import.hidden.iter().cloned()),
     };
     let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
     match outcome {
-        Outcome::Written => {
-            let origins = vault.replaced.iter().filter_map(|one| {
-                let origin = &additions.iter().find(|added| added.server.name == one.server)?.server.origin;
-                Some((one.variable.clone(), (origin.file.clone(), origin.path.clone())))
-            });
+        Settled::Written => {
             // Without it, values that are in doubt are not handed on.
-            let _ = remember(&file, origins.collect(), request.world);
+            let _ = remember(file, import.origins(), request.world);
             console.say(&format!("wrote {}", file.display()))?;
         }
-        Outcome::Same => console.say(&format!("{} holds all of it already", file.display()))?,
-        Outcome::Shown => {}
+        Settled::Same => console.say(&format!("{} holds all of it already", file.display()))?,
+        Settled::Shown => {}
     }
     Ok((answer, outcome))
+}
+
+/// A configuration with servers of clients in it, before anybody has agreed to that.
+struct Import {
+    face: Face,
+    /// Where new servers go; empty for `tools.toml`.
+    toolbox: String,
+    plan: Plan,
+    /// Secrets that are variables now.
+    replaced: Vec<Replaced>,
+    /// What got lost.
+    notes: Vec<Note>,
+    /// Files that could not be read.
+    warnings: Vec<String>,
+    /// The text of the configuration.
+    after: String,
+    /// Values that no diff may show, with their names.
+    hidden: Vec<(String, String)>,
+}
+
+impl Import {
+    fn plan(request: &Request<'_>, sources: Sources, config: &Config) -> Result<Self, Failure> {
+        let (face, world) = (request.face, request.world);
+        let Sources { servers, mut notes, warnings, .. } = sources;
+        let groups = read_config(face, &config.value);
+        let toolbox = toolbox(request, &groups)?;
+        let file = &config.snapshot.path;
+        let wanted = Wanted { face, file, text: &config.text, groups: &groups, client: None };
+        let Held { servers: elsewhere, values: found } = held_by_clients(&wanted, world);
+        let environment = |name: &str| known(name, &found, world);
+        let mut vault = Vault::new(&environment, variables(&config.text));
+        let mut hidden = literals(&servers);
+        let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
+        let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
+        let taken: Vec<_> =
+            taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
+        let plan = plan(servers, elsewhere, &present, &taken, &environment, &mut vault);
+        let new = config.snapshot.bytes.is_none();
+        let edits = edits(face, &toolbox, &groups, &plan.additions, new, &mut notes);
+        let after =
+            edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(file, &refusal))?;
+        validate(face, file, after.as_bytes(), world)?;
+        hidden.append(&mut vault.values);
+        Ok(Self { face, toolbox, plan, replaced: vault.replaced, notes, warnings, after, hidden })
+    }
+
+    fn answer(&self) -> Answer {
+        let added = self.plan.additions.iter().map(|addition| {
+            let server = &addition.server;
+            let mut added = json!({"client": server.origin.client, "disabled": server.disabled,
+                                   "renamedFrom": addition.renamed_from});
+            match self.face {
+                Face::Workbench => {
+                    added["toolbox"] = json!(self.toolbox);
+                    added["server"] = json!(server.name);
+                }
+                Face::Toolman => added["namespace"] = json!(server.name),
+            }
+            added
+        });
+        let merged = self.plan.merged.iter().map(|one| {
+            json!({"server": one.name, "client": one.client, "sameAs": one.same_as, "notTaken": one.differs})
+        });
+        let word = if self.face == Face::Workbench { "server" } else { "namespace" };
+        let secrets = self.replaced.iter();
+        let secrets = secrets.map(|one| json!({"variable": one.variable, word: one.server, "key": one.key}));
+        let notes = self.notes.iter().map(|note| {
+            json!({"client": note.client, "file": note.file, "server": note.server, "key": note.key,
+                   "message": note.message})
+        });
+        let members = [
+            ("added", added.collect()),
+            ("merged", merged.collect()),
+            ("secrets", secrets.collect()),
+            ("notes", notes.collect()),
+            ("warnings", json!(self.warnings)),
+        ];
+        members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// Says what is to be added, what is there already and what got lost.
+    fn tell(&self, console: &mut Console<'_>) -> Result<(), Failure> {
+        for Addition { server, renamed_from } in &self.plan.additions {
+            let off = if server.disabled { ", off" } else { "" };
+            let renamed =
+                renamed_from.as_ref().map(|name| format!(", there called {name}")).unwrap_or_default();
+            console.say(&format!("+ {} ({}{renamed}{off})", server.name, server.origin.client))?;
+        }
+        for one in &self.plan.merged {
+            let differs: String =
+                one.differs.iter().map(|what| format!("; {what} was not taken over")).collect();
+            let same = if one.name == one.same_as {
+                "is there already".to_owned()
+            } else {
+                format!("is the same as {}", one.same_as)
+            };
+            console.say(&format!("= {} ({}) {same}{differs}", one.name, one.client))?;
+        }
+        for note in &self.notes {
+            let place = [&note.server, &note.key].into_iter().filter(|part| !part.is_empty());
+            let place: Vec<_> = place.map(String::as_str).collect();
+            console.warn(&format!("{}: {} {}", note.client, place.join(": "), note.message))?;
+        }
+        if !self.replaced.is_empty() {
+            console
+                .say("secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:")?;
+            for one in &self.replaced {
+                console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the servers stood that variables were made of.
+    fn origins(&self) -> Origins {
+        let origin = |one: &Replaced| {
+            let added = self.plan.additions.iter().find(|added| added.server.name == one.server)?;
+            let origin = &added.server.origin;
+            Some((one.variable.clone(), (origin.file.clone(), origin.path.clone())))
+        };
+        self.replaced.iter().filter_map(origin).collect()
+    }
 }
 
 fn toolbox(request: &Request<'_>, groups: &[Group]) -> Result<String, Failure> {

@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod import;
 mod load;
+mod logging;
 mod login;
 mod origins;
 mod reload;
@@ -23,13 +24,14 @@ mod variables;
 mod version;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use tracing::level_filters::LevelFilter;
 
-use self::failure::{Failure, Kind, Manner};
+use self::failure::{Failure, FailureKind, Manner};
 use self::screen::Screen;
 use crate::config::locate::{
     Face, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
@@ -156,17 +158,17 @@ pub fn main(face: Face) -> ExitCode {
         }
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Kind::Usage.status() } else { 0 });
+            return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
-    start_logging(&arguments);
+    logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok());
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
         run(face, &arguments, manner, world)
     });
     let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
-    ExitCode::from(status.unwrap_or(Kind::Failure.status()))
+    ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
 }
 
 /// All that can be said on the command line, under the name of a face.
@@ -308,19 +310,16 @@ impl World {
     }
 }
 
-/// Log lines go to stderr: warnings and errors, unless `-q`, `-v` or `RUST_LOG` say otherwise.
-fn start_logging(arguments: &Arguments) {
+/// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
+fn log_level(arguments: &Arguments) -> LevelFilter {
     // These name servers that fail in words of their own.
     let calm = matches!(arguments.verb, Some(Verb::Shell(_)));
-    let level = match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
+    match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // It says by itself what is wrong.
-        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => "off",
-        (true, _) => "error",
-        (false, 0) => "warn",
-        (false, 1) => "info",
-        (false, _) => "debug",
-    };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
-        .format(|out, record| writeln!(out, "{}: {}", record.level().as_str().to_lowercase(), record.args()))
-        .init();
+        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => LevelFilter::WARN,
+        (false, 1) => LevelFilter::INFO,
+        (false, _) => LevelFilter::DEBUG,
+    }
 }

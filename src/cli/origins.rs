@@ -2,7 +2,7 @@
 //! are variables; by this they are not mixed up.
 
 use super::World;
-use crate::clients::Origins;
+use crate::client_files::Origins;
 use crate::edit::file::{Audience, Snapshot};
 use crate::store::turn::Turn;
 use std::collections::BTreeMap;

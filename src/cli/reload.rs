@@ -63,7 +63,7 @@ where
                     Err(error) => {
                         if !missing || asked {
                             let file = self.file.display();
-                            log::error!("cannot read {file}: {error}; the configuration in force stays");
+                            tracing::error!("cannot read {file}: {error}; the configuration in force stays");
                         }
                         missing = true;
                     }
@@ -109,7 +109,7 @@ where
             }
         });
         if let Ok(Some(configured)) = read.await {
-            log::info!("{} is read again", self.file.display());
+            tracing::info!("{} is read again", self.file.display());
             if let Some(rules) = &self.rules {
                 rules.replace(&configured.face.common().serving);
             }

@@ -106,7 +106,7 @@ fn read_token(path: &Path) -> Result<Token, Failure> {
         }
         Access::Read => {
             let mend = mend(path);
-            log::warn!("--auth-token-file {shown} can be read by its group or by others; run `{mend}`");
+            tracing::warn!("--auth-token-file {shown} can be read by its group or by others; run `{mend}`");
         }
         Access::None => {}
     }

@@ -9,12 +9,13 @@ use super::change::format;
 use super::connect::backups;
 use super::import::{is_gateway, servers_in};
 use super::origins::remembered;
-use crate::clients::{
-    CLIENTS, Client, Found, Group, ImportedServer, Launch, Piece, Scope, Template, places, read_config,
+use crate::client_files::{
+    FileScope, FoundValue, Group, ImportedServer, Launch, Piece, Template, places, read_config,
     values as found_in,
 };
 use crate::config::locate::{Face, user_file};
 use crate::edit::{self, file::contents};
+use crate::known_clients::{CLIENTS, KnownClient};
 use std::path::Path;
 
 /// Variables without a default that a text names and that are not set, each once.
@@ -38,14 +39,14 @@ pub(super) struct Wanted<'a> {
     pub(super) text: &'a str,
     pub(super) groups: &'a [Group],
     /// The client that is to start us, if it is about one.
-    pub(super) client: Option<&'static Client>,
+    pub(super) client: Option<&'static KnownClient>,
 }
 
 /// What clients' files hold.
 pub(super) struct Held {
     pub(super) servers: Vec<ImportedServer>,
     /// What variables stand for. Where the environment has another value, that one is meant.
-    pub(super) values: Vec<Found>,
+    pub(super) values: Vec<FoundValue>,
 }
 
 /// Reads the files of all clients; those of a project only for a configuration of that project.
@@ -58,7 +59,7 @@ pub(super) fn held_by_clients(wanted: &Wanted<'_>, world: &World) -> Held {
     let (mut servers, mut gateways, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for client in &CLIENTS {
         for place in places(client, &around) {
-            if seen.contains(&place.path) || everywhere && place.scope == Scope::Project {
+            if seen.contains(&place.path) || everywhere && place.scope == FileScope::Project {
                 continue;
             }
             // As it was before we took servers out, and as it is.
@@ -81,7 +82,7 @@ pub(super) fn held_by_clients(wanted: &Wanted<'_>, world: &World) -> Held {
     let present: Vec<_> = wanted.groups.iter().flat_map(|group| group.servers.clone()).collect();
     let known = |name: &str| known(name, &values, world);
     let found = found_in(&servers, &present, &remembered(wanted.file, world), &known);
-    let new = |one: &Found| values.iter().all(|known| known.variable != one.variable);
+    let new = |one: &FoundValue| values.iter().all(|known| known.variable != one.variable);
     let new: Vec<_> = found.into_iter().filter(new).collect();
     values.extend(new);
     values.retain(|one| world.variable(&one.variable).is_none_or(|set| set == one.text));
@@ -95,13 +96,13 @@ fn starts(gateway: &ImportedServer, config: &Path) -> bool {
 }
 
 /// What a client starts us with already; for others, what all agree on.
-fn handed_on(gateways: &[ImportedServer], wanted: &Wanted<'_>) -> Vec<Found> {
-    let mut values: Vec<Found> = Vec::new();
+fn handed_on(gateways: &[ImportedServer], wanted: &Wanted<'_>) -> Vec<FoundValue> {
+    let mut values: Vec<FoundValue> = Vec::new();
     for variable in Template::ours(wanted.text).variables() {
         let all = gateways.iter().filter_map(|gateway| {
             let (_, value) = gateway.env.iter().find(|(name, _)| name == variable)?;
             let text = value.text()?.to_owned();
-            Some(Found { variable: variable.to_owned(), text, client: gateway.origin.client })
+            Some(FoundValue { variable: variable.to_owned(), text, client: gateway.origin.client })
         });
         let all: Vec<_> = all.collect();
         let own = all.iter().find(|one| wanted.client.is_some_and(|client| client.title == one.client));
@@ -112,13 +113,13 @@ fn handed_on(gateways: &[ImportedServer], wanted: &Wanted<'_>) -> Vec<Found> {
 }
 
 /// The value of a variable: the environment's, or the one that was found.
-pub(super) fn known(name: &str, found: &[Found], world: &World) -> Option<String> {
+pub(super) fn known(name: &str, found: &[FoundValue], world: &World) -> Option<String> {
     let held = || found.iter().find(|one| one.variable == name).map(|one| one.text.clone());
     world.variable(name).or_else(held)
 }
 
 /// Sets what a configuration needs and clients' files hold, for this process; answers what that was.
-pub(super) fn borrow(world: &mut World, face: Face, file: &Path) -> Vec<Found> {
+pub(super) fn borrow(world: &mut World, face: Face, file: &Path) -> Vec<FoundValue> {
     let text = contents(file).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some(text) = text else { return Vec::new() };
     let missing = unset(&text, world);

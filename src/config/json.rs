@@ -1,6 +1,6 @@
 //! JSON with comments and trailing commas, read into a tree.
 
-use super::node::{Entry, Kind, Node, Span, SyntaxError, Text};
+use super::node::{KeyValue, Kind, Node, Span, SyntaxError, Text};
 use jsonc_parser::ast::{ObjectPropName, Value};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
@@ -54,7 +54,7 @@ fn node(value: Value<'_>) -> Node {
                         ObjectPropName::String(name) => name.range,
                         ObjectPropName::Word(name) => name.range,
                     };
-                    Entry {
+                    KeyValue {
                         key: property.name.into_string(),
                         key_span: range.start..range.end,
                         value: node(property.value),

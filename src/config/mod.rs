@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) mod command_line;
 pub(crate) mod detect;
 mod diagnostic;
+pub(crate) mod entry;
 pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;

@@ -5,6 +5,17 @@ use std::ops::Range;
 /// Bytes of the source text.
 pub(crate) type Span = Range<usize>;
 
+/// The syntax of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// With comments and trailing commas.
+    Json,
+    /// Version 1.0 and 1.1.
+    Toml,
+    /// One document.
+    Yaml,
+}
+
 /// One value.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -20,7 +31,7 @@ pub(crate) enum Kind {
     Number(String),
     String(Text),
     List(Vec<Node>),
-    Object(Vec<Entry>),
+    Object(Vec<KeyValue>),
     /// What the syntax has and we have no use for, such as dates.
     Other(&'static str),
 }
@@ -44,7 +55,7 @@ impl Text {
 
 /// A key with its value; keys may repeat here.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KeyValue {
     pub(crate) key: String,
     pub(crate) key_span: Span,
     pub(crate) value: Node,

@@ -1,12 +1,10 @@
 //! `oauth`, which says how we log in to a server behind a URL where it wants that.
 
+use super::entry::LOGIN_KEYS;
 use super::node::Kind;
 use super::read::{At, nearest};
 use super::report::Spelling;
 use super::{OAuth, Secret};
-
-pub(super) const KEYS: [&str; 6] =
-    ["clientId", "clientSecret", "clientMetadataUrl", "scope", "scopes", "callbackPort"];
 
 /// Reads it; `Some(None)` is `false`: no logins. In files that other clients read too, keys of theirs are let through.
 pub(super) fn oauth(at: &At<'_>) -> Option<Option<OAuth>> {
@@ -15,10 +13,10 @@ pub(super) fn oauth(at: &At<'_>) -> Option<Option<OAuth>> {
     }
     let table = at.table()?;
     match at.report.spelling {
-        Spelling::Snake => drop(table.refuse_unknown(&KEYS, &[])),
+        Spelling::Snake => drop(table.refuse_unknown(&LOGIN_KEYS, &[])),
         Spelling::Camel => {
-            for entry in table.unknown(&KEYS) {
-                let hint = match nearest(entry.key, &KEYS) {
+            for entry in table.unknown(&LOGIN_KEYS) {
+                let hint = match nearest(entry.key, &LOGIN_KEYS) {
                     Some(key) => format!("did you mean `{key}`?"),
                     None => "it has no effect here; what the server needs to know is found out".to_owned(),
                 };

@@ -1,6 +1,7 @@
 //! Typed reading of a tree: each accessor answers the value, or notes the problem and answers `None`.
 
 use super::diagnostic::Severity;
+use super::entry::snake;
 use super::expand::Fault;
 use super::node::{Kind, Node, Span, Text};
 use super::report::{Finding, Report, Spelling, child};
@@ -129,7 +130,7 @@ impl<'d> At<'d> {
             self.expected(name, hint);
             return None;
         };
-        let at = |entry: &'d super::node::Entry| At {
+        let at = |entry: &'d super::node::KeyValue| At {
             report: self.report,
             node: &entry.value,
             path: child(&self.path, &entry.key),
@@ -334,13 +335,7 @@ impl Report {
     pub(super) fn spelled(&self, key: &str) -> String {
         match self.spelling {
             Spelling::Camel => key.to_owned(),
-            Spelling::Snake => key.chars().fold(String::new(), |mut snake, c| {
-                if c.is_ascii_uppercase() {
-                    snake.push('_');
-                }
-                snake.push(c.to_ascii_lowercase());
-                snake
-            }),
+            Spelling::Snake => snake(key),
         }
     }
 }

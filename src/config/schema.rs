@@ -11,8 +11,8 @@ mod tests {
     use super::super::locate::Face;
     use super::super::report::{Report, Spelling};
     use super::super::source::Source;
+    use super::super::{entry, settings, toolman, workbench};
     use super::super::{load, load_toolman};
-    use super::super::{oauth, server, settings, toolman, workbench};
     use super::*;
     use crate::edit::{self, Format, parse};
     use serde_json::Value;
@@ -40,13 +40,13 @@ mod tests {
         for (schema, pointer, expected, spelling) in [
             (WORKBENCH, "", workbench::KEYS.to_vec(), Camel),
             (WORKBENCH, toolbox, workbench::TOOLBOX_KEYS.to_vec(), Camel),
-            (WORKBENCH, "/definitions/server", server::known(), Camel),
-            (WORKBENCH, "/definitions/server/properties/oauth", oauth::KEYS.to_vec(), Camel),
+            (WORKBENCH, "/definitions/server", entry::understood(|_| true), Camel),
+            (WORKBENCH, "/definitions/server/properties/oauth", entry::LOGIN_KEYS.to_vec(), Camel),
             (WORKBENCH, "/properties/auth", settings::AUTH_KEYS.to_vec(), Camel),
             (WORKBENCH, token, [&settings::TOKEN_KEYS[..], &["toolboxes"]].concat(), Camel),
             (TOOLMAN, "", toolman::KEYS.to_vec(), Snake),
             (TOOLMAN, "/properties/servers/items", toolman::SERVER_KEYS.to_vec(), Snake),
-            (TOOLMAN, "/properties/servers/items/properties/oauth", oauth::KEYS.to_vec(), Snake),
+            (TOOLMAN, "/properties/servers/items/properties/oauth", entry::LOGIN_KEYS.to_vec(), Snake),
             (TOOLMAN, "/properties/auth", settings::AUTH_KEYS.to_vec(), Snake),
             (TOOLMAN, token, [&settings::TOKEN_KEYS[..], &["namespaces"]].concat(), Snake),
         ] {

@@ -1,74 +1,14 @@
-//! One entry of `mcpServers`, as this or another client's file has it.
+//! One entry of `mcpServers` of our own file: from what `entry.rs` says its keys mean to a server that can run.
 
 use super::detect::secrets_of_url;
+use super::entry::{
+    Field, HTTP_ELSEWHERE, Side, TRANSPORTS, TransportName, documented, instead_of, is_header_name,
+    is_header_value, is_url, is_variable_name, understood,
+};
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
 use std::path::{Component, Path, PathBuf};
-
-const URL: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
-const ENV: [&str; 3] = ["env", "envs", "environment"];
-const TRANSPORT: [&str; 2] = ["transport", "type"];
-
-/// Keys that we document; the first spelling of each.
-const KEYS: [&str; 16] = [
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "toolFilters",
-    "transport",
-    "type",
-    "url",
-    "headers",
-    "oauth",
-    "disabled",
-    "connectTimeout",
-    "callTimeout",
-    "maxCallTime",
-    "inheritEnv",
-    "isolation",
-];
-
-/// Keys of other clients that say something we have a word for.
-const FOREIGN: [(&str, &str); 17] = [
-    ("enabled", "to leave a server out, write `\"disabled\": true`"),
-    ("timeout", "use `callTimeout` or `connectTimeout`, in seconds"),
-    ("request_timeout_ms", "use `callTimeout`, in seconds"),
-    ("startup_timeout_sec", "use `connectTimeout`, in seconds"),
-    ("startup_timeout_ms", "use `connectTimeout`, in seconds"),
-    ("tool_timeout_sec", "use `callTimeout`, in seconds"),
-    ("includeTools", "use `toolFilters`"),
-    ("enabled_tools", "use `toolFilters`"),
-    ("available_tools", "use `toolFilters`"),
-    ("excludeTools", "use `toolFilters`, with the names that shall pass"),
-    ("disabledTools", "use `toolFilters`, with the names that shall pass"),
-    ("disabled_tools", "use `toolFilters`, with the names that shall pass"),
-    ("envFile", "write the variables into `env`, as `\"NAME\": \"${NAME}\"`"),
-    ("env_vars", "use `inheritEnv`"),
-    ("http_headers", "use `headers`"),
-    ("bearer_token_env_var", "use `\"headers\": { \"Authorization\": \"Bearer ${NAME}\" }`"),
-    ("cmd", "use `command`"),
-];
-
-/// How a server says that it is to be spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TransportName {
-    Stdio,
-    Http,
-    Sse,
-}
-
-const KINDS: [(&str, TransportName); 3] =
-    [("stdio", TransportName::Stdio), ("http", TransportName::Http), ("sse", TransportName::Sse)];
-
-/// What clients call `http`.
-const HTTP: [(&str, TransportName); 4] = [
-    ("streamable-http", TransportName::Http),
-    ("streamableHttp", TransportName::Http),
-    ("streamable_http", TransportName::Http),
-    ("remote", TransportName::Http),
-];
 
 /// Reads an entry; one that is disabled is checked all the same, and `None`.
 pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
@@ -90,16 +30,11 @@ pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
     Some(Server { name: name?, transport: transport?, filter: filter?, timeouts, isolation: isolation? })
 }
 
-/// Every key of an entry that means something, with the synonyms.
-pub(super) fn known() -> Vec<&'static str> {
-    KEYS.iter().chain(&URL).chain(&ENV).copied().collect()
-}
-
 fn warn_of_unknown(table: &Table<'_>) {
-    for entry in table.unknown(&known()) {
-        let hint = match FOREIGN.iter().find(|(key, _)| *key == entry.key) {
-            Some((_, hint)) => (*hint).to_owned(),
-            None => match nearest(entry.key, &KEYS) {
+    for entry in table.unknown(&understood(|_| true)) {
+        let hint = match instead_of(entry.key) {
+            Some(hint) => hint.to_owned(),
+            None => match nearest(entry.key, &documented()) {
                 Some(key) => format!("did you mean `{key}`?"),
                 None => "it has no effect here; remove it if it is not for another client".to_owned(),
             },
@@ -108,12 +43,23 @@ fn warn_of_unknown(table: &Table<'_>) {
     }
 }
 
+/// The keys of our own file that mean this.
+fn spelled(field: Field) -> Vec<&'static str> {
+    understood(|other| other == field)
+}
+
+/// The keys of our own file that mean something to one side only.
+fn of(side: Side) -> Vec<&'static str> {
+    understood(|field| field.side() == Some(side))
+}
+
 fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
     // Everything is read in any case, so that all problems of the entry are seen at once.
     let kind = declared_kind(table);
-    let urls: Vec<_> = table.synonyms(&URL).into_iter().map(|at| (at, url(at))).collect();
+    let urls: Vec<_> = table.synonyms(&spelled(Field::Url)).into_iter().map(|at| (at, url(at))).collect();
     let url = agreed(&urls, PartialEq::eq);
-    let environments: Vec<_> = table.synonyms(&ENV).into_iter().map(|at| (at, environment(at))).collect();
+    let environments: Vec<_> =
+        table.synonyms(&spelled(Field::Env)).into_iter().map(|at| (at, environment(at))).collect();
     let env = agreed(&environments, |one, other| same_variables(one, other));
     let env = if environments.is_empty() { Some(Vec::new()) } else { env };
     let program = table.get("command").map(program);
@@ -140,7 +86,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (Some(_), None) => {
             fits(table, kind, "command")?;
-            warn_of_useless(table, &["headers", "oauth"], "command");
+            warn_of_useless(table, &of(Side::Remote), "command");
             Some(Transport::Stdio(Command {
                 program: program??,
                 args: args?,
@@ -154,7 +100,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (None, Some((at, _))) => {
             fits(table, kind, at.key)?;
-            warn_of_useless(table, &["args", "env", "envs", "environment", "cwd", "inheritEnv"], "url");
+            warn_of_useless(table, &of(Side::Local), "url");
             Some(Transport::Http(http(table, url?, headers?, kind, oauth?)))
         }
     }
@@ -177,8 +123,11 @@ pub(super) fn http(
 
 /// What `transport` and `type` say.
 pub(super) fn declared_kind(table: &Table<'_>) -> Option<TransportName> {
-    let kinds: Vec<_> =
-        table.synonyms(&TRANSPORT).into_iter().map(|at| (at, at.one_of_many(&KINDS, &HTTP))).collect();
+    let kinds: Vec<_> = table
+        .synonyms(&spelled(Field::Transport))
+        .into_iter()
+        .map(|at| (at, at.one_of_many(&TRANSPORTS, &HTTP_ELSEWHERE)))
+        .collect();
     agreed(&kinds, PartialEq::eq)
 }
 
@@ -190,7 +139,7 @@ pub(super) fn fits(table: &Table<'_>, kind: Option<TransportName>, key: &str) ->
         (_, Some(TransportName::Stdio)) => ("`http` or `sse`", "command"),
         _ => return Some(()),
     };
-    if let Some(at) = table.synonyms(&TRANSPORT).first() {
+    if let Some(at) = table.synonyms(&spelled(Field::Transport)).first() {
         at.error(
             format!("a server with `{key}` speaks {speaks}"),
             format!("remove `{}`, or give `{other}` in place of `{key}`", at.key),
@@ -258,7 +207,7 @@ pub(super) fn working_directory(at: &At<'_>, directory: &Path) -> Option<PathBuf
 pub(super) fn environment(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
     let table = at.table()?;
     let values = all(table.entries(), |entry| {
-        if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+        if !is_variable_name(entry.key) {
             entry.key_error("this cannot be the name of a variable", "use letters, digits and `_`");
         }
         let value = match entry.spelled() {
@@ -276,9 +225,7 @@ pub(super) fn environment(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
 pub(super) fn headers(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
     let table = at.table()?;
     all(table.entries(), |entry| {
-        if entry.key.is_empty()
-            || !entry.key.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-        {
+        if !is_header_name(entry.key) {
             entry.key_error("this cannot be the name of a header", "use letters, digits and `-`");
         }
         let value = match entry.spelled() {
@@ -286,7 +233,7 @@ pub(super) fn headers(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
             _ => entry.string()?,
         };
         let value = value.trim();
-        if value.chars().any(|c| c.is_control() && c != '\t') {
+        if !is_header_value(value) {
             entry.error("a header's value has no control characters", "remove line breaks and the like");
             return None;
         }
@@ -300,13 +247,7 @@ pub(super) fn headers(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
 
 pub(super) fn url(at: &At<'_>) -> Option<String> {
     let url = at.string()?;
-    let lower = url.to_ascii_lowercase();
-    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
-    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let host = host.map(|host| host.rsplit('@').next().unwrap_or_default());
-    let sound = host.is_some_and(|host| !host.is_empty() && !host.starts_with(':'))
-        && !url.chars().any(|c| c.is_whitespace() || c.is_control());
-    if !sound {
+    if !is_url(url) {
         at.expected("a URL with `http://` or `https://` and a host", "such as `http://127.0.0.1:9000/mcp`");
         return None;
     }
@@ -324,7 +265,7 @@ fn filter(at: &At<'_>) -> Option<ToolFilter> {
 pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
     all(&at.list()?, |item| {
         let name = item.string()?;
-        if name.is_empty() || name.contains(['=', '\0']) {
+        if !is_variable_name(name) {
             item.expected("the name of a variable, or `*` for all", "remove it");
             return None;
         }

@@ -1,6 +1,6 @@
 //! TOML, read into a tree.
 
-use super::node::{Entry, Kind, Node, SyntaxError, Text};
+use super::node::{KeyValue, Kind, Node, SyntaxError, Text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -37,7 +37,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
 fn entries(table: DeTable<'_>) -> Kind {
     let mut entries: Vec<_> = table
         .into_iter()
-        .map(|(key, value)| Entry {
+        .map(|(key, value)| KeyValue {
             key_span: key.span(),
             key: key.into_inner().into_owned(),
             value: node(value),

@@ -174,7 +174,7 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
             Ok(list) => items = items.with(kind, list),
             Err(trouble) => {
                 let reason = trouble.redacted(&link.redactor);
-                log::warn!("[{}] {reason}; taken as an empty list", link.upstream);
+                tracing::warn!("[{}] {reason}; taken as an empty list", link.upstream);
             }
         }
     }
@@ -293,10 +293,13 @@ async fn list(
         }
         items.extend(page.items);
         for tool in page.schemaless {
-            log::warn!("[{}] tool {tool} has no usable inputSchema; any object is accepted", link.upstream);
+            tracing::warn!(
+                "[{}] tool {tool} has no usable inputSchema; any object is accepted",
+                link.upstream
+            );
         }
         if page.nameless > 0 {
-            log::warn!(
+            tracing::warn!(
                 "[{}] {} of its {} have no name and are left out",
                 link.upstream,
                 page.nameless,
@@ -344,7 +347,7 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
                 Ok(list) => items = items.with(kind, list),
                 Err(trouble) => {
                     let reason = trouble.redacted(&link.redactor);
-                    log::warn!("[{}] {reason}; its list stays as it was", link.upstream);
+                    tracing::warn!("[{}] {reason}; its list stays as it was", link.upstream);
                     unread |= 1 << kind as u8;
                 }
             }

@@ -100,7 +100,7 @@ impl Known {
             let _turn = turn.acquire().await;
             let save = move || {
                 if let Err(error) = save(&definitions, &upstream.spec().transport) {
-                    log::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
+                    tracing::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
                 }
             };
             let _ = tokio::task::spawn_blocking(save).await;

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::engine::Engine;
 use super::link::Link;
@@ -125,15 +126,16 @@ impl Remote {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
-        let client =
-            HttpClient::new(endpoint, engine.settings().max_message_bytes)?.limited_by(engine.limit());
-        let client = client.authorized_by(engine.authorizer(http));
+        // The HTTP client knows nothing of servers' names; its log lines get this one.
+        let span = tracing::error_span!("upstream", name = %link.upstream);
+        let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
+        let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
         link.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = link.out.clone();
         let taker = Taker { engine: engine.clone(), link: link.clone() };
         Ok(Self {
-            client: tokio::spawn(client.run(receive, taker)),
+            client: tokio::spawn(client.run(receive, taker).instrument(span)),
             _sender: Task::spawn(async move { out.hand_on(send).await }),
             over: false,
         })
@@ -195,7 +197,7 @@ impl Process {
         let launch = engine.programs.prepare(command).await;
         let launch = launch.inspect_err(|error| {
             if let Some(places) = error.places() {
-                log::info!("[{}] {}", link.upstream, link.redactor.redact(&places));
+                tracing::info!("[{}] {}", link.upstream, link.redactor.redact(&places));
             }
         })?;
         let child =
@@ -360,6 +362,6 @@ pub(super) fn take(
     on: Option<u64>,
 ) {
     if catch_unwind(AssertUnwindSafe(|| link.take(engine, scanner, line, on))).is_err() {
-        log::error!("[{}] a message of this server made us panic; please report it", link.upstream);
+        tracing::error!("[{}] a message of this server made us panic; please report it", link.upstream);
     }
 }

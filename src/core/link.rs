@@ -166,7 +166,7 @@ impl Link {
                     known.insert(tool.key.to_string(), headers);
                     kept.push(tool);
                 }
-                Err(reason) => log::warn!("[{}] tool {} is left out: {reason}", self.upstream, tool.key),
+                Err(reason) => tracing::warn!("[{}] tool {} is left out: {reason}", self.upstream, tool.key),
             }
         }
         mirrored.set(known);
@@ -446,10 +446,10 @@ impl Link {
         match Message::from_server(doc.root()) {
             Ok(Message::Response { to, outcome, says_version }) => {
                 if !says_version && !self.odd_version.swap(true, Ordering::Relaxed) {
-                    log::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
+                    tracing::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
                 }
                 if !self.take_answer(to, outcome, on) {
-                    log::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
+                    tracing::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
                     self.noise.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -511,7 +511,7 @@ impl Link {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
             let text = plain(&text);
             let shown = self.redactor.redact(&text);
-            log::warn!("[{}] wrote what is no message to its stdout: {shown}", self.upstream);
+            tracing::warn!("[{}] wrote what is no message to its stdout: {shown}", self.upstream);
         }
     }
 
@@ -530,7 +530,10 @@ impl Link {
         match self.noise.load(Ordering::Relaxed) {
             0 => {}
             count => {
-                log::warn!("[{}] wrote {count} lines that were no message or answered nothing", self.upstream)
+                tracing::warn!(
+                    "[{}] wrote {count} lines that were no message or answered nothing",
+                    self.upstream
+                )
             }
         }
     }

@@ -148,7 +148,7 @@ impl Reply {
             let written =
                 AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), |out| write(out, &id)));
             if catch_unwind(written).is_err() {
-                log::error!("writing an answer made us panic; please report it");
+                tracing::error!("writing an answer made us panic; please report it");
                 let error =
                     error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
                 self.session.send(&route, batch.as_ref(), |out| {

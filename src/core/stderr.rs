@@ -51,7 +51,7 @@ impl Tail {
     fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {
         let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
         let line = plain(text.trim_end());
-        log::debug!("[{label}] {}", redactor.redact(&line));
+        tracing::debug!("[{label}] {}", redactor.redact(&line));
         let mut kept = self.0.lock();
         kept.1 += line.len();
         kept.0.push_back(line);

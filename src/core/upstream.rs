@@ -414,7 +414,7 @@ impl Upstream {
                 End::Failed(reason) => (reason, Duration::ZERO),
                 End::Down(reason, uptime) => (reason, uptime),
             };
-            log::warn!("[{self}] {reason}");
+            tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
             self.phase.send_replace(Phase::Failed(reason));

@@ -652,7 +652,7 @@ impl View {
             self.names[kind as usize].reserve(items.of(kind).len());
             for item in items.of(kind).iter().filter(|item| face.allows(&upstream, kind, &item.key)) {
                 if !seen.insert(&*item.key) {
-                    log::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
+                    tracing::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
                     continue;
                 }
                 let full = face.full_name(&upstream, kind, &item.key);
@@ -661,7 +661,7 @@ impl View {
                 else {
                     let lost = (kind, full.into());
                     if !known.contains(&lost) {
-                        log::warn!(
+                        tracing::warn!(
                             "[{upstream}] {} is taken by an earlier server; this one is left out",
                             lost.1
                         );

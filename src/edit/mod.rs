@@ -18,19 +18,10 @@ pub use mask::mask;
 pub use merge::undone;
 pub use value::Value;
 
+pub use crate::config::node::Format;
+
 use crate::config::node::{Kind, Node, SyntaxError};
 use std::fmt;
-
-/// A syntax.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// With comments and trailing commas.
-    Json,
-    /// Version 1.0 and 1.1.
-    Toml,
-    /// One document.
-    Yaml,
-}
 
 /// One change. Paths are keys from the top of the file.
 #[derive(Debug)]

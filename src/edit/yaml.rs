@@ -1,7 +1,7 @@
 //! YAML: read by a real parser, changed by whole lines.
 
 use super::{Edit, Value};
-use crate::config::node::{Entry, Kind, Node, Span, SyntaxError, Text};
+use crate::config::node::{KeyValue, Kind, Node, Span, SyntaxError, Text};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marks};
 
 /// Reads one document; an empty one is an empty object. Aliases and tags are more than we can keep.
@@ -76,7 +76,7 @@ impl<'t> YamlReader<'t> {
                     };
                     let (event, value) = self.next()?;
                     let value = self.node(event, value)?;
-                    entries.push(Entry { key, key_span: self.span(marks), value });
+                    entries.push(KeyValue { key, key_span: self.span(marks), value });
                 }
             }
             _ => return Err(self.wrong(marks, "a value is missing")),

@@ -147,7 +147,7 @@ impl Gateway {
     ) {
         let take = AssertUnwindSafe(|| self.take_message(session, message, route, batch));
         if catch_unwind(take).is_err() {
-            log::error!("a message of the client made us panic; please report it");
+            tracing::error!("a message of the client made us panic; please report it");
         }
     }
 
@@ -173,7 +173,7 @@ impl Gateway {
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
             Ok(Message::Response { to, outcome, .. }) => {
                 if !matches!(to, AnswerTo::Ours(id) if session.peer.resolve(id, outcome)) {
-                    log::debug!("an answer of the client that nobody waits for");
+                    tracing::debug!("an answer of the client that nobody waits for");
                 }
             }
             Err(bad) => {

@@ -154,7 +154,7 @@ pub(super) fn remember_switches(
             }
         });
         if let Err(error) = saved {
-            log::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
+            tracing::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
         }
         go_on();
     });
@@ -169,7 +169,7 @@ fn warn_of_schemes(face: &dyn Face, window: &Window) {
         prefix.strip_prefix(&*entry.upstream.group).is_some_and(|separator| separator.contains('_'))
     };
     if resources.any(|(entry, _)| is_prefixed_oddly(entry)) {
-        log::warn!(
+        tracing::warn!(
             "clients with a strict URI parser reject the `_` in the schemes of resources; \
              if yours does, write resource_separator = \"+\""
         );

@@ -100,7 +100,7 @@ impl Gateway {
         // Nobody has seen a list before, so nobody is told that it changed.
         let opened = self.engine.connect(window, group, &upstreams).await;
         for (server, reason) in opened.iter().flat_map(|opened| &opened.failed) {
-            log::warn!("[{group}/{server}] {reason}");
+            tracing::warn!("[{group}/{server}] {reason}");
         }
         opened
     }

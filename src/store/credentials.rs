@@ -43,7 +43,7 @@ impl Credentials {
         };
         if access != Access::None {
             let path = self.path.display();
-            self.told.call_once(|| log::warn!("{path} {consequence}; run `{}`", mend(&self.path)));
+            self.told.call_once(|| tracing::warn!("{path} {consequence}; run `{}`", mend(&self.path)));
         }
         let mut bytes = Vec::new();
         (access != Access::Write && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
@@ -54,7 +54,7 @@ impl Memory for Credentials {
     fn load(&self) -> Option<Grant> {
         let grant = serde_json::from_slice(&self.read()?);
         // What is wrong is not said: it may quote a token.
-        grant.inspect_err(|_| log::warn!("{} cannot be used and is ignored", self.path.display())).ok()
+        grant.inspect_err(|_| tracing::warn!("{} cannot be used and is ignored", self.path.display())).ok()
     }
 
     fn save(&self, grant: &Grant) -> io::Result<()> {

@@ -138,7 +138,7 @@ impl DefinitionsFile {
         };
         let items = parse(&text);
         if items.is_none() {
-            log::debug!("{} is broken and is discarded", self.0.display());
+            tracing::debug!("{} is broken and is discarded", self.0.display());
             let _ = fs::remove_file(&self.0);
         }
         items

@@ -52,7 +52,7 @@ impl Switched {
         let read = fs::read(path).and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
         read.unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                log::warn!("{} cannot be used and is ignored: {error}", path.display());
+                tracing::warn!("{} cannot be used and is ignored: {error}", path.display());
             }
             Self::default()
         })

@@ -45,7 +45,7 @@ impl Turn {
                 }
                 Err(TryLockError::WouldBlock) => {
                     if !std::mem::replace(&mut told, true) {
-                        log::info!("another process changes {}; waiting for it", file.display());
+                        tracing::info!("another process changes {}; waiting for it", file.display());
                     }
                     sleep(BETWEEN_LOOKS);
                 }

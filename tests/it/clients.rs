@@ -333,9 +333,7 @@ fn connect_twice_and_disconnect() {
             assert!(connected.contains(&config), "{client}: {connected}");
             let program = format!("{face}{}", std::env::consts::EXE_SUFFIX);
             assert!(connected.contains(&program), "{client}: {connected}");
-            let dynamic = ["claude-code", "zed", "gemini", "goose", "cline"].contains(&client);
-            let mode = if dynamic { "dynamic" } else { "proxy" };
-            assert_eq!(connected.contains(mode), face == "mcp-workbench", "{client}: {connected}");
+            assert_eq!(connected.contains("--tool-mode"), face == "mcp-workbench", "{client}: {connected}");
             assert_eq!(home.run_with(face, &["connect", client, "--yes"]).code, Some(0));
             assert_eq!(text(&file), connected, "{client}: twice is once");
             // Importing again must not bring us in as a server of our own.
@@ -442,6 +440,27 @@ fn the_only_server_of_a_client_that_writes_toml() {
     home.put("codex", b"model = \"m\"\n\n[mcp_servers.workbench]\ncommand = \"mcp-workbench\"\n");
     home.json(&["disconnect", "codex", "--yes"]);
     assert_eq!(text(&home.file_of("codex")), "model = \"m\"\n");
+}
+
+/// We find out by ourselves which mode a client can use, unless somebody has decided.
+#[test]
+fn the_tool_mode_that_a_client_starts_us_with() {
+    let undecided = r#"{"toolboxes": {}}"#;
+    let decided = r#"{"toolMode": "dynamic", "toolboxes": {}}"#;
+    for (config, named, expected) in [
+        (undecided, &[][..], &["--tool-mode", "auto"][..]),
+        (undecided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
+        (decided, &[], &[]),
+        (decided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
+    ] {
+        let home = Home::new();
+        home.write(&home.config(), config.as_bytes());
+        for (client, ..) in CLIENTS {
+            let said = home.json(&[&["connect", client, "--dry-run"], named].concat());
+            let args = said["args"].as_array().expect("a list");
+            assert_eq!(args[2..], expected.iter().map(|arg| json!(arg)).collect::<Vec<_>>(), "{client}");
+        }
+    }
 }
 
 /// Another server may have the name that we have.
@@ -662,9 +681,9 @@ fn servers_that_are_not_ours_stay() {
     let names: Vec<_> = servers["mcpServers"].as_object().expect("servers").keys().cloned().collect();
     assert_eq!(names, ["github", "linear", "local", "workbench"]);
     // With other options, what was taken comes back.
-    let said = home.json(&["connect", "cursor", "--keep", "--tool-mode", "auto", "--yes"]);
+    let said = home.json(&["connect", "cursor", "--keep", "--tool-mode", "proxy", "--yes"]);
     assert_eq!(said["removed"], json!([]));
-    assert_eq!(said["args"].as_array().expect("a list").last(), Some(&json!("auto")));
+    assert_eq!(said["args"].as_array().expect("a list").last(), Some(&json!("proxy")));
     let servers: Value = serde_json::from_slice(&read(&home.file_of("cursor"))).expect("JSON");
     assert_eq!(servers["mcpServers"].as_object().expect("servers").len(), 5);
     assert_eq!(home.run(&["disconnect", "cursor", "--yes"]).code, Some(0));

@@ -9,6 +9,7 @@ mod classic;
 mod client;
 mod clients;
 mod commands;
+mod compatibility;
 mod config;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod conformance;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{CAN_ALL, Client, Era, Host, Remote};
-use crate::harness::{Gateway, Lab, Message, PROMPTS_CHANGED, TOOLS_CHANGED, dev, fake};
+use crate::harness::{Gateway, Lab, Message, PROMPTS_CHANGED, TOOLS_CHANGED, VERSION, dev, fake};
 
 const UPDATED: &str = "notifications/resources/updated";
 const URI: &str = "fake://resource/1";
@@ -327,4 +327,20 @@ fn a_question_of_a_lost_session_keeps_no_other_from_being_asked() {
     let question = scene.client.take("another question", is_question);
     scene.client.reply(&question, r#""result":{"action":"decline"}"#);
     assert_eq!(scene.client.answer(&id).text(), r#"{"result":{"action":"decline"}}"#);
+}
+
+/// The HTTP client knows no names of servers; the span around it does.
+#[test]
+fn log_lines_of_the_http_client_name_the_server() {
+    let mut remote = Remote::start("--with echo --era legacy");
+    let entry = json!({"a": {"type": "http", "url": remote.url(), "headers": {"Connection": "close"}}});
+    let mut gateway = Gateway::spawn_with(Lab::new(), dev("dynamic", entry), |command| {
+        command.arg("-v");
+    });
+    gateway.initialize(VERSION);
+    gateway.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    remote.redeploy("--with echo --era legacy");
+    assert!(worked(&gateway.call("dev__a__echo", json!({}))));
+    gateway.stderr_with("warn: [dev/a] the header Connection belongs to the connection");
+    gateway.stderr_with("info: [dev/a] the server does not know our session any more");
 }

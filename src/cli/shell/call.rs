@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::arguments::Given;
 use super::{Run, Said};
-use crate::catalog::Kind as Offer;
+use crate::catalog::Kind;
 use crate::cli::advice::lost;
-use crate::cli::failure::{Failure, Kind};
+use crate::cli::failure::{Failure, FailureKind};
 use crate::cli::login;
 use crate::cli::screen::Screen;
 use crate::core::trouble::{Cause, Trouble};
@@ -28,7 +28,7 @@ impl Run {
         fresh: bool,
     ) -> Result<Said, Failure> {
         let catalog = self.gather_for(shell, fresh, name).await;
-        let row = catalog.find(name, &[Offer::Tool])?;
+        let row = catalog.find(name, &[Kind::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let label = upstream.to_string();
         let up = || self.screen.while_waiting("starting the server", upstream.up());
@@ -40,7 +40,7 @@ impl Run {
         }
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
-        let item = items.of(Offer::Tool).iter().find(|item| *item.key == *tool);
+        let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
         let Some(item) = item else {
             let message = format!("`{address}` is gone: the server does not offer it any more");
             return Err(Failure::usage(message, format!("`{} list tools` shows all", self.face.program())));
@@ -72,7 +72,7 @@ impl Run {
     fn result(&self, address: &str, tool: &str, raw: &str) -> Result<Said, Failure> {
         let result: Value = serde_json::from_str(raw).unwrap_or_default();
         let failed = result["isError"] == Value::Bool(true);
-        let status = if failed { Kind::Tool.status() } else { 0 };
+        let status = if failed { FailureKind::Tool.status() } else { 0 };
         if self.manner.json {
             return Ok(Said { text: format!("{raw}\n"), status });
         }
@@ -116,7 +116,7 @@ fn refused(address: &str, error: &str) -> Failure {
     }
     let code = error["code"].as_i64().map_or_else(String::new, |code| format!(" (code {code})"));
     Failure::new(
-        Kind::Tool,
+        FailureKind::Tool,
         format!("{address}: {message}{code}"),
         "the `show` verb prints what the tool takes",
     )

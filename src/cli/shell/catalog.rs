@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::catalog::{Items, Kind, nearest};
 use crate::cli::advice::lost;
-use crate::cli::failure::{self, Failure};
+use crate::cli::failure::{Failure, FailureKind};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
 use crate::core::trouble::Trouble;
@@ -127,7 +127,7 @@ impl Catalog {
         match self.failures().count() {
             0 => 0,
             failed if failed < self.servers.len() => 0,
-            _ => failure::Kind::Unreachable.status(),
+            _ => FailureKind::Unreachable.status(),
         }
     }
 

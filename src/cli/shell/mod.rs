@@ -134,7 +134,7 @@ pub(super) fn run(
     mut world: World,
 ) -> Result<u8, Failure> {
     for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
-        log::info!("{} is not set here; it is what {} has", one.variable, one.client);
+        tracing::info!("{} is not set here; it is what {} has", one.variable, one.client);
     }
     let loaded = load(face, file, tool_mode, None, manner, &world)?.configured;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };

@@ -16,6 +16,6 @@ pub fn browse(url: &str) {
     // Ctrl-C in the terminal is for us.
     command.process_group(0);
     if let Err(error) = command.spawn() {
-        log::debug!("{program} cannot be started: {error}");
+        tracing::debug!("{program} cannot be started: {error}");
     }
 }

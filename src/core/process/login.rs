@@ -30,18 +30,18 @@ pub(super) async fn ask(launcher: &Launcher, vars: &[(OsString, OsString)]) -> O
     let output = match tokio::time::timeout(DEADLINE, output_of(launcher, &launch)).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => {
-            log::warn!("could not ask {} for its PATH: {error}", launch.program.display());
+            tracing::warn!("could not ask {} for its PATH: {error}", launch.program.display());
             return None;
         }
         Err(_) => {
             let seconds = DEADLINE.as_secs();
-            log::warn!("{} did not tell its PATH within {seconds} s", launch.program.display());
+            tracing::warn!("{} did not tell its PATH within {seconds} s", launch.program.display());
             return None;
         }
     };
     let path = answer(&output);
     if path.is_none() {
-        log::warn!("{} did not tell its PATH", launch.program.display());
+        tracing::warn!("{} did not tell its PATH", launch.program.display());
     }
     path
 }

@@ -109,7 +109,7 @@ impl Control {
         if let Some(shim) = &mut self.shim
             && let Err(error) = shim.wait().await
         {
-            log::warn!("waiting for the supervisor of an upstream: {error}");
+            tracing::warn!("waiting for the supervisor of an upstream: {error}");
         }
     }
 

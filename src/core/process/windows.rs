@@ -109,7 +109,7 @@ impl Control {
             }
         };
         if tokio::time::timeout(GONE, gone).await.is_err() {
-            log::warn!("processes of an upstream are still there after they were killed");
+            tracing::warn!("processes of an upstream are still there after they were killed");
         }
     }
 }

@@ -560,7 +560,7 @@ impl Exposure for Toolman {
         };
         let own = own.contains(&&*self.full_name(upstream, kind, key));
         if own {
-            log::warn!("[{upstream}] {key} would hide what is toolman's own and is left out");
+            tracing::warn!("[{upstream}] {key} would hide what is toolman's own and is left out");
         }
         !own
     }

@@ -12,6 +12,7 @@ use crate::catalog::{Kind, NameLimits, has_schema};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
+use crate::known_clients::Behaviour;
 use crate::wire::era::ClientHello;
 use crate::wire::json::{Node, quote};
 use crate::wire::percent::encode;
@@ -61,10 +62,6 @@ pub struct Address<'a> {
     pub tool: Cow<'a, str>,
 }
 
-/// Clients that take up lists that changed, by the beginning or the whole of their name, in lower case.
-const DYNAMIC_CLIENTS: [&str; 4] = ["claude-code", "gemini-cli-mcp-client", "cline", "zed"];
-const DYNAMIC_PREFIX: &str = "goose";
-
 /// Where the definition of a tool says whose it is.
 const ORIGIN: &str = "mcp-workbench/origin";
 
@@ -106,9 +103,8 @@ impl Workbench {
             ToolMode::Dynamic => Mode::Dynamic,
             ToolMode::Proxy => Mode::Proxy,
             ToolMode::Auto => {
-                let name = client.map(|client| client.name.to_lowercase()).unwrap_or_default();
-                let dynamic = DYNAMIC_CLIENTS.contains(&&*name) || name.starts_with(DYNAMIC_PREFIX);
-                if dynamic { Mode::Dynamic } else { Mode::Proxy }
+                let behaviour = client.map(|client| Behaviour::of(&client.name));
+                if behaviour.is_some_and(Behaviour::takes_up_changes) { Mode::Dynamic } else { Mode::Proxy }
             }
         }
     }

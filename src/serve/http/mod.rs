@@ -238,7 +238,7 @@ pub async fn serve<B: Backend>(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     if connections.len() >= server.settings.max_connections && !server.lobby.make_room() {
-                        log::warn!("{} connections are open; one more is refused", connections.len());
+                        tracing::warn!("{} connections are open; one more is refused", connections.len());
                         continue;
                     }
                     let _ = stream.set_nodelay(true);
@@ -246,7 +246,7 @@ pub async fn serve<B: Backend>(
                 }
                 // Most likely we are out of file descriptors: whoever has not said anything yet gives way.
                 Err(error) => {
-                    log::warn!("a connection cannot be accepted: {error}");
+                    tracing::warn!("a connection cannot be accepted: {error}");
                     server.lobby.make_room();
                     sleep(Duration::from_millis(10)).await;
                 }

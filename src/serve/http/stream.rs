@@ -186,7 +186,7 @@ impl Stream {
             state.started = true;
         }
         if state.attached && state.unread >= LAG {
-            log::debug!("a client does not read its stream; it is cut off");
+            tracing::debug!("a client does not read its stream; it is cut off");
             if let Some(hang_up) = state.hang_up.take() {
                 hang_up.notify_one();
             }

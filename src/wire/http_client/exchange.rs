@@ -173,7 +173,7 @@ impl<R: Receive> Shared<R> {
             Err(failure) => failure,
         };
         let what = if message.kind == OutgoingKind::Response { "an answer" } else { &message.method };
-        log::debug!("{what} was not taken: {}", refused.message);
+        tracing::debug!("{what} was not taken: {}", refused.message);
         false
     }
 
@@ -379,7 +379,7 @@ impl<R: Receive> Shared<R> {
                         (Some(None), Some(_)) => outcome = Err(failure),
                         (Some(Some(id)), on) if on == Some(id) => outcome = Err(failure),
                         (Some(Some(id)), _) => self.hand_error(id, code::UPSTREAM_LOST, &failure),
-                        _ => log::warn!("a message of the server was dropped: {}", failure.message),
+                        _ => tracing::warn!("a message of the server was dropped: {}", failure.message),
                     }
                     return;
                 }
@@ -389,7 +389,7 @@ impl<R: Receive> Shared<R> {
                     }
                     Sorted::Answer(_) | Sorted::Malformed(_) => {}
                     Sorted::Other(message) => self.hand(on, message),
-                    Sorted::Noise => log::debug!("an event that is no message, or answers nothing"),
+                    Sorted::Noise => tracing::debug!("an event that is no message, or answers nothing"),
                 });
             });
             if !matches!(outcome, Ok(None)) {
@@ -443,7 +443,7 @@ impl<R: Receive> Shared<R> {
     /// A panic costs that message, not its call's task.
     fn hand_over(&self, incoming: Incoming<'_>) {
         if catch_unwind(AssertUnwindSafe(|| self.receive.take(incoming))).is_err() {
-            log::error!("a message of a server made us panic; please report it");
+            tracing::error!("a message of a server made us panic; please report it");
         }
     }
 

@@ -28,6 +28,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 pub use self::connect::Failure;
 use self::connect::Http;
@@ -140,7 +141,7 @@ impl HttpClient {
             let value = HeaderValue::try_from(value)
                 .map_err(|_| format!("the value of the header {name} cannot be sent"))?;
             if [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&header) {
-                log::warn!("the header {name} belongs to the connection and is left out");
+                tracing::warn!("the header {name} belongs to the connection and is left out");
                 continue;
             }
             own.append(header, value);
@@ -216,7 +217,7 @@ impl HttpClient {
                     None => break,
                     Some(message) => match Outgoing::read(message, &self.tool_headers) {
                         Some(message) => tasks.send(message),
-                        None => log::error!("a message of our own cannot be sent over HTTP; please report it"),
+                        None => tracing::error!("a message of our own cannot be sent over HTTP; please report it"),
                     },
                 },
                 Some(ended) = tasks.set.join_next() => match ended {
@@ -270,7 +271,7 @@ impl<R: Receive> Tasks<R> {
         let (notifications, queue) = mpsc::channel(MOST_NOTIFICATIONS);
         let listener = set.spawn({
             let shared = shared.clone();
-            async move { (None, shared.listen().await) }
+            async move { (None, shared.listen().await) }.in_current_span()
         });
         set.spawn({
             let shared = shared.clone();
@@ -278,6 +279,7 @@ impl<R: Receive> Tasks<R> {
                 shared.notify_in_order(queue).await;
                 (None, TaskOutcome::Done)
             }
+            .in_current_span()
         });
         Self { shared, set, calls: HashMap::new(), notifications, listener, modern: None, down: None }
     }
@@ -296,15 +298,17 @@ impl<R: Receive> Tasks<R> {
                 self.modern = message.headers.get(outgoing::PROTOCOL_VERSION).cloned();
                 let (modern, endless) = (message.modern, message.method == "subscriptions/listen");
                 let shared = self.shared.clone();
-                let abort = self.set.spawn(async move { (Some(id), shared.call(id, message).await) });
+                let call = async move { (Some(id), shared.call(id, message).await) };
+                let abort = self.set.spawn(call.in_current_span());
                 self.calls.insert(id, RunningCall { abort, modern, endless });
             }
             OutgoingKind::Response => {
                 let shared = self.shared.clone();
-                self.set.spawn(async move {
+                let tell = async move {
                     shared.tell(&message).await;
                     (None, TaskOutcome::Done)
-                });
+                };
+                self.set.spawn(tell.in_current_span());
             }
             OutgoingKind::Notification { cancels } => {
                 let call = cancels.and_then(|id| self.calls.remove(&id));
@@ -323,7 +327,7 @@ impl<R: Receive> Tasks<R> {
                     message.headers.insert(outgoing::PROTOCOL_VERSION, version.clone());
                 }
                 if self.notifications.try_send((message, call.map(|call| call.abort))).is_err() {
-                    log::warn!("the server takes no notifications; one was dropped");
+                    tracing::warn!("the server takes no notifications; one was dropped");
                     if greeting {
                         self.shared.sessions.greeting_done(false);
                     }
@@ -353,7 +357,8 @@ impl<R: Receive> Tasks<R> {
     fn read_old(&mut self, stream: OldStream) {
         self.listener.abort();
         let shared = self.shared.clone();
-        self.listener = self.set.spawn(async move { (None, shared.read_old(stream).await) });
+        let read = async move { (None, shared.read_old(stream).await) };
+        self.listener = self.set.spawn(read.in_current_span());
     }
 
     /// Lets notifications and answers leave, drops everything else, and ends the session.

@@ -116,7 +116,9 @@ fn modern_headers(
         for (suffix, value) in tools.of_call(&name, arguments) {
             match HeaderName::try_from(format!("mcp-param-{suffix}")) {
                 Ok(header) => insert(header, &value),
-                Err(_) => log::debug!("the x-mcp-header of a parameter is no header name and is not sent"),
+                Err(_) => {
+                    tracing::debug!("the x-mcp-header of a parameter is no header name and is not sent")
+                }
             }
         }
     }

@@ -164,7 +164,7 @@ impl<R: Receive> Shared<R> {
         if self.sessions.current().is_some_and(|current| current.number != lost.number) {
             return Ok(());
         }
-        log::info!("the server does not know our session any more; a new one is opened");
+        tracing::info!("the server does not know our session any more; a new one is opened");
         let late = |_| Err(Failure::new("no answer to `initialize`"));
         timeout(self.patience().answer * 3, self.open_again()).await.unwrap_or_else(late)
     }
@@ -253,7 +253,7 @@ impl<R: Receive> Shared<R> {
                 Err(failure) if worked && failure.status.is_none_or(|status| status >= 500) => {}
                 // The server has no such stream.
                 Err(failure) => {
-                    log::debug!("no stream for messages that belong to no request: {}", failure.message);
+                    tracing::debug!("no stream for messages that belong to no request: {}", failure.message);
                     std::future::pending::<()>().await;
                 }
             }

@@ -148,7 +148,7 @@ impl Authorizer {
             && let Some(grant) = self.grant()
             && let Err(problem) = self.renew(grant, turn).await.1
         {
-            log::debug!(
+            tracing::debug!(
                 "{} keeps an old token: {}",
                 self.server.host().unwrap_or_default(),
                 problem.reason()
@@ -433,7 +433,7 @@ impl Authorizer {
         if let Some(memory) = &self.memory
             && let Err(error) = memory.save(&grant)
         {
-            log::warn!(
+            tracing::warn!(
                 "the login to {} cannot be remembered: {error}",
                 self.server.host().unwrap_or_default()
             );
@@ -478,7 +478,7 @@ async fn finish(
             Ok(())
         }
         Err(reason) => {
-            log::warn!("the login to {} failed: {reason}", authorizer.server.host().unwrap_or_default());
+            tracing::warn!("the login to {} failed: {reason}", authorizer.server.host().unwrap_or_default());
             authorizer.state.lock().last_failure = Some(reason.clone());
             Err(reason)
         }

@@ -1,23 +1,23 @@
 //! Where the files of clients are.
 
-use super::Client;
 use crate::config::locate::{Platform, Surroundings};
+use crate::known_clients::KnownClient;
 use std::path::{Path, PathBuf};
 
 /// A file that a client may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ClientFile {
     /// Absolute.
     pub path: PathBuf,
     /// Whose it is.
-    pub scope: Scope,
+    pub scope: FileScope,
     /// Whether we may be put there.
     pub own: bool,
 }
 
 /// Whom a file or an entry concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum FileScope {
     /// The user, everywhere.
     User,
     /// The project in the current directory.
@@ -29,14 +29,15 @@ pub enum Scope {
 /// Descriptions spell them `~/…` (home), `{config}/…` (where the platform keeps settings), `{xdg}/…` (the same
 /// by the XDG rules, on macOS too), `$NAME/…` (only if that variable is set) and `windows:…`, `linux:…` (there
 /// only).
-pub fn places(client: &Client, around: &Surroundings<'_>) -> Vec<Place> {
-    let user = client.user.iter().filter_map(|group| group.iter().find_map(|place| path(place, around)));
-    let user = user.map(|path| Place { path, scope: Scope::User, own: true });
-    let borrowed = client.borrowed.iter().filter_map(|place| path(place, around));
-    let borrowed = borrowed.map(|path| Place { path, scope: Scope::User, own: false });
-    let project = client.project.iter().map(|place| around.directory.join(place));
-    let project = project.map(|path| Place { path, scope: Scope::Project, own: false });
-    let mut places: Vec<Place> = Vec::new();
+pub fn places(client: &KnownClient, around: &Surroundings<'_>) -> Vec<ClientFile> {
+    let user =
+        client.files.user.iter().filter_map(|group| group.iter().find_map(|place| path(place, around)));
+    let user = user.map(|path| ClientFile { path, scope: FileScope::User, own: true });
+    let borrowed = client.files.borrowed.iter().filter_map(|place| path(place, around));
+    let borrowed = borrowed.map(|path| ClientFile { path, scope: FileScope::User, own: false });
+    let project = client.files.project.iter().map(|place| around.directory.join(place));
+    let project = project.map(|path| ClientFile { path, scope: FileScope::Project, own: false });
+    let mut places: Vec<ClientFile> = Vec::new();
     for place in user.chain(borrowed).chain(project) {
         if !places.iter().any(|known| known.path == place.path) {
             places.push(place);
@@ -82,7 +83,7 @@ mod tests {
             platform,
             exists: &|_| false,
         };
-        let client = Client::named(client).expect("a client of the table");
+        let client = KnownClient::named(client).expect("a client of the table");
         places(client, &around).iter().map(|place| place.path.display().to_string()).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Ourselves in a client's file.
 
-use super::{Client, Style};
 use crate::edit::{Edit, Format, Refusal, Value, apply, parse, undone};
+use crate::known_clients::{EntryStyle, KnownClient};
 
 /// What a client starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub struct Ourselves {
 
 /// The file with us in it and without the servers at `taken`. The same text if it is so already.
 pub fn connect(
-    client: &Client,
+    client: &KnownClient,
     text: &str,
     ourselves: &Ourselves,
     taken: &[Vec<String>],
 ) -> Result<String, Refusal> {
-    let value = parse(client.format, text)?.value;
+    let value = parse(client.files.dialect.format, text)?.value;
     let path = entry_path(client, &value, &ourselves.name);
     let entry = entry(client, ourselves);
     let mut edits = Vec::new();
@@ -37,7 +37,7 @@ pub fn connect(
     edits
         .extend(taken.iter().filter(|taken| **taken != path).map(|path| Edit::Remove { path: path.clone() }));
     edits.extend(allow(client, &value, &ourselves.name));
-    apply(client.format, text, &edits)
+    apply(client.files.dialect.format, text, &edits)
 }
 
 /// What connecting did to a file.
@@ -52,27 +52,32 @@ pub struct Past<'a> {
 }
 
 /// The file without us and with the servers that connecting took out, for one that was edited since.
-pub fn disconnect(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
+pub fn disconnect(client: &KnownClient, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
     let edited = taken_back(client, text, name, past)?;
     // Undone as text, all comes back with its comments and to its place; if that means the same, it is better.
-    let meaning = |text: &str| parse(client.format, text).map(|parsed| parsed.value);
+    let meaning = |text: &str| parse(client.files.dialect.format, text).map(|parsed| parsed.value);
     let expected = meaning(&edited)?;
     let undone = undone(past.before, past.after, text);
     let sound = undone.filter(|text| meaning(text).is_ok_and(|found| found.same(&expected)));
     Ok(sound.unwrap_or(edited))
 }
 
-fn taken_back(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
+fn taken_back(client: &KnownClient, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
     let Past { before, taken, .. } = *past;
-    let value = parse(client.format, text)?.value;
-    let old = parse(client.format, before)?.value;
+    let value = parse(client.files.dialect.format, text)?.value;
+    let old = parse(client.files.dialect.format, before)?.value;
     let path = entry_path(client, &value, name);
     let mut edits = Vec::new();
     let mut back = |path: &[String]| {
         let siblings = old.at(&path[..path.len() - 1]).map(Value::entries).unwrap_or_default();
         let index = siblings.iter().position(|(key, _)| Some(key) == path.last()).unwrap_or(usize::MAX);
         if old.at(path).is_some() {
-            edits.push(Edit::Restore { path: path.to_vec(), from: before, format: client.format, index });
+            edits.push(Edit::Restore {
+                path: path.to_vec(),
+                from: before,
+                format: client.files.dialect.format,
+                index,
+            });
         }
     };
     taken.iter().filter(|taken| value.at(taken).is_none() && **taken != path).for_each(|taken| back(taken));
@@ -80,29 +85,29 @@ fn taken_back(client: &Client, text: &str, name: &str, past: &Past<'_>) -> Resul
         edits.push(Edit::Remove { path: path.clone() });
         if old.at(&path).is_some() {
             let index = usize::MAX;
-            edits.push(Edit::Restore { path, from: before, format: client.format, index });
+            edits.push(Edit::Restore { path, from: before, format: client.files.dialect.format, index });
         }
     }
     edits.extend(disallow(client, &value, &old, name));
-    apply(client.format, text, &edits)
+    apply(client.files.dialect.format, text, &edits)
 }
 
 /// Where an entry of this name stands, or would stand, in a file.
-pub fn entry_path(client: &Client, value: &Value, name: &str) -> Vec<String> {
+pub fn entry_path(client: &KnownClient, value: &Value, name: &str) -> Vec<String> {
     let mut path = client.root_or_first(value);
     path.push(name.to_owned());
     path
 }
 
-fn entry(client: &Client, ourselves: &Ourselves) -> Value {
+fn entry(client: &KnownClient, ourselves: &Ourselves) -> Value {
     let program = Value::String(ourselves.program.clone());
     let args = Value::strings(&ourselves.args);
-    let mut entry = match client.style {
-        Style::Plain => Value::object([("command", program), ("args", args)]),
-        Style::Typed => {
+    let mut entry = match client.files.dialect.style {
+        EntryStyle::Plain => Value::object([("command", program), ("args", args)]),
+        EntryStyle::Typed => {
             Value::object([("type", Value::String("stdio".into())), ("command", program), ("args", args)])
         }
-        Style::Opencode => {
+        EntryStyle::Opencode => {
             let words = [&ourselves.program].into_iter().chain(&ourselves.args);
             let command = Value::strings(words);
             Value::object([
@@ -111,7 +116,7 @@ fn entry(client: &Client, ourselves: &Ourselves) -> Value {
                 ("enabled", Value::Boolean(true)),
             ])
         }
-        Style::Goose => Value::object([
+        EntryStyle::Goose => Value::object([
             ("enabled", Value::Boolean(true)),
             ("type", Value::String("stdio".into())),
             ("name", Value::String(ourselves.name.clone())),
@@ -122,10 +127,10 @@ fn entry(client: &Client, ourselves: &Ourselves) -> Value {
         ]),
     };
     if let (Value::Object(members), false) = (&mut entry, ourselves.env.is_empty()) {
-        let key = match client.style {
-            Style::Plain | Style::Typed => "env",
-            Style::Opencode => "environment",
-            Style::Goose => "envs",
+        let key = match client.files.dialect.style {
+            EntryStyle::Plain | EntryStyle::Typed => "env",
+            EntryStyle::Opencode => "environment",
+            EntryStyle::Goose => "envs",
         };
         let values = ourselves.env.iter().map(|(name, value)| (name.clone(), Value::String(value.clone())));
         members.push((key.to_owned(), Value::Object(values.collect())));
@@ -134,8 +139,8 @@ fn entry(client: &Client, ourselves: &Ourselves) -> Value {
 }
 
 /// Gemini CLI has lists of servers that it lets in and keeps out.
-fn allow(client: &Client, value: &Value, name: &str) -> Vec<Edit<'static>> {
-    if client.id != "gemini" || client.format != Format::Json {
+fn allow(client: &KnownClient, value: &Value, name: &str) -> Vec<Edit<'static>> {
+    if client.id != "gemini" || client.files.dialect.format != Format::Json {
         return Vec::new();
     }
     let path = |key: &str| vec!["mcp".to_owned(), key.to_owned()];
@@ -155,7 +160,7 @@ fn allow(client: &Client, value: &Value, name: &str) -> Vec<Edit<'static>> {
 }
 
 /// Undoes [`allow`].
-fn disallow(client: &Client, value: &Value, before: &Value, name: &str) -> Vec<Edit<'static>> {
+fn disallow(client: &KnownClient, value: &Value, before: &Value, name: &str) -> Vec<Edit<'static>> {
     if client.id != "gemini" {
         return Vec::new();
     }

@@ -2,24 +2,8 @@
 
 use super::template::{Template, is_name};
 use crate::config::detect::variable_name;
+use crate::known_clients::VariableSyntax;
 use std::path::Path;
-
-/// A client's way to write variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Syntax {
-    /// None: what looks like a variable is text.
-    None,
-    /// Our own files: `${V}`, `${V:-default}`, and `$${` for text.
-    Config,
-    /// `${V}` and `${V:-default}`.
-    Braced,
-    /// `${env:V}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
-    Editor,
-    /// `$V`, `${V}` and `${V:-default}`.
-    Dollar,
-    /// `{env:V}`.
-    OpenCode,
-}
 
 /// What variables of clients stand for.
 pub struct Meaning<'a> {
@@ -30,13 +14,18 @@ pub struct Meaning<'a> {
 }
 
 /// Reads a text of a client. What has no counterpart here stays as text and is added to `lost`, as written.
-pub fn translate(syntax: Syntax, text: &str, meaning: &Meaning<'_>, lost: &mut Vec<String>) -> Template {
-    if syntax == Syntax::Config {
+pub fn translate(
+    syntax: VariableSyntax,
+    text: &str,
+    meaning: &Meaning<'_>,
+    lost: &mut Vec<String>,
+) -> Template {
+    if syntax == VariableSyntax::Config {
         return Template::ours(text);
     }
     let mut template = Template::default();
     let mut at = 0;
-    let opening = if syntax == Syntax::OpenCode { '{' } else { '$' };
+    let opening = if syntax == VariableSyntax::OpenCode { '{' } else { '$' };
     while let Some(found) = text[at..].find(opening) {
         let start = at + found;
         template.push_text(&text[at..start]);
@@ -59,19 +48,21 @@ pub fn translate(syntax: Syntax, text: &str, meaning: &Meaning<'_>, lost: &mut V
 }
 
 /// The variable that a text begins with: what stands inside, and how long it is in all.
-fn reference(syntax: Syntax, text: &str) -> Option<(&str, usize)> {
+fn reference(syntax: VariableSyntax, text: &str) -> Option<(&str, usize)> {
     let braced = |open: &str| {
         let inside = text.strip_prefix(open)?;
         let close = inside.find('}')?;
         Some((&inside[..close], open.len() + close + 1))
     };
     match syntax {
-        Syntax::None | Syntax::Config => None,
-        Syntax::Braced | Syntax::Editor => braced("${").filter(|(inside, _)| !inside.is_empty()),
-        Syntax::OpenCode => {
+        VariableSyntax::None | VariableSyntax::Config => None,
+        VariableSyntax::Braced | VariableSyntax::Editor => {
+            braced("${").filter(|(inside, _)| !inside.is_empty())
+        }
+        VariableSyntax::OpenCode => {
             braced("{").filter(|(inside, _)| inside.starts_with("env:") || inside.starts_with("file:"))
         }
-        Syntax::Dollar => braced("${").filter(|(inside, _)| !inside.is_empty()).or_else(|| {
+        VariableSyntax::Dollar => braced("${").filter(|(inside, _)| !inside.is_empty()).or_else(|| {
             let name = text.strip_prefix('$')?;
             let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
             let name = &name[..end];
@@ -80,13 +71,13 @@ fn reference(syntax: Syntax, text: &str) -> Option<(&str, usize)> {
     }
 }
 
-fn replace(syntax: Syntax, inside: &str, meaning: &Meaning<'_>, template: &mut Template) -> bool {
+fn replace(syntax: VariableSyntax, inside: &str, meaning: &Meaning<'_>, template: &mut Template) -> bool {
     let (name, default) = match syntax {
-        Syntax::Braced | Syntax::Dollar => match inside.split_once(":-") {
+        VariableSyntax::Braced | VariableSyntax::Dollar => match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         },
-        Syntax::OpenCode | Syntax::Editor => match inside.split_once(':') {
+        VariableSyntax::OpenCode | VariableSyntax::Editor => match inside.split_once(':') {
             Some(("env", name)) => (name, None),
             Some(("input", id)) => {
                 template.push_variable(&input_variable(id), None);
@@ -109,7 +100,7 @@ fn replace(syntax: Syntax, inside: &str, meaning: &Meaning<'_>, template: &mut T
                 _ => return false,
             },
         },
-        Syntax::None | Syntax::Config => return false,
+        VariableSyntax::None | VariableSyntax::Config => return false,
     };
     if !is_name(name) {
         return false;
@@ -131,15 +122,15 @@ mod tests {
     fn each_syntax() {
         let meaning = Meaning { home: "HOME", workspace: Some(Path::new("/work/app")) };
         for (syntax, text, expected, lost) in [
-            (Syntax::None, "${A} $B {env:C}", "$${A} $B {env:C}", ""),
-            (Syntax::Braced, "${A} ${B:-c d} $E ${F", "${A} ${B:-c d} $E $${F", ""),
-            (Syntax::Braced, "${lower}", "${lower}", "${lower}"),
-            (Syntax::Editor, "${env:A}/${userHome}/${workspaceFolder}", "${A}/${HOME}//work/app", ""),
-            (Syntax::Editor, "${A} ${input:github-token}", "$${A} ${GITHUB_TOKEN}", "${A}"),
-            (Syntax::Editor, "${file:/x} $B", "${file:/x} $B", "${file:/x}"),
-            (Syntax::Dollar, "$A-${B} ${C:-d} $5 $$", "${A}-${B} ${C:-d} $5 $$", ""),
-            (Syntax::Dollar, "$lower", "$lower", "$lower"),
-            (Syntax::OpenCode, "{env:A} ${B} {x} {file:y}", "${A} $${B} {x} {file:y}", "{file:y}"),
+            (VariableSyntax::None, "${A} $B {env:C}", "$${A} $B {env:C}", ""),
+            (VariableSyntax::Braced, "${A} ${B:-c d} $E ${F", "${A} ${B:-c d} $E $${F", ""),
+            (VariableSyntax::Braced, "${lower}", "${lower}", "${lower}"),
+            (VariableSyntax::Editor, "${env:A}/${userHome}/${workspaceFolder}", "${A}/${HOME}//work/app", ""),
+            (VariableSyntax::Editor, "${A} ${input:github-token}", "$${A} ${GITHUB_TOKEN}", "${A}"),
+            (VariableSyntax::Editor, "${file:/x} $B", "${file:/x} $B", "${file:/x}"),
+            (VariableSyntax::Dollar, "$A-${B} ${C:-d} $5 $$", "${A}-${B} ${C:-d} $5 $$", ""),
+            (VariableSyntax::Dollar, "$lower", "$lower", "$lower"),
+            (VariableSyntax::OpenCode, "{env:A} ${B} {x} {file:y}", "${A} $${B} {x} {file:y}", "{file:y}"),
         ] {
             let mut missing = Vec::new();
             let template = translate(syntax, text, &meaning, &mut missing);

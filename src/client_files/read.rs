@@ -1,11 +1,11 @@
 //! From a client's file to servers that any face can have.
 
 use super::fields::in_seconds;
-use super::places::Scope;
+use super::places::FileScope;
 use super::template::Template;
 use super::variables::{Meaning, input_variable};
-use super::{Client, Unit};
 use crate::edit::Value;
+use crate::known_clients::{CLIENTS, Dialect, KnownClient, TimeUnit};
 use std::path::{Path, PathBuf};
 
 /// What a file holds.
@@ -30,10 +30,8 @@ pub struct ImportedServer {
     pub inherit_env: Vec<String>,
     /// Where it runs.
     pub cwd: Option<Template>,
-    /// Seconds, as spelled.
-    pub connect_timeout: Option<String>,
-    /// Seconds, as spelled.
-    pub call_timeout: Option<String>,
+    /// How long it may take.
+    pub timeouts: ImportedTimeouts,
     /// The only tools it shall offer.
     pub tools: Option<Vec<String>>,
     /// What the file calls that list.
@@ -42,6 +40,15 @@ pub struct ImportedServer {
     pub disabled: bool,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// Seconds, as spelled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportedTimeouts {
+    /// For starting it.
+    pub connect: Option<String>,
+    /// For one call.
+    pub call: Option<String>,
 }
 
 /// How a server is reached.
@@ -96,32 +103,39 @@ pub struct Note {
 /// Reads all servers of a file. `project` is the directory that project-wide settings are for, `home` the
 /// variable that holds the user's home.
 pub fn read(
-    client: &Client,
+    client: &KnownClient,
     file: &Path,
-    scope: Scope,
+    scope: FileScope,
     value: &Value,
     project: &Path,
     home: &str,
 ) -> Imported {
-    let workspace = (scope == Scope::Project).then_some(project);
-    let mut reader =
-        Reader { client, file, meaning: Meaning { home, workspace }, imported: Imported::default() };
+    let workspace = (scope == FileScope::Project).then_some(project);
+    let mut reader = Reader {
+        title: client.title,
+        dialect: &client.files.dialect,
+        file,
+        meaning: Meaning { home, workspace },
+        imported: Imported::default(),
+    };
     match client.root(value) {
         Some(root) => {
             reader.servers(value, &root);
-            reader.beside(value, &root);
+            reader.beside(client, value, &root);
         }
-        None => reader.wrong_root(value),
+        None => reader.wrong_root(client, value),
     }
     if client.id == "claude-code" {
         reader.local_servers(value, project);
     }
-    reader.whole_file(value);
+    reader.whole_file(client, value);
     reader.imported
 }
 
 pub(super) struct Reader<'a> {
-    pub(super) client: &'a Client,
+    /// Whose file it is.
+    pub(super) title: &'static str,
+    pub(super) dialect: &'a Dialect,
     pub(super) file: &'a Path,
     pub(super) meaning: Meaning<'a>,
     pub(super) imported: Imported,
@@ -144,9 +158,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Names what stands where servers stand in other versions, and is not read beside those that were found.
-    fn beside(&mut self, value: &Value, root: &[String]) {
+    fn beside(&mut self, client: &KnownClient, value: &Value, root: &[String]) {
         let chosen = root.join(".");
-        for other in self.client.roots.iter().filter(|other| **other != chosen) {
+        for other in client.files.roots.iter().filter(|other| **other != chosen) {
             let message = format!("is not read beside `{chosen}`; left out");
             match (chosen.strip_prefix(&format!("{other}.")), value.at(&[*other])) {
                 (Some(inner), Some(outer)) => {
@@ -180,17 +194,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Names servers that stand where this client does not look.
-    fn wrong_root(&mut self, value: &Value) {
+    fn wrong_root(&mut self, client: &KnownClient, value: &Value) {
         let server = |(_, entry): &(String, Value)| {
             ["command", "cmd", "url", "uri"].iter().any(|key| entry.get(key).is_some())
         };
         // Others have such a key as well, for something else.
-        let servers = |client: &Client| {
+        let servers = |client: &KnownClient| {
             let root = client.root(value)?;
             value.at(&root)?.entries().iter().any(server).then(|| root.join("."))
         };
-        let wanted = format!("{} reads `{}`", self.client.title, self.client.roots[0]);
-        let other = super::CLIENTS.iter().find_map(|client| Some((client.title, servers(client)?)));
+        let wanted = format!("{} reads `{}`", client.title, client.files.roots[0]);
+        let other = CLIENTS.iter().find_map(|client| Some((client.title, servers(client)?)));
         match (other, value.entries()) {
             (Some((title, root)), _) => {
                 self.note("", &root, &format!("looks like that of {title}; {wanted}"));
@@ -203,16 +217,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Settings outside the servers that concern them.
-    fn whole_file(&mut self, value: &Value) {
-        if self.client.id == "zed"
+    fn whole_file(&mut self, client: &KnownClient, value: &Value) {
+        if client.id == "zed"
             && let Some(Value::Number(seconds)) = value.get("context_server_timeout")
-            && let Some(seconds) = in_seconds(seconds, Unit::Seconds)
+            && let Some(seconds) = in_seconds(seconds, TimeUnit::Seconds)
         {
-            for server in self.imported.servers.iter_mut().filter(|server| server.call_timeout.is_none()) {
-                server.call_timeout = Some(seconds.clone());
+            for server in self.imported.servers.iter_mut().filter(|server| server.timeouts.call.is_none()) {
+                server.timeouts.call = Some(seconds.clone());
             }
         }
-        if self.client.id == "gemini" {
+        if client.id == "gemini" {
             let names = |key| value.at(&["mcp", key]).map(|list| list.items().to_vec());
             let (allowed, excluded) = (names("allowed"), names("excluded").unwrap_or_default());
             for server in &mut self.imported.servers {
@@ -244,7 +258,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn note(&mut self, server: &str, key: &str, message: &str) {
         self.imported.notes.push(Note {
-            client: self.client.title,
+            client: self.title,
             file: self.file.to_owned(),
             server: server.to_owned(),
             key: key.to_owned(),

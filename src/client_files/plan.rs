@@ -89,8 +89,8 @@ pub fn values(
     present: &[ImportedServer],
     origins: &Origins,
     environment: &Environment<'_>,
-) -> Vec<Value> {
-    let mut found: Vec<Value> = Vec::new();
+) -> Vec<FoundValue> {
+    let mut found: Vec<FoundValue> = Vec::new();
     let mut doubtful = Vec::new();
     for server in servers {
         let named = namesakes(server, present, environment);
@@ -104,7 +104,7 @@ pub fn values(
                     _ if !meant => {}
                     Some(known) if known.text != text => doubtful.push(variable),
                     Some(_) => {}
-                    None => found.push(Value { variable, text, client: server.origin.client }),
+                    None => found.push(FoundValue { variable, text, client: server.origin.client }),
                 }
             }
         }
@@ -134,7 +134,7 @@ fn namesakes<'a>(
 
 /// What a variable stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
+pub struct FoundValue {
     /// The variable.
     pub variable: String,
     /// Its value, a secret.
@@ -210,8 +210,8 @@ enum Likeness {
 fn merge(known: &mut ImportedServer, other: ImportedServer) -> Present {
     let mut differs = Vec::new();
     for (what, mine, theirs) in [
-        ("its startup timeout", &mut known.connect_timeout, other.connect_timeout),
-        ("its timeout", &mut known.call_timeout, other.call_timeout),
+        ("its startup timeout", &mut known.timeouts.connect, other.timeouts.connect),
+        ("its timeout", &mut known.timeouts.call, other.timeouts.call),
     ] {
         match (&mine, theirs) {
             (Some(mine), Some(theirs)) if *mine != theirs => differs.push(what),
@@ -242,8 +242,8 @@ impl ImportedServer {
         let missing = |theirs: &Option<String>, ours: &Option<String>| theirs.is_some() && theirs != ours;
         let mut lacks = Vec::new();
         for (what, differs) in [
-            ("its startup timeout", missing(&other.connect_timeout, &self.connect_timeout)),
-            ("its timeout", missing(&other.call_timeout, &self.call_timeout)),
+            ("its startup timeout", missing(&other.timeouts.connect, &self.timeouts.connect)),
+            ("its timeout", missing(&other.timeouts.call, &self.timeouts.call)),
             ("its list of tools", other.tools.is_some() && other.tools != self.tools),
             (
                 "its list of inherited variables",

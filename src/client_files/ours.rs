@@ -2,11 +2,12 @@
 
 use super::read::{Imported, ImportedServer, Launch, Reader};
 use super::template::Template;
-use super::variables::{Meaning, Syntax};
-use super::{Client, Deadline, PLAIN, Unit};
+use super::variables::Meaning;
 use crate::config::command_line::{CommandLine, split};
+use crate::config::entry::snake;
 use crate::config::locate::Face;
-use crate::edit::Value;
+use crate::edit::{Format, Value};
+use crate::known_clients::{Deadline, Dialect, TimeUnit, VariableSyntax};
 use std::path::Path;
 
 /// A toolbox, or for `tools.toml` all servers.
@@ -18,25 +19,24 @@ pub struct Group {
     pub servers: Vec<ImportedServer>,
 }
 
-static WORKBENCH: Client = Client {
-    title: "mcp-workbench",
-    syntax: Syntax::Config,
+/// The files of `mcp-workbench`.
+const WORKBENCH: Dialect = Dialect {
+    variables: VariableSyntax::Config,
     timeouts: &[
-        ("connectTimeout", Deadline::Connect, Unit::Seconds),
-        ("callTimeout", Deadline::Call, Unit::Seconds),
+        ("connectTimeout", Deadline::Connect, TimeUnit::Seconds),
+        ("callTimeout", Deadline::Call, TimeUnit::Seconds),
     ],
-    ..PLAIN
+    ..Dialect::PLAIN
 };
 
-static TOOLMAN: Client = Client {
-    title: "toolman",
+/// The files of `toolman`, whose strings are expanded alike.
+const TOOLMAN: Dialect = Dialect {
+    format: Format::Toml,
     timeouts: &[
-        ("connect_timeout", Deadline::Connect, Unit::Seconds),
-        ("call_timeout", Deadline::Call, Unit::Seconds),
+        ("connect_timeout", Deadline::Connect, TimeUnit::Seconds),
+        ("call_timeout", Deadline::Call, TimeUnit::Seconds),
     ],
-    // Its strings are expanded alike.
-    syntax: Syntax::Config,
-    ..PLAIN
+    ..WORKBENCH
 };
 
 /// The servers of a configuration, with their variables as they are.
@@ -86,12 +86,6 @@ pub fn workbench_value(server: &ImportedServer) -> Value {
 /// An item of `[[servers]]`.
 pub fn toolman_value(server: &ImportedServer) -> Value {
     let mut entry = vec![("namespace".to_owned(), Value::String(server.name.clone()))];
-    let snake = |key: &str| {
-        key.chars().fold(String::new(), |snake, c| match c.is_ascii_uppercase() {
-            true => format!("{snake}_{}", c.to_ascii_lowercase()),
-            false => format!("{snake}{c}"),
-        })
-    };
     launch(server, &mut entry, snake, |program, args, entry| {
         let mut words = vec![program.word()];
         words.extend(args.iter().map(Template::word));
@@ -141,7 +135,7 @@ fn common(server: &ImportedServer, [inherit, connect, call]: [&str; 3], entry: &
     if !server.inherit_env.is_empty() {
         entry.push((inherit.to_owned(), Value::strings(&server.inherit_env)));
     }
-    for (key, seconds) in [(connect, &server.connect_timeout), (call, &server.call_timeout)] {
+    for (key, seconds) in [(connect, &server.timeouts.connect), (call, &server.timeouts.call)] {
         entry.extend(seconds.iter().map(|seconds| (key.to_owned(), Value::Number(seconds.clone()))));
     }
 }
@@ -160,9 +154,10 @@ fn pairs(pairs: &[(String, Template)]) -> Value {
     Value::Object(pairs.iter().map(|(key, template)| (key.clone(), text(template))).collect())
 }
 
-fn servers_of<'v>(client: &Client, entries: impl Iterator<Item = (&'v str, Value)>) -> Vec<ImportedServer> {
+fn servers_of<'v>(dialect: &Dialect, entries: impl Iterator<Item = (&'v str, Value)>) -> Vec<ImportedServer> {
     let meaning = Meaning { home: "HOME", workspace: None };
-    let mut reader = Reader { client, file: Path::new(""), meaning, imported: Imported::default() };
+    let mut reader =
+        Reader { title: "", dialect, file: Path::new(""), meaning, imported: Imported::default() };
     for (name, entry) in entries {
         reader.server(name, &entry, Vec::new());
     }

@@ -1,0 +1,150 @@
+//! Log lines: one on stderr for each event, as `level: [span] [span] message`. Only [`super::main`] starts it.
+//!
+//! A span is named by its fields alone (`[dev/files]`, `[claude-code 3 tools/call]`), so that a line says whose request or
+//! which server it is about wherever it was written.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+/// The variable that says what is logged, by module: `warn,mcp_workbench::wire=debug`.
+const VARIABLE: &str = "RUST_LOG";
+/// What the names of our modules begin with.
+const US: &str = "mcp_workbench";
+
+/// Logs what is at least as severe as `level`, or what the variable `RUST_LOG` says.
+pub(super) fn start(level: LevelFilter, wanted: Option<String>) {
+    let parsed = wanted.filter(|wanted| !wanted.is_empty()).map(|wanted| wanted.parse::<Targets>());
+    let (targets, problem) = match parsed {
+        None => (level_for_us(level), None),
+        Some(Ok(targets)) => (ours(targets), None),
+        Some(Err(error)) => (level_for_us(level), Some(error)),
+    };
+    let logger = Registry::default().with(targets).with(LineWriter(to_stderr));
+    tracing::subscriber::set_global_default(logger).expect("it is started once");
+    if let Some(error) = problem {
+        tracing::warn!("{VARIABLE} is ignored: {error}");
+    }
+}
+
+/// Whoever reads stderr no longer does not keep us from serving.
+fn to_stderr(line: &str) {
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+fn level_for_us(level: LevelFilter) -> Targets {
+    Targets::new().with_target(US, level)
+}
+
+/// Without what other crates would log: nobody keeps secrets out of their lines.
+fn ours(targets: Targets) -> Targets {
+    let everywhere = targets.default_level().map(|level| (US.to_owned(), level));
+    let named = targets.into_iter().filter(|(target, _)| target.starts_with(US));
+    everywhere.into_iter().chain(named).collect()
+}
+
+/// Writes each event as a line to `out`.
+struct LineWriter<W>(W);
+
+/// What a span is called in the lines.
+struct Label(String);
+
+impl<S, W> Layer<S> for LineWriter<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: Fn(&str) + 'static,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut words = Words::default();
+        attributes.record(&mut words);
+        if let Some(span) = context.span(id).filter(|_| !words.fields.is_empty()) {
+            span.extensions_mut().insert(Label(words.fields));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut line = format!("{}: ", event.metadata().level().as_str().to_lowercase());
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(Label(label)) = span.extensions().get() {
+                let _ = write!(line, "[{label}] ");
+            }
+        }
+        let mut words = Words::default();
+        event.record(&mut words);
+        if !words.fields.is_empty() {
+            let _ = write!(line, "[{}] ", words.fields);
+        }
+        line.push_str(&words.message);
+        line.push('\n');
+        (self.0)(&line);
+    }
+}
+
+/// The words of a span or an event: its message, and its fields' values with spaces between them.
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.message, "{value:?}");
+            return;
+        }
+        let space = if self.fields.is_empty() { "" } else { " " };
+        let _ = write!(self.fields, "{space}{value:?}");
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn what_other_crates_log_is_left_out() {
+        for (wanted, expected) in [
+            ("debug", "mcp_workbench=debug"),
+            ("trace,hyper=trace", "mcp_workbench=trace"),
+            ("warn,mcp_workbench::wire=debug", "mcp_workbench::wire=debug,mcp_workbench=warn"),
+            ("mcp_workbench::core=info", "mcp_workbench::core=info"),
+            ("hyper=trace", ""),
+        ] {
+            let targets = ours(wanted.parse().expect("it is well-formed"));
+            assert_eq!(targets.to_string(), expected, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_line_names_its_spans_by_their_fields() {
+        let lines = Arc::<Mutex<String>>::default();
+        let written = lines.clone();
+        let logger = Registry::default().with(LineWriter(move |line: &str| written.lock().push_str(line)));
+        tracing::subscriber::with_default(logger, || {
+            let _request = tracing::debug_span!("request", client = "claude-code", id = 3).entered();
+            let _nameless = tracing::debug_span!("nameless").entered();
+            tracing::warn!(upstream = %"dev/files", "is {} late", "very");
+            tracing::info!("no field");
+        });
+        assert_eq!(
+            *lines.lock(),
+            "warn: [claude-code 3] [dev/files] is very late\ninfo: [claude-code 3] no field\n"
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! What the keys of an entry of `mcpServers` mean, whoever wrote it, and which values are sound.
+//!
+//! An entry is read for two ends. `server.rs` makes a server of one that stands in our own file, with variables expanded
+//! and each problem shown at its place; `client_files` translates those of other clients, with variables kept and a note
+//! for what gets lost. Both find here what a key means; spellings and rules stand nowhere else.
+
+/// What a key is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// The program to start, with or without its arguments.
+    Command,
+    Args,
+    /// Variables with their values.
+    Env,
+    /// Variables that the server gets as they are, each by an entry of `env`.
+    EnvNames,
+    /// Variables that the server inherits.
+    Inherited,
+    /// A file of variables.
+    EnvFile,
+    Cwd,
+    Url,
+    Headers,
+    /// Headers whose values are names of variables.
+    HeaderVariables,
+    /// The variable that holds a bearer token.
+    BearerVariable,
+    Login,
+    Transport,
+    Disabled,
+    Enabled,
+    /// The tools that pass.
+    Tools,
+    /// The tools that do not.
+    ExcludedTools,
+    /// Tools that a client runs without asking.
+    Approval,
+    /// Whatever else our own files can say.
+    Setting,
+}
+
+/// What a key means something to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// A program that is started; nothing to a URL.
+    Local,
+    /// A URL; nothing to a program.
+    Remote,
+}
+
+impl Field {
+    pub(crate) fn side(self) -> Option<Side> {
+        match self {
+            Self::Args | Self::Env | Self::EnvNames | Self::Inherited | Self::Cwd => Some(Side::Local),
+            Self::Headers | Self::HeaderVariables | Self::BearerVariable | Self::Login => Some(Side::Remote),
+            _ => None,
+        }
+    }
+}
+
+/// What a key is in our own file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Documented.
+    Ours,
+    /// Understood as well.
+    Synonym,
+    /// Ignored; this is what to write in its place.
+    Foreign(&'static str),
+    /// Ignored, and nothing is known of it.
+    Strange,
+}
+
+use Standing::{Foreign, Ours, Strange, Synonym};
+
+/// Every key that somebody writes: what it is called, what it is about, what it is in our own file. Among documented keys
+/// that are equally near to a misspelt one the first is suggested.
+const KEYS: [(&str, Field, Standing); 47] = [
+    ("command", Field::Command, Ours),
+    ("cmd", Field::Command, Foreign("use `command`")),
+    ("args", Field::Args, Ours),
+    ("env", Field::Env, Ours),
+    ("envs", Field::Env, Synonym),
+    ("environment", Field::Env, Synonym),
+    ("env_keys", Field::EnvNames, Strange),
+    ("envFile", Field::EnvFile, Foreign("write the variables into `env`, as `\"NAME\": \"${NAME}\"`")),
+    ("cwd", Field::Cwd, Ours),
+    ("toolFilters", Field::Tools, Ours),
+    ("includeTools", Field::Tools, Foreign("use `toolFilters`")),
+    ("enabled_tools", Field::Tools, Foreign("use `toolFilters`")),
+    ("available_tools", Field::Tools, Foreign("use `toolFilters`")),
+    ("excludeTools", Field::ExcludedTools, Foreign(NAMES_THAT_PASS)),
+    ("disabledTools", Field::ExcludedTools, Foreign(NAMES_THAT_PASS)),
+    ("disabled_tools", Field::ExcludedTools, Foreign(NAMES_THAT_PASS)),
+    ("transport", Field::Transport, Ours),
+    ("type", Field::Transport, Ours),
+    ("transportType", Field::Transport, Strange),
+    ("url", Field::Url, Ours),
+    ("httpUrl", Field::Url, Synonym),
+    ("serverUrl", Field::Url, Synonym),
+    ("uri", Field::Url, Synonym),
+    ("headers", Field::Headers, Ours),
+    ("http_headers", Field::Headers, Foreign("use `headers`")),
+    ("env_http_headers", Field::HeaderVariables, Strange),
+    (
+        "bearer_token_env_var",
+        Field::BearerVariable,
+        Foreign("use `\"headers\": { \"Authorization\": \"Bearer ${NAME}\" }`"),
+    ),
+    ("oauth", Field::Login, Ours),
+    ("disabled", Field::Disabled, Ours),
+    ("enabled", Field::Enabled, Foreign("to leave a server out, write `\"disabled\": true`")),
+    ("connectTimeout", Field::Setting, Ours),
+    ("callTimeout", Field::Setting, Ours),
+    ("maxCallTime", Field::Setting, Ours),
+    ("timeout", Field::Setting, Foreign("use `callTimeout` or `connectTimeout`, in seconds")),
+    ("request_timeout_ms", Field::Setting, Foreign("use `callTimeout`, in seconds")),
+    ("startup_timeout_sec", Field::Setting, Foreign("use `connectTimeout`, in seconds")),
+    ("startup_timeout_ms", Field::Setting, Foreign("use `connectTimeout`, in seconds")),
+    ("tool_timeout_sec", Field::Setting, Foreign("use `callTimeout`, in seconds")),
+    ("inheritEnv", Field::Inherited, Ours),
+    ("inherit_env", Field::Inherited, Strange),
+    ("env_vars", Field::Inherited, Foreign("use `inheritEnv`")),
+    ("isolation", Field::Setting, Ours),
+    ("autoApprove", Field::Approval, Strange),
+    ("autoapprove", Field::Approval, Strange),
+    ("alwaysAllow", Field::Approval, Strange),
+    ("alwaysAllowedTools", Field::Approval, Strange),
+    ("trust", Field::Approval, Strange),
+];
+
+const NAMES_THAT_PASS: &str = "use `toolFilters`, with the names that shall pass";
+
+/// What a key is about; `None` where nobody knows.
+pub(crate) fn field(key: &str) -> Option<Field> {
+    KEYS.iter().find(|(name, ..)| *name == key).map(|(_, field, _)| *field)
+}
+
+/// What to write in our own file in place of another client's key.
+pub(super) fn instead_of(key: &str) -> Option<&'static str> {
+    KEYS.iter().find_map(|(name, _, standing)| match standing {
+        Foreign(hint) if *name == key => Some(*hint),
+        _ => None,
+    })
+}
+
+/// The keys that our own file documents.
+pub(super) fn documented() -> Vec<&'static str> {
+    KEYS.iter().filter(|(.., standing)| *standing == Ours).map(|(name, ..)| *name).collect()
+}
+
+/// All keys that mean something in our own file and that are of this kind.
+pub(super) fn understood(wanted: impl Fn(Field) -> bool) -> Vec<&'static str> {
+    let ours = KEYS.iter().filter(|(.., standing)| matches!(standing, Ours | Synonym));
+    ours.filter(|(_, field, _)| wanted(*field)).map(|(name, ..)| *name).collect()
+}
+
+/// How a server says that it is to be spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransportName {
+    Stdio,
+    Http,
+    Sse,
+}
+
+/// What we call them.
+pub(crate) const TRANSPORTS: [(&str, TransportName); 3] =
+    [("stdio", TransportName::Stdio), ("http", TransportName::Http), ("sse", TransportName::Sse)];
+
+/// What clients call `http`.
+pub(crate) const HTTP_ELSEWHERE: [(&str, TransportName); 4] = [
+    ("streamable-http", TransportName::Http),
+    ("streamableHttp", TransportName::Http),
+    ("streamable_http", TransportName::Http),
+    ("remote", TransportName::Http),
+];
+
+/// Keys of `oauth`.
+pub(crate) const LOGIN_KEYS: [&str; 6] =
+    ["clientId", "clientSecret", "clientMetadataUrl", "scope", "scopes", "callbackPort"];
+
+/// A key in camelCase as `tools.toml` spells it.
+pub(crate) fn snake(key: &str) -> String {
+    key.chars().fold(String::new(), |mut snake, c| {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+        snake
+    })
+}
+
+/// Whether a process can have a variable of this name.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// Whether a request can have a header of this name.
+pub(crate) fn is_header_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// Whether a header can have this value.
+pub(crate) fn is_header_value(value: &str) -> bool {
+    !value.chars().any(|c| c.is_control() && c != '\t')
+}
+
+/// Whether this is an `http` or `https` URL with a host.
+pub(crate) fn is_url(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()?.rsplit('@').next());
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with(':'))
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+}

@@ -1,0 +1,155 @@
+//! What is known of the programs that call us: one table for everything that depends on the client.
+//!
+//! A row has two halves. [`Behaviour`] says how the program behaves while it talks to us; the faces look it up by
+//! `clientInfo.name`. [`ClientFiles`] says where the program keeps its servers and how it writes them down;
+//! `client_files` reads and changes these files. What is special about a client is a value here, not a branch elsewhere.
+//!
+//! Invariant: this module is pure data. It reads no environment and no file, and needs nothing but the names of file
+//! formats from `config`, so that faces and the code that edits files can both use it.
+
+mod files;
+mod page;
+mod table;
+
+pub use files::{ClientFiles, Deadline, Dialect, EntryStyle, TimeUnit, VariableSyntax};
+pub use page::page;
+pub use table::CLIENTS;
+
+use std::time::Duration;
+
+use table::{OTHERS, PYTHON_SDK};
+
+/// A program that people use with us.
+#[derive(Debug)]
+pub struct KnownClient {
+    /// What the command line calls it.
+    pub id: &'static str,
+    /// What its makers call it.
+    pub title: &'static str,
+    /// How it behaves.
+    pub behaviour: Behaviour,
+    /// Where it keeps its servers, and how.
+    pub files: ClientFiles,
+}
+
+/// How a client behaves while it talks to us.
+#[derive(Debug)]
+pub struct Behaviour {
+    /// What it calls itself in `clientInfo.name`. Case does not matter, and `*` at the end stands for anything.
+    pub names: &'static [&'static str],
+    /// What becomes of a list that changed.
+    pub changed_lists: ChangedLists,
+    /// How much it takes of an answer with many definitions.
+    pub open_limit: OpenLimit,
+    /// The names that it can show to a model.
+    pub tool_names: ToolNames,
+    /// Whether it refuses all resources over one URI whose scheme has `_`.
+    pub strict_uri_schemes: bool,
+}
+
+/// What a client does about a list that changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangedLists {
+    /// It reads the list again, and its next request has the new tools if it is left alone for a moment after that.
+    TakenUp {
+        /// The moment.
+        settling: Duration,
+    },
+    /// It is known to go on with the old list, always or at times: what is new must be called through what it has.
+    Unreliable,
+    /// Nobody has tried.
+    Unknown,
+}
+
+/// The longest answer of an opening that a client hands to its model, in bytes of text; `None` where it has no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLimit {
+    /// To a legacy client.
+    pub legacy: Option<usize>,
+    /// To a modern one.
+    pub modern: Option<usize>,
+    /// Whether `structuredContent` may stand beside the text. Where it counts against the limit too, it is left out.
+    pub structured_content: bool,
+}
+
+/// What a client does to the names of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolNames {
+    /// The longest name that reaches the model, in characters, prefix and all.
+    pub longest: usize,
+    /// What it puts before each name, with `{entry}` for what its file calls us.
+    pub prefix: &'static str,
+}
+
+impl KnownClient {
+    /// The one with this name on the command line.
+    pub fn named(id: &str) -> Option<&'static KnownClient> {
+        CLIENTS.iter().find(|client| client.id == id)
+    }
+}
+
+impl Behaviour {
+    /// That of the client with this `clientInfo.name`; who is not known behaves as all others do.
+    pub fn of(name: &str) -> &'static Behaviour {
+        let known = CLIENTS.iter().map(|client| &client.behaviour).chain([&PYTHON_SDK]);
+        known.into_iter().find(|behaviour| behaviour.is_called(name)).unwrap_or(&OTHERS)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.names.iter().any(|known| match known.strip_suffix('*') {
+            Some(start) => name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)),
+            None => known.eq_ignore_ascii_case(name),
+        })
+    }
+
+    /// Whether tools may appear in its list when a toolbox is opened, which is what `auto` asks.
+    pub fn takes_up_changes(&self) -> bool {
+        matches!(self.changed_lists, ChangedLists::TakenUp { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_known_by_what_they_call_themselves() {
+        for (name, known) in [
+            ("claude-code", Some("claude-code")),
+            ("Claude-Code", Some("claude-code")),
+            ("gemini-cli-mcp-client", Some("gemini")),
+            ("opencode", Some("opencode")),
+            ("zed", Some("zed")),
+            ("Zed", Some("zed")),
+            ("goose", Some("goose")),
+            ("Goose-Desktop", Some("goose")),
+            ("codex-mcp-client", Some("codex")),
+            ("@cline/core", Some("cline")),
+            ("Cline", Some("cline")),
+            ("cursor-vscode", Some("cursor")),
+            ("Visual Studio Code", Some("vscode")),
+            ("claude-ai", Some("claude-desktop")),
+            ("windsurf-client", Some("windsurf")),
+            ("not-claude-code", None),
+            ("claude-code-2", None),
+            ("goos", None),
+            ("göose", None),
+            ("*", None),
+            ("", None),
+        ] {
+            let expected = known.and_then(KnownClient::named).map_or(&OTHERS, |client| &client.behaviour);
+            assert!(std::ptr::eq(Behaviour::of(name), expected), "{name}");
+        }
+        assert!(Behaviour::of("mcp").strict_uri_schemes && !Behaviour::of("mcp-client").strict_uri_schemes);
+    }
+
+    #[test]
+    fn no_name_stands_for_two_clients() {
+        let named =
+            |client: &'static KnownClient| client.behaviour.names.iter().map(move |name| (name, client));
+        for (name, client) in CLIENTS.iter().flat_map(named) {
+            let found = Behaviour::of(name.trim_end_matches('*'));
+            assert!(std::ptr::eq(found, &client.behaviour), "{name} is {}", client.title);
+        }
+    }
+}

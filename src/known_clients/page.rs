@@ -1,0 +1,73 @@
+//! The table as the page that people read, `docs/compatibility.md`.
+
+use std::fmt::Write as _;
+
+use super::table::{CLIENTS, OTHERS, PYTHON_SDK};
+use super::{Behaviour, ChangedLists, OpenLimit};
+
+const HEAD: &str = "\
+# Clients
+
+What is known of clients, as the program knows it: a test makes this page from its table. A client is recognised by the
+name that it gives itself in `clientInfo.name`; case does not matter, and `*` stands for any end.
+
+- **Changed list**: whether the client takes up tools that appear while it runs, and how long it needs after it has read them.
+- **`auto`**: what `\"toolMode\": \"auto\"` gives it.
+- **Longest answer**: what it hands to its model of the answer to an opening, in bytes.
+- **Longest name** of a tool, in characters, with the **prefix** that the client puts before it; `{entry}` is what its
+  file calls us.
+
+| client | `clientInfo.name` | changed list | `auto` | longest answer | longest name | prefix |
+|---|---|---|---|---|---|---|
+";
+
+/// The page.
+pub fn page() -> String {
+    let known = CLIENTS.iter().map(|client| (client.title, &client.behaviour));
+    let rows: Vec<_> = known.chain([("Python SDK 1.x", &PYTHON_SDK), ("all others", &OTHERS)]).collect();
+    let mut page = HEAD.to_owned();
+    rows.iter().for_each(|(title, behaviour)| row(title, behaviour, &mut page));
+    let strict = rows.iter().filter(|(_, behaviour)| behaviour.strict_uri_schemes);
+    let strict: Vec<_> = strict.map(|(title, _)| *title).collect();
+    let _ =
+        write!(page, "\nRefuses every resource over one URI whose scheme has `_`: {}.\n", strict.join(", "));
+    page
+}
+
+fn row(title: &str, behaviour: &Behaviour, page: &mut String) {
+    let names: Vec<_> = behaviour.names.iter().map(|name| format!("`{name}`")).collect();
+    let changed = match behaviour.changed_lists {
+        ChangedLists::TakenUp { settling } => format!("taken up, {} ms", settling.as_millis()),
+        ChangedLists::Unreliable => "not relied on".to_owned(),
+        ChangedLists::Unknown => "not known".to_owned(),
+    };
+    let mode = if behaviour.takes_up_changes() { "dynamic" } else { "proxy" };
+    let names_of_tools = behaviour.tool_names;
+    let prefix = match names_of_tools.prefix {
+        "" => "none".to_owned(),
+        prefix => format!("`{prefix}`"),
+    };
+    let _ = writeln!(
+        page,
+        "| {title} | {} | {changed} | {mode} | {} | {} | {prefix} |",
+        names.join(", "),
+        longest_answer(&behaviour.open_limit),
+        names_of_tools.longest,
+    );
+}
+
+fn longest_answer(limit: &OpenLimit) -> String {
+    let bytes = |bytes: usize| format!("{},{:03}", bytes / 1000, bytes % 1000);
+    let mut text = match (limit.legacy, limit.modern) {
+        (None, None) => "no limit".to_owned(),
+        (Some(legacy), Some(modern)) if legacy == modern => bytes(legacy),
+        (legacy, modern) => {
+            let [legacy, modern] = [legacy, modern].map(|limit| limit.map_or("no limit".to_owned(), bytes));
+            format!("{legacy}; modern era {modern}")
+        }
+    };
+    if !limit.structured_content {
+        text.push_str(", `structuredContent` included");
+    }
+    text
+}
