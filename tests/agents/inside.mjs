@@ -30,7 +30,7 @@ for (const client of clients) {
       const record = options.update && scenario === "tools";
       const outcome = await converse(places, client, face, scenario, { record });
       report.add(client, face, outcome);
-      if (options.show) show(outcome);
+      if (options.show) show(outcome, client.prefix(face.entry));
       const well = Object.values(outcome.checks).every((wrong) => wrong === undefined);
       if (record && well) keep(client, face, outcome.recording);
     }
@@ -52,10 +52,11 @@ function keep(client, face, [head, ...lines]) {
   writeFileSync(file, `${[JSON.stringify(first), ...lines].join("\n")}\n`);
 }
 
-function show({ requests = [] }) {
+function show({ requests = [] }, prefix) {
   for (const [index, { tools, results }] of requests.entries()) {
+    const ours = tools.map(({ name }) => name).filter((name) => name.startsWith(prefix));
     const answer = results.at(-1)?.text ?? "";
-    console.log(`  request ${index + 1}: ${tools.map(({ name }) => name).join(" ")}`);
+    console.log(`    request ${index + 1}: ${tools.length} tools; ours: ${ours.join(" ")}`);
     if (answer) console.log(`    ${answer.length} characters: ${JSON.stringify(answer.slice(0, 600))}`);
   }
 }

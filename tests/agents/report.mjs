@@ -28,12 +28,12 @@ export class Report {
     const rows = Object.values(this.#clients).flatMap(({ title, version, faces }) =>
       Object.entries(faces).map(([face, checks]) => ({ client: `${title} ${version}`, face, ...checks })));
     const columns = [...new Set(rows.flatMap(Object.keys))];
-    const cell = (row, column) => row[column] ?? "";
-    const short = (text) => (text.length > 40 ? "fails" : text);
-    const widths = columns.map((column) => Math.max(...[column, ...rows.map((row) => short(cell(row, column)))].map((text) => text.length)));
-    const line = (cells) => cells.map((text, index) => text.padEnd(widths[index])).join("  ").trimEnd();
-    console.log(`\n${line(columns)}`);
-    for (const row of rows) console.log(line(columns.map((column) => short(cell(row, column)))));
+    const isName = (column) => column === "client" || column === "face";
+    const cell = (row, column) => (isName(column) || (row[column] ?? "ok") === "ok" ? (row[column] ?? "") : "FAILS");
+    const lines = [columns, ...rows.map((row) => columns.map((column) => cell(row, column)))];
+    const widths = columns.map((_, index) => Math.max(...lines.map((cells) => cells[index].length)));
+    console.log("");
+    for (const cells of lines) console.log(cells.map((text, index) => text.padEnd(widths[index])).join("  ").trimEnd());
   }
 
   /** Clients that were not driven this time keep what they had. */
