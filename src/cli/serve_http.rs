@@ -130,7 +130,7 @@ fn file_token(text: &str) -> Result<Token, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::failure::Kind;
+    use crate::cli::failure::FailureKind;
 
     fn serving(tokens: &[&str]) -> Serving {
         Serving {
@@ -159,20 +159,25 @@ mod tests {
             ("127.0.0.1:0", good(), &[][..], None),
             ("[::1]:0", good(), &[], None),
             ("0.0.0.0:0", good(), &["secret"], None),
-            ("0.0.0.0:0", good(), &[], Some((Kind::Usage, "--auth-token-file"))),
-            ("[::]:0", good(), &[], Some((Kind::Usage, "--auth-token-file"))),
-            ("127.0.0.1", good(), &[], Some((Kind::Usage, "127.0.0.1:8850"))),
-            (&*taken, good(), &[], Some((Kind::Failure, "cannot listen on"))),
-            ("127.0.0.1:0", options("a/b", "https://a", 1.0), &[], Some((Kind::Usage, "--allow-host"))),
-            ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((Kind::Usage, "--allow-origin"))),
-            ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((Kind::Usage, "--drain"))),
+            ("0.0.0.0:0", good(), &[], Some((FailureKind::Usage, "--auth-token-file"))),
+            ("[::]:0", good(), &[], Some((FailureKind::Usage, "--auth-token-file"))),
+            ("127.0.0.1", good(), &[], Some((FailureKind::Usage, "127.0.0.1:8850"))),
+            (&*taken, good(), &[], Some((FailureKind::Failure, "cannot listen on"))),
+            (
+                "127.0.0.1:0",
+                options("a/b", "https://a", 1.0),
+                &[],
+                Some((FailureKind::Usage, "--allow-host")),
+            ),
+            ("127.0.0.1:0", options("a", "*", 1.0), &[], Some((FailureKind::Usage, "--allow-origin"))),
+            ("127.0.0.1:0", options("a", "https://a", -1.0), &[], Some((FailureKind::Usage, "--drain"))),
         ] {
             let outcome = prepare(address, &options, &serving(tokens));
             let told =
                 outcome.err().map(|failure| (failure.kind, format!("{}\n{}", failure.message, failure.hint)));
             let shown = told.as_ref().map(|(kind, text)| (*kind, text.as_str()));
             // A machine without IPv6 cannot listen there; everything else about the address was right.
-            if address.starts_with('[') && shown.is_some_and(|(kind, _)| kind == Kind::Failure) {
+            if address.starts_with('[') && shown.is_some_and(|(kind, _)| kind == FailureKind::Failure) {
                 continue;
             }
             match (shown, expected) {
