@@ -12,8 +12,8 @@ import { Reader, follow } from "./script.mjs";
 const PATIENCE = 90_000;
 
 /**
- * Plays a scenario, and gives the outcome of each of its checks (`undefined` is success, a text is what was wrong), what
- * was measured, and a recording if one was asked for.
+ * Plays a scenario, and gives the outcome of each of its checks (`undefined` is success, a text is what was wrong),
+ * what was measured, and a recording if one was asked for.
  */
 export async function converse(places, agent, face, scenario, { record = false } = {}) {
   const { play, checks, end, kills } = SCENARIOS[scenario];
@@ -40,7 +40,7 @@ export async function converse(places, agent, face, scenario, { record = false }
     const ended = await ending(child);
     const left = await endOf([places.gateway, places.servers], 10_000);
     if (ended.signal === (kills ? "SIGKILL" : null)) stage.check(end, left && `still running: ${left}`);
-    problem ??= ended.late ? "the agent did not come to an end" : `the conversation ended; the agent said ${ended.said}`;
+    problem ??= ended.late ? "the agent did not come to an end" : `the agent ended, and said ${ended.said}`;
     outcome.recording = recorder?.finish();
     outcome.requests = model.requests;
   } catch (error) {

@@ -37,17 +37,21 @@ export class Home {
   /** Registers the gateway with the agent, as a user would, and gives what `connect` says of it. */
   connect(face, agent) {
     const [program] = this.configure(face);
-    const args = ["connect", agent.name, "--yes", "--json", "--config", this.file];
-    const run = spawnSync(program, args, { cwd: this.project, env: this.environment({}), encoding: "utf8" });
-    if (run.status !== 0) throw new Error(`connect: ${run.stdout}${run.stderr}`);
-    return JSON.parse(run.stdout);
+    const args = ["connect", agent.client, "--yes", "--json", "--config", this.file];
+    return this.run(program, args);
   }
 
   /** Has every server asked once, so that what they offer is remembered, as it is after a user's first hour. */
   remember(face) {
     const [program, ...args] = this.configure(face);
-    const run = spawnSync(program, ["list", "tools", "--json", ...args], { cwd: this.project, env: this.environment({}) });
-    if (run.status !== 0) throw new Error(`list tools: ${run.stderr}`);
+    this.run(program, ["list", "tools", "--json", ...args]);
+  }
+
+  run(program, args) {
+    const options = { cwd: this.project, env: this.environment({}), encoding: "utf8" };
+    const { status, stdout, stderr } = spawnSync(program, args, options);
+    if (status !== 0) throw new Error(`${args[0]}: ${stdout}${stderr}`);
+    return JSON.parse(stdout);
   }
 
   /** Puts a program between the agent and the gateway that `connect` has registered. */

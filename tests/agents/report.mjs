@@ -8,19 +8,20 @@ export class Report {
 
   begin({ name, title, opened }, version) {
     console.log(`${title} ${version}`);
-    this.#clients[name] = { title, version, opened, faces: {}, measures: {} };
+    const date = new Date().toISOString().slice(0, 10);
+    this.#clients[name] = { title, version, date, opened, faces: {}, measures: {} };
   }
 
   add({ name }, face, { checks, measures = {} }) {
     const client = this.#clients[name];
     const known = (client.faces[face.name] ??= {});
     // A check that several scenarios make has failed where it failed once.
-    for (const [check, wrong] of Object.entries(checks)) if ((known[check] ?? "ok") === "ok") known[check] = wrong ?? "ok";
-    Object.assign(client.measures, measures);
     for (const [check, wrong] of Object.entries(checks)) {
+      if ((known[check] ?? "ok") === "ok") known[check] = wrong ?? "ok";
       this.failed ||= wrong !== undefined;
       console.log(`  ${face.name.padEnd(9)} ${check.padEnd(11)} ${wrong === undefined ? "ok" : `FAILS: ${wrong}`}`);
     }
+    Object.assign(client.measures, measures);
     for (const [what, value] of Object.entries(measures)) console.log(`  ${face.name.padEnd(9)} ${what}: ${value}`);
   }
 
@@ -38,8 +39,7 @@ export class Report {
 
   /** Clients that were not driven this time keep what they had. */
   save(file) {
-    const before = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).clients : {};
-    const results = { date: new Date().toISOString().slice(0, 10), clients: { ...before, ...this.#clients } };
-    writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+    const before = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
+    writeFileSync(file, `${JSON.stringify({ ...before, ...this.#clients }, null, 2)}\n`);
   }
 }

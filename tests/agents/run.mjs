@@ -39,6 +39,8 @@ if (options.help) {
   process.exit(0);
 }
 
+if (options.update && (options.face || options.scenario)) throw new Error("--update is for whole clients");
+
 const here = import.meta.dirname;
 const gateway = resolve(options.gateway ?? join(here, "../../target/debug"));
 const fake = join(gateway, "examples/fake-upstream");

@@ -54,7 +54,7 @@ function* kill(stage) {
   yield* stage.use(request, "odd", "never", {}, stage.killAgent);
 }
 
-/** Every scenario with its checks; `end` is the one that the driver makes, that nothing is left when the agent is gone. */
+/** Every scenario with its checks; `end` is the one that the driver makes: nothing is left when the agent is gone. */
 export const SCENARIOS = {
   tools: { play: tools, checks: ["connect", "open", "call", "error"], end: "end" },
   eighty: { play: eighty, checks: ["80 tools"], end: "end" },
@@ -82,10 +82,10 @@ export class Stage {
 
   /** What is wrong if the model does not see these tools where it looks. */
   unseen(request, server, tools) {
-    if (this.agent.opened === "list") {
-      return missing("not offered", this.reader.notOffered(request, tools.map((tool) => this.face.exposed(server, tool))));
-    }
-    return missing("not named", this.reader.notNamed(request, tools.map((tool) => this.face.named(server, tool))));
+    const { agent, face, reader } = this;
+    return agent.opened === "list"
+      ? missing("not offered", reader.notOffered(request, tools.map((tool) => face.exposed(server, tool))))
+      : missing("not named", reader.notNamed(request, tools.map((tool) => face.named(server, tool))));
   }
 
   /** Opens again until the agent offers the tool: some are late. */

@@ -8,18 +8,15 @@ use std::path::Path;
 use mcp_workbench::inside::page_of_clients;
 use serde::Deserialize;
 
-/// What `tests/agents/run.mjs --update` wrote.
-#[derive(Deserialize)]
-struct Results {
-    date: String,
-    clients: BTreeMap<String, Driven>,
-}
+/// What `tests/agents/run.mjs --update` wrote, by the names that it gives to clients.
+type Results = BTreeMap<String, Driven>;
 
 /// A client that was driven.
 #[derive(Deserialize)]
 struct Driven {
     title: String,
     version: String,
+    date: String,
     /// Where its model finds opened tools: in the `list`, or in the `answer`.
     opened: String,
     /// By face and check: `ok`, or what was wrong.
@@ -53,19 +50,19 @@ fn driven(results: &Results) -> String {
         "\n## Driven clients\n\n\
          [tests/agents](../tests/agents/README.md) drives these clients through both faces of the gateway, the agents with\n\
          a scripted model; it says what each check means. The last column is what an agent hands to its model of an answer\n\
-         of 300,000 characters. Last driven on {}.\n\n\
-         | client | opened tools are in | {checks} | of 300,000 |\n|---|---|{}---|\n",
-        results.date,
+         of 300,000 characters.\n\n\
+         | client | driven on | opened tools are in | {checks} | of 300,000 |\n|---|---|---|{}---|\n",
         "---|".repeat(CHECKS.len()),
     );
-    for client in results.clients.values() {
+    for client in results.values() {
         let cells = CHECKS.map(|check| cell(client, check)).join(" | ");
         let place = if client.opened == "list" { "the next list" } else { "the answer" };
         let taken = client.measures.get("of 300,000 characters");
         let taken = taken.map_or(NOT_TRIED.to_owned(), |&taken| thousands(taken));
-        let _ = writeln!(page, "| {} {} | {place} | {cells} | {taken} |", client.title, client.version);
+        let Driven { title, version, date, .. } = client;
+        let _ = writeln!(page, "| {title} {version} | {date} | {place} | {cells} | {taken} |");
     }
-    let failures: Vec<_> = results.clients.values().flat_map(failures).collect();
+    let failures: Vec<_> = results.values().flat_map(failures).collect();
     if !failures.is_empty() {
         let _ = write!(page, "\nWhat fails:\n\n{}", failures.concat());
     }
@@ -91,7 +88,11 @@ fn failures(client: &Driven) -> Vec<String> {
     let failed = |face: &str| -> Vec<String> {
         let checks = CHECKS.iter().filter_map(|check| Some((check, client.faces.get(face)?.get(*check)?)));
         let failed = checks.filter(|(_, outcome)| *outcome != "ok");
-        failed.map(|(check, outcome)| format!("- {}, {face}, {check}: {outcome}\n", client.title)).collect()
+        failed
+            .map(|(check, outcome)| {
+                format!("- {} {}, {face}, {check}: {outcome}\n", client.title, client.version)
+            })
+            .collect()
     };
     FACES.iter().flat_map(|face| failed(face)).collect()
 }

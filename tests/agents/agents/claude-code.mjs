@@ -1,15 +1,13 @@
-// Claude Code, in print mode. It speaks the modern era, so opened tools are in the answer.
+// Claude Code, in print mode: a version of the modern era, whose model finds opened tools in the answer, and one of the
+// legacy era, which takes up a changed list.
 
-export default {
-  name: "claude-code",
+const claudeCode = (own) => ({
   title: "Claude Code",
-  package: "@anthropic-ai/claude-code-linux-x64",
+  client: "claude-code",
   prefix: (entry) => `mcp__${entry}__`,
-  opened: "answer",
-  whole: 180_000,
   files: () => ({}),
   command: ({ installed, model, entry, prompt }) => ({
-    program: `${installed}/@anthropic-ai/claude-code-linux-x64/claude`,
+    program: `${installed}/${own.package}/claude`,
     args: ["--print", prompt, "--model", "claude-sonnet-4-5", "--allowedTools", `mcp__${entry}`],
     env: {
       ANTHROPIC_BASE_URL: model,
@@ -18,4 +16,20 @@ export default {
       DISABLE_AUTOUPDATER: "1",
     },
   }),
-};
+  ...own,
+});
+
+export const modern = claudeCode({
+  name: "claude-code",
+  package: "@anthropic-ai/claude-code-linux-x64",
+  opened: "answer",
+  // More than it hands on of other tools' answers: the definitions of our meta-tools ask for it.
+  whole: 180_000,
+});
+
+export const legacy = claudeCode({
+  name: "claude-code-legacy",
+  package: "claude-code-legacy",
+  opened: "list",
+  whole: 42_000,
+});

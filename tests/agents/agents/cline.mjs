@@ -2,6 +2,7 @@
 
 export default {
   name: "cline",
+  client: "cline",
   title: "Cline CLI",
   package: "@cline/cli-linux-x64",
   prefix: (entry) => `${entry}__`,

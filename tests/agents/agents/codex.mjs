@@ -2,6 +2,7 @@
 
 export default {
   name: "codex",
+  client: "codex",
   title: "Codex",
   package: "@openai/codex",
   prefix: (entry) => `mcp__${entry}__`,

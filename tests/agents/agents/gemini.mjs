@@ -2,6 +2,7 @@
 
 export default {
   name: "gemini",
+  client: "gemini",
   title: "Gemini CLI",
   package: "@google/gemini-cli",
   prefix: (entry) => `mcp_${entry}_`,
@@ -17,7 +18,10 @@ export default {
   }),
   command: ({ installed, node, model, prompt }) => ({
     program: node,
-    args: [`${installed}/@google/gemini-cli/bundle/gemini.js`, "--prompt", prompt, "--yolo", "--model", "gemini-2.5-flash"],
+    args: [
+      `${installed}/@google/gemini-cli/bundle/gemini.js`,
+      ...["--prompt", prompt, "--yolo", "--model", "gemini-2.5-flash"],
+    ],
     env: {
       GEMINI_API_KEY: "fake",
       GOOGLE_GEMINI_BASE_URL: model,

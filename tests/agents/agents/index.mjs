@@ -2,7 +2,8 @@
 //
 // | member | meaning |
 // |---|---|
-// | `name` | what `connect` calls it |
+// | `name` | what the command line and `results.json` call it |
+// | `client` | what `connect` calls it |
 // | `package` | where its version stands |
 // | `prefix` | what it puts before the names of an entry's tools |
 // | `opened` | where its model finds opened tools: in the `list` of its next request, or in the `answer` |
@@ -10,10 +11,10 @@
 // | `files` | its settings, before `connect` adds the gateway |
 // | `command` | how it is told something without a terminal |
 
-import claudeCode from "./claude-code.mjs";
+import * as claudeCode from "./claude-code.mjs";
 import cline from "./cline.mjs";
 import codex from "./codex.mjs";
 import gemini from "./gemini.mjs";
 import opencode from "./opencode.mjs";
 
-export const AGENTS = [claudeCode, codex, gemini, opencode, cline];
+export const AGENTS = [claudeCode.modern, claudeCode.legacy, codex, gemini, opencode, cline];

@@ -2,6 +2,7 @@
 
 export default {
   name: "opencode",
+  client: "opencode",
   title: "opencode",
   package: "opencode-linux-x64",
   prefix: (entry) => `${entry}_`,

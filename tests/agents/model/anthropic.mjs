@@ -10,7 +10,7 @@ export function decode(body) {
     model: body.model,
     streams: body.stream === true,
     // A deferred tool is not offered: the model sees its name at most.
-    tools: (body.tools ?? []).filter((tool) => !tool.defer_loading).map(({ name, description }) => ({ name, description })),
+    tools: (body.tools ?? []).filter((tool) => !tool.defer_loading),
     results: blocks.filter(({ type }) => type === "tool_result").map(({ content, is_error }) => ({
       text: textOf(content),
       failed: is_error === true,

@@ -21,13 +21,11 @@ const CODECS = [anthropic, responses, chat, gemini];
 export async function startModel(script) {
   restartIds();
   const requests = [];
-  const strays = [];
   const server = createServer(async (incoming, outgoing) => {
     const path = new URL(incoming.url, "http://model").pathname;
     const text = await bodyOf(incoming);
     const codec = CODECS.find((codec) => incoming.method === "POST" && codec.matches(path));
     if (!codec) {
-      strays.push(`${incoming.method} ${path}`);
       outgoing.writeHead(404, { "content-type": "application/json" }).end('{"error":{"message":"not here"}}');
       return;
     }
@@ -46,7 +44,6 @@ export async function startModel(script) {
   return {
     url: `http://127.0.0.1:${server.address().port}`,
     requests,
-    strays,
     stop: () => {
       server.closeAllConnections();
       return new Promise((resolve) => server.close(resolve));

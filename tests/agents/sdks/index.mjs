@@ -64,8 +64,9 @@ function program(home, sdk, plan) {
 }
 
 function judge({ opened: where }, face, { before, opened, after, called }) {
-  const seen = (tool) => (where === "list" ? after.includes(face.exposed("many", tool)) : opened.includes(`"${face.named("many", tool)}"`));
-  const unseen = MANY.filter((tool) => !seen(tool));
+  const listed = (tool) => after.includes(face.exposed("many", tool));
+  const named = (tool) => opened.includes(`"${face.named("many", tool)}"`);
+  const unseen = MANY.filter((tool) => !(where === "list" ? listed : named)(tool));
   return {
     connect: before.includes(face.open) ? undefined : `${face.open} is not among ${before.join(", ")}`,
     open: unseen.length > 0 ? `${unseen.length} of ${MANY.length} tools are not in the ${where}` : undefined,
