@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::NameRule;
+use crate::hash::Seeded;
 use crate::wire::digest;
 use crate::wire::json::{Node, Scanner};
 
@@ -91,6 +93,17 @@ impl Item {
     /// The whole definition.
     pub fn raw(&self) -> &str {
         &self.page[self.raw.start as usize..self.raw.end as usize]
+    }
+
+    /// The definition before and after its name or URI, which clients see another for.
+    fn around_key(&self) -> [&str; 2] {
+        [self.raw.start..self.raw_key.start, self.raw_key.end..self.raw.end]
+            .map(|part| &self.page[part.start as usize..part.end as usize])
+    }
+
+    /// Whether it is the very same part of the same page.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.page, &other.page) && self.raw == other.raw
     }
 
     /// Its name or URI as the upstream spelled it in JSON.
@@ -207,6 +220,17 @@ pub struct Shelf {
     inactive: usize,
     /// Made when first asked for.
     pub(super) rendered: OnceLock<Rendered>,
+    /// Made when first asked for.
+    pub(super) prints: OnceLock<Prints>,
+}
+
+/// Numbers that stand for the things of a shelf, to tell whether a list is what it was.
+#[derive(Debug)]
+pub struct Prints {
+    /// For each under its exposed name.
+    pub items: Box<[u64]>,
+    /// For what the list of tools tells of all of them; `None` where it tells nothing.
+    pub catalog: Option<u64>,
 }
 
 /// The definitions of a shelf as clients see them.
@@ -239,9 +263,18 @@ impl Exposed {
         &self.0[kind as usize]
     }
 
-    /// Whether there is nothing of any kind.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|shelf| shelf.items.is_empty())
+    /// Whether these are the same things under the same names.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&ExposedItem, &ExposedItem)| {
+            one.name == other.name
+                && one.full == other.full
+                && one.starts_active == other.starts_active
+                && one.own.is(&other.own)
+        };
+        let same_shelf = |(one, other): (&Shelf, &Shelf)| {
+            one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
+        };
+        self.0.iter().zip(&other.0).all(same_shelf)
     }
 
     /// Makes room for so many things more.
@@ -269,6 +302,11 @@ impl Exposed {
 }
 
 impl ExposedItem {
+    /// The names that lead to it: the one in lists, and the one in full where that is another.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        [Some(&self.name), self.full.as_ref()].into_iter().flatten()
+    }
+
     /// The name in full.
     pub fn full_name(&self) -> &Arc<str> {
         self.full.as_ref().unwrap_or(&self.name)
@@ -289,6 +327,27 @@ impl Shelf {
     /// The item that its upstream calls so.
     pub fn by_key(&self, key: &str) -> Option<&ExposedItem> {
         self.by_key.get(key).map(|at| &self.items[*at])
+    }
+}
+
+impl Prints {
+    /// Those of a shelf; `tells` is what the list of tools tells of a thing with this definition, if it does.
+    pub(super) fn new(shelf: &Shelf, tells: impl Fn(&str) -> Option<String>) -> Self {
+        let hasher = || Seeded::default().build_hasher();
+        let (mut catalog, mut is_told) = (hasher(), false);
+        let mut print = |item: &ExposedItem| {
+            if let Some(text) = tells(item.own.raw()) {
+                is_told = true;
+                catalog.write(item.name.as_bytes());
+                catalog.write(text.as_bytes());
+            }
+            let mut hasher = hasher();
+            hasher.write(item.name.as_bytes());
+            item.own.around_key().into_iter().for_each(|part| hasher.write(part.as_bytes()));
+            hasher.finish()
+        };
+        let items = shelf.items.iter().map(&mut print).collect();
+        Self { items, catalog: is_told.then(|| catalog.finish()) }
     }
 }
 

@@ -11,6 +11,7 @@ mod edit;
 mod faces;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod hash;
 #[doc(hidden)]
 pub mod inside;
 mod known_clients;

@@ -18,7 +18,7 @@ use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
 
 /// How a client is connected.
-pub(super) struct Request<'a> {
+pub(super) struct Order<'a> {
     /// What the client is called.
     pub(super) client: &'a str,
     pub(super) face: Face,
@@ -34,33 +34,33 @@ pub(super) struct Request<'a> {
 
 /// Puts us into a client's user-wide file and takes out what our configuration holds.
 pub(super) fn connect(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let client = named(request.client)?;
-    let path = user_place(client, request.world)?;
-    console.in_turn(&path, |console| connect_now(request, client, &path, config, console))
+    let client = named(order.client)?;
+    let path = user_place(client, order.world)?;
+    console.in_turn(&path, |console| connect_now(order, client, &path, config, console))
 }
 
 fn connect_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static KnownClient,
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
-    let ours = open(request.face, config, world, None)?;
+    let world = order.world;
+    let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
-    let name = entry_name(request.face);
+    let name = entry_name(order.face);
     let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let start = gateway_start(request, client, config, &ours);
-    let change = Registration::plan(request, client, path, &base.text, start)?;
+    let start = gateway_start(order, client, config, &ours);
+    let change = Registration::plan(order, client, path, &base.text, start)?;
 
     let mut answer = change.answer(client);
     let proposal = Proposal {
@@ -90,7 +90,7 @@ fn connect_now(
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            change.tell(client, request.face, console)?;
+            change.tell(client, order.face, console)?;
         }
     }
     let mut missing = unset(&ours.text, world);
@@ -114,20 +114,20 @@ struct GatewayStart {
 }
 
 fn gateway_start(
-    request: &Request<'_>,
+    order: &Order<'_>,
     client: &'static KnownClient,
     config: &Path,
     ours: &Config,
 ) -> GatewayStart {
-    let groups = read_config(request.face, &ours.value);
+    let groups = read_config(order.face, &ours.value);
     let wanted =
-        Wanted { face: request.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
-    let found = held_by_clients(&wanted, request.world).values;
+        Wanted { face: order.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
+    let found = held_by_clients(&wanted, order.world).values;
     let (handed_on, held_back): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
-    let mode = request.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
+    let mode = order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
     GatewayStart {
-        ourselves: ourselves(request, config, mode, &handed_on),
+        ourselves: ourselves(order, config, mode, &handed_on),
         present: groups.into_iter().flat_map(|group| group.servers).collect(),
         handed_on,
         held_back,
@@ -152,20 +152,20 @@ struct Registration {
 impl Registration {
     /// `before` is the text of the client's file without us.
     fn plan(
-        request: &Request<'_>,
+        order: &Order<'_>,
         client: &'static KnownClient,
         path: &Path,
         before: &str,
         start: GatewayStart,
     ) -> Result<Self, Failure> {
         let refused = |refusal| refused(path, &refusal);
-        let world = request.world;
+        let world = order.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
         let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
         let found: Vec<_> = start.handed_on.iter().chain(&start.held_back).cloned().collect();
         let mut taken = held(&there, &start.present, &|name| known(name, &found, world));
-        taken.retain(|server| !request.keep && !is_gateway(server));
+        taken.retain(|server| !order.keep && !is_gateway(server));
         let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
         let after = client_files::connect(client, before, &start.ourselves, &paths).map_err(refused)?;
         let own = client_files::entry_path(client, &value, &start.ourselves.name);
@@ -418,17 +418,17 @@ fn bequeath(record: &Record, client: &KnownClient, world: &World) {
 
 /// Without a mode the file decides.
 fn ourselves(
-    request: &Request<'_>,
+    order: &Order<'_>,
     config: &Path,
     mode: Option<ToolMode>,
     handed_on: &[FoundValue],
 ) -> Ourselves {
     let mut args = Vec::new();
-    if request.face != request.own_face {
-        args.extend(["--face".to_owned(), entry_name(request.face).to_owned()]);
+    if order.face != order.own_face {
+        args.extend(["--face".to_owned(), entry_name(order.face).to_owned()]);
     }
     args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
-    if let (Face::Workbench, Some(mode)) = (request.face, mode) {
+    if let (Face::Workbench, Some(mode)) = (order.face, mode) {
         let mode = match mode {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
@@ -436,7 +436,7 @@ fn ourselves(
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
-    let program = request.program.to_string_lossy().into_owned();
+    let program = order.program.to_string_lossy().into_owned();
     let env = handed_on.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
-    Ourselves { name: entry_name(request.face).to_owned(), program, args, env }
+    Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
 }

@@ -177,12 +177,12 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
     };
     let result = (|| match verb {
         FileVerb::Init { user, toolbox, .. } => {
-            let request = import::Request { face, toolbox: toolbox.name(), world };
-            import::init(&request, named, *user, &mut console)
+            let order = import::Order { face, toolbox: toolbox.name(), world };
+            import::init(&order, named, *user, &mut console)
         }
         FileVerb::Import { source, toolbox, .. } => {
-            let request = import::Request { face, toolbox: toolbox.name(), world };
-            import::import(&request, source, &file?, &mut console)
+            let order = import::Order { face, toolbox: toolbox.name(), world };
+            import::import(&order, source, &file?, &mut console)
         }
         FileVerb::Add { name, url, sse, header, env, command, toolbox, .. } => {
             let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
@@ -195,8 +195,8 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         }
         FileVerb::Connect { client, keep, .. } => {
             let program = &program(world);
-            let request = connect::Request { client, face, own_face, tool_mode, keep: *keep, world, program };
-            connect::connect(&request, &file?, &mut console)
+            let order = connect::Order { client, face, own_face, tool_mode, keep: *keep, world, program };
+            connect::connect(&order, &file?, &mut console)
         }
         FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),

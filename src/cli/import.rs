@@ -20,7 +20,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Where servers come from and go to.
-pub(super) struct Request<'a> {
+pub(super) struct Order<'a> {
     pub(super) face: Face,
     pub(super) toolbox: Option<&'a str>,
     pub(super) world: &'a World,
@@ -28,31 +28,31 @@ pub(super) struct Request<'a> {
 
 /// Brings the servers of all clients into a file, which is created if need be.
 pub(super) fn init(
-    request: &Request<'_>,
+    order: &Order<'_>,
     named: Option<&Path>,
     user: bool,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
+    let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
     let file = match (named, user) {
         (Some(file), _) => world.directory.join(file),
-        (None, true) => user_file(request.face, &around)
+        (None, true) => user_file(order.face, &around)
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
-        (None, false) => world.directory.join(request.face.file_name()),
+        (None, false) => world.directory.join(order.face.file_name()),
     };
-    console.in_turn(&file, |console| init_now(request, named, user, &file, console))
+    console.in_turn(&file, |console| init_now(order, named, user, &file, console))
 }
 
 fn init_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     named: Option<&Path>,
     user: bool,
     file: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
+    let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
     let mut sources = Sources::default();
@@ -81,7 +81,7 @@ fn init_now(
         console.say("no client with MCP servers was found on this machine")?;
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
-    if let (Face::Workbench, Some(variable), None) = (request.face, variable, named) {
+    if let (Face::Workbench, Some(variable), None) = (order.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
     let present: Vec<_> = CLIENTS
@@ -89,10 +89,10 @@ fn init_now(
         .filter(|client| sources.found.iter().any(|source| source.client == client.title))
         .map(|client| client.id)
         .collect();
-    let config = open(request.face, file, world, Some(&fresh(request.face)))?;
-    let (answer, outcome) = bring(request, sources, config, console)?;
+    let config = open(order.face, file, world, Some(&fresh(order.face)))?;
+    let (answer, outcome) = bring(order, sources, config, console)?;
     if outcome == Settled::Written {
-        let program = request.face.program();
+        let program = order.face.program();
         let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
         match found.is_empty() {
             true => console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?,
@@ -104,21 +104,21 @@ fn init_now(
 
 /// Brings the servers of one client or file into a file that exists.
 pub(super) fn import(
-    request: &Request<'_>,
+    order: &Order<'_>,
     source: &str,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    console.in_turn(config, |console| import_now(request, source, config, console))
+    console.in_turn(config, |console| import_now(order, source, config, console))
 }
 
 fn import_now(
-    request: &Request<'_>,
+    order: &Order<'_>,
     source: &str,
     config: &Path,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = request.world;
+    let world = order.world;
     let mut sources = Sources::default();
     let path = world.directory.join(source);
     match KnownClient::named(source) {
@@ -161,8 +161,8 @@ fn import_now(
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
-    let config = open(request.face, config, world, None)?;
-    bring(request, sources, config, console).map(|(answer, _)| answer)
+    let config = open(order.face, config, world, None)?;
+    bring(order, sources, config, console).map(|(answer, _)| answer)
 }
 
 /// The project that a file belongs to: clients keep theirs in a directory of their own there.
@@ -301,18 +301,18 @@ fn fresh(face: Face) -> String {
 
 /// Adds servers to a configuration, with everything there is to say about it.
 fn bring(
-    request: &Request<'_>,
+    order: &Order<'_>,
     sources: Sources,
     config: Config,
     console: &mut Console<'_>,
 ) -> Result<(Answer, Settled), Failure> {
-    let import = Import::plan(request, sources, &config)?;
+    let import = Import::plan(order, sources, &config)?;
     let file = &config.snapshot.path;
     let mut answer = import.answer();
     import.tell(console)?;
     let proposal = Proposal {
         snapshot: &config.snapshot,
-        format: format(request.face),
+        format: format(order.face),
         after: Some(&import.after),
         audience: Audience::Usual,
         secrets: Redactor::new(import.hidden.iter().cloned()),
@@ -321,7 +321,7 @@ fn bring(
     match outcome {
         Settled::Written => {
             // Without it, values that are in doubt are not handed on.
-            let _ = remember(file, import.origins(), request.world);
+            let _ = remember(file, import.origins(), order.world);
             console.say(&format!("wrote {}", file.display()))?;
         }
         Settled::Same => console.say(&format!("{} holds all of it already", file.display()))?,
@@ -349,11 +349,11 @@ struct Import {
 }
 
 impl Import {
-    fn plan(request: &Request<'_>, sources: Sources, config: &Config) -> Result<Self, Failure> {
-        let (face, world) = (request.face, request.world);
+    fn plan(order: &Order<'_>, sources: Sources, config: &Config) -> Result<Self, Failure> {
+        let (face, world) = (order.face, order.world);
         let Sources { servers, mut notes, warnings, .. } = sources;
         let groups = read_config(face, &config.value);
-        let toolbox = toolbox(request, &groups)?;
+        let toolbox = toolbox(order, &groups)?;
         let file = &config.snapshot.path;
         let wanted = Wanted { face, file, text: &config.text, groups: &groups, client: None };
         let Held { servers: elsewhere, values: found } = held_by_clients(&wanted, world);
@@ -452,9 +452,9 @@ impl Import {
     }
 }
 
-fn toolbox(request: &Request<'_>, groups: &[Group]) -> Result<String, Failure> {
-    match (request.toolbox, groups) {
-        (Some(_), _) if request.face == Face::Toolman => {
+fn toolbox(order: &Order<'_>, groups: &[Group]) -> Result<String, Failure> {
+    match (order.toolbox, groups) {
+        (Some(_), _) if order.face == Face::Toolman => {
             Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"))
         }
         (Some(name), _) => match ToolboxName::new(name) {

@@ -282,7 +282,7 @@ impl Call {
         }
         let own = result.get("requestState").map(|state| state.raw().to_owned());
         let sealed = self.seal(&reply, State::Upstream(own));
-        reply.result_with(|out| result.write_with(out, &[("requestState", Some(&quote(&sealed)))]));
+        reply.relay(result, &[("requestState", Some(&quote(&sealed)))]);
     }
 
     /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
@@ -406,11 +406,9 @@ impl Call {
         let responses = scanner.scan_str(responses).expect("a part of valid JSON").root();
         if let Some(id) = self.upstream_id() {
             let (session, key) = (reply.session().clone(), reply.key().clone());
-            self.link.peer.change(id, |caller| {
-                caller.session = Some(session);
-                caller.key = Some(key);
-                caller.progress = token;
-            });
+            let caller =
+                Caller { session: Some(session), key: Some(key), call: Some(self.clone()), progress: token };
+            self.link.peer.replace(id, caller);
         }
         let _asking = self.state.lock().asking.take();
         let (answered, early, ask_again) = {

@@ -341,7 +341,7 @@ impl Engine {
 
     /// Lets a modern client hear of changes.
     pub fn listen(&self, window: &Window, listener: Listener) {
-        window.listeners.lock().push(listener);
+        window.listen(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
@@ -442,10 +442,7 @@ impl Engine {
                 continue;
             }
             upstream.forgive();
-            let is_seen = |window: &Arc<Window>| {
-                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
-            };
-            if spec.restart || windows.iter().any(is_seen) {
+            if spec.restart || windows.iter().any(|window| window.shows(&upstream)) {
                 let _ = upstream.start();
             }
         }
@@ -454,10 +451,8 @@ impl Engine {
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
         for window in self.audience.windows() {
-            let changed = window.view().refresh(&*window.exposure(), upstream);
-            let is_told_later = !self.audience.is_quiet() && window.holds_back(upstream, &changed);
-            if !is_told_later {
-                self.audience.announce(&window, &changed);
+            if window.change(|view| view.refresh(&*window.exposure(), upstream)) {
+                window.tell_unless_held();
             }
             if upstream.link().is_some() {
                 self.audience.arrived(&window);
@@ -497,9 +492,7 @@ impl Engine {
                 }
             }
             None => {
-                let sees = |window: &Arc<Window>| {
-                    window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream))
-                };
+                let sees = |window: &Arc<Window>| window.shows(&link.upstream);
                 let sessions =
                     self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
                 let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
@@ -527,7 +520,7 @@ impl Engine {
     }
 
     fn links(&self, session: &Session) -> Vec<Arc<Link>> {
-        session.view().entries().filter_map(|entry| entry.upstream.link()).collect()
+        session.window.read(|view| view.entries().filter_map(|entry| entry.upstream.link()).collect())
     }
 }
 

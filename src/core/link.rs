@@ -22,7 +22,7 @@ use crate::wire::cut_off::{id_of_broken_response, id_of_response};
 use crate::wire::era::{LOG_LEVELS, ServerHello, TaskSupport, Version, modern_meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::lines::{Line, TooLong};
-use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome, code};
+use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome, Request, code};
 use crate::wire::outbox::Outbox;
 use crate::wire::peer::{Answer, CallError, Deadline, Lost, OnAnswer, Paused, Peer};
 use crate::wire::text::plain;
@@ -456,7 +456,7 @@ impl Link {
             Ok(Message::Notification { method, params }) => {
                 engine.upstream_notification(self, on, &method, params)
             }
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request(Request { id, method, params, .. })) => {
                 engine.upstream_request(self, on, id, &method, params)
             }
             Err(NoMessage::Twice(ids)) => {

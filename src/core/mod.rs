@@ -12,6 +12,8 @@ mod life;
 pub mod link;
 mod logins;
 pub mod modern;
+mod names;
+pub mod notices;
 pub mod opening;
 pub mod process;
 mod progress;

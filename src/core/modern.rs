@@ -8,9 +8,9 @@ use super::seal::params_digest;
 use super::session::Session;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
-use crate::wire::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, Refusal};
+use crate::wire::era::{TASKS, can_be_asked, declares_at, meta, our_info};
+use crate::wire::json::{Node, quote};
+use crate::wire::message::{Id, Refusal, Request};
 
 /// What a modern request says of itself.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Cache {
     }
 
     /// The members of a result, with a comma before them.
-    pub fn members(self) -> String {
+    fn members(self) -> String {
         format!(",\"ttlMs\":{},\"cacheScope\":{}", self.ttl, self.scope())
     }
 
@@ -64,27 +64,21 @@ impl Cache {
 }
 
 impl ModernCall {
-    /// Reads the metadata of a request. `None`: it has none, so the request is of the legacy era.
+    /// Checks the metadata of a request. `None`: it has none, so the request is of the legacy era.
     pub fn read(
-        method: &str,
-        params: Option<Node<'_>>,
+        request: &Request<'_>,
         server: impl FnOnce() -> &'static str,
     ) -> Result<Option<Self>, Refusal> {
-        let Some(own) = ModernMeta::read(params)? else { return Ok(None) };
-        let (capabilities, log_level) = own.checked()?;
-        let stateful = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        let digest = match params {
-            Some(params) if stateful => params_digest(params.raw()),
-            _ => String::new(),
-        };
+        let Some(meta) = request.meta else { return Ok(None) };
+        let (capabilities, log_level) = meta.checked()?;
+        let params = request.params.unwrap_or_else(Node::empty);
+        let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
             log_level,
-            digest,
-            cacheable: is_cacheable(method),
-            is_retry: ["inputResponses", "requestState"]
-                .iter()
-                .any(|key| params.is_some_and(|params| params.get(key).is_some())),
+            digest: if stateful { params_digest(params.raw()) } else { String::new() },
+            cacheable: is_cacheable(&request.method),
+            is_retry: ["inputResponses", "requestState"].iter().any(|key| params.get(key).is_some()),
             server: server(),
         }))
     }
@@ -99,33 +93,41 @@ impl ModernCall {
         declares_at(&self.capabilities, &["extensions", TASKS])
     }
 
-    /// Writes the result with what this era adds to it; what the upstream said itself stays.
-    pub fn complete(&self, out: &mut Vec<u8>, result: &[u8]) {
-        let mut scanner = Scanner::default();
-        let root = scanner.scan(result).expect("results are valid JSON").root();
-        let mut own_meta = Vec::new();
+    /// Writes the result, changed like this, with what this era adds to it; what the upstream said itself stays.
+    pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
         let info = our_info(self.server);
-        let mut empty = Scanner::default();
-        let given =
-            root.get("_meta").unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
-        let has_info = given.get(meta::SERVER_INFO).is_some();
+        let given = result.get("_meta").unwrap_or_else(Node::empty);
         let added = [(meta::SERVER_INFO, Some(&*info))];
-        given.write_with(&mut own_meta, if has_info { &[] } else { &added });
-        let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
-        let mut changes = vec![("_meta", Some(&*own_meta))];
-        if root.get("resultType").is_none() {
-            changes.push(("resultType", Some("\"complete\"")));
+        let has_info = given.get(meta::SERVER_INFO).is_some();
+        let own_meta = given.with(if has_info { &[] } else { &added });
+        let mut changes = changes.to_vec();
+        let mut set = |key, value| {
+            if !changes.iter().any(|(changed, _)| *changed == key) {
+                changes.push((key, Some(value)));
+            }
+        };
+        set("_meta", &own_meta);
+        if result.get("resultType").is_none() {
+            set("resultType", "\"complete\"");
         }
-        let asks = root.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"");
+        let asks = result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"");
         if self.cacheable && !asks {
-            if self.is_retry || root.get("ttlMs").is_none() {
-                changes.push(("ttlMs", Some("0")));
+            if self.is_retry || result.get("ttlMs").is_none() {
+                set("ttlMs", "0");
             }
-            if self.is_retry || root.get("cacheScope").is_none() {
-                changes.push(("cacheScope", Some(Cache::default().scope())));
+            if self.is_retry || result.get("cacheScope").is_none() {
+                set("cacheScope", Cache::default().scope());
             }
         }
-        root.write_with(out, &changes);
+        result.write_with(out, &changes);
+    }
+
+    /// Appends what this era adds to a result of our own that says nothing of it and may be kept.
+    pub(super) fn write_own_members(&self, out: &mut Vec<u8>, hint: Cache) {
+        let (key, info) = (meta::SERVER_INFO, our_info(self.server));
+        let hint = if self.is_retry { Cache::default() } else { hint }.members();
+        let members = format!(",\"_meta\":{{\"{key}\":{info}}},\"resultType\":\"complete\"{hint}");
+        out.extend_from_slice(members.as_bytes());
     }
 }
 
@@ -250,12 +252,8 @@ impl Listener {
         if !self.tasks.iter().any(|own| own == id) {
             return;
         }
-        let mut empty = Scanner::default();
-        let given = params.get("_meta").filter(|given| given.is_object());
-        let given = given.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
-        let mut own_meta = Vec::new();
-        given.write_with(&mut own_meta, &[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
-        let own_meta = String::from_utf8(own_meta).expect("written from UTF-8 texts");
+        let given = params.get("_meta").unwrap_or_else(Node::empty);
+        let own_meta = given.with(&[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
         if let Some(session) = self.session.upgrade() {
             session.notify(self.key(), "notifications/tasks", |out| {
                 params.write_with(out, &[("_meta", Some(&own_meta)), ("taskId", Some(&quote(id)))]);
@@ -302,32 +300,32 @@ fn quoted(texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::era::Era;
+    use crate::wire::era::tests::ERA_CASES;
+    use crate::wire::json::Raw;
+    use crate::wire::message::{Malformed, Message};
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
-        let mut scanner = Scanner::default();
-        ModernCall::read(method, Some(scanner.scan_str(params).unwrap().root()), || "toolman")
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let raw = Raw::read(text).expect("JSON");
+        match Message::read(raw.root()) {
+            Ok(Message::Request(request)) => ModernCall::read(&request, || "toolman"),
+            Ok(_) => panic!("no request: {params}"),
+            Err(Malformed { why, .. }) => Err(why),
+        }
     }
 
     #[test]
     fn metadata_decides_the_era() {
-        assert!(read("tools/list", "{}").unwrap().is_none());
-        assert!(read("tools/list", r#"{"_meta":{"progressToken":1}}"#).unwrap().is_none());
+        for (params, expected) in ERA_CASES {
+            let era = read("tools/list", params).map(|modern| match modern {
+                Some(_) => Era::Modern,
+                None => Era::Legacy,
+            });
+            assert_eq!(era.map_err(|why| why.code), expected, "{params}");
+        }
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
         assert_eq!(read("tools/list", modern).unwrap().unwrap().capabilities, r#"{"roots":{}}"#);
-        for (params, code) in [
-            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, -32602),
-            (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, -32602),
-            (
-                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
-                -32022,
-            ),
-            (
-                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
-                -32602,
-            ),
-        ] {
-            assert_eq!(read("tools/list", params).unwrap_err().code, code, "{params}");
-        }
     }
 
     #[test]
@@ -342,7 +340,7 @@ mod tests {
                 server: "toolman",
             };
             let mut out = Vec::new();
-            call.complete(&mut out, result.as_bytes());
+            call.complete(&mut out, Raw::read(result).unwrap().root(), &[]);
             String::from_utf8(out).unwrap()
         };
         let complete = |result: &str| complete_as(false, result);
@@ -368,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_is_made_of_many_is_kept_no_longer_than_any_part() {
-        let read = |result: &str| Cache::read(Scanner::default().scan_str(result).unwrap().root());
+        let read = |result: &str| Cache::read(Raw::read(result).unwrap().root());
         let [long, short] = [600, 60].map(|ttl| read(&format!(r#"{{"ttlMs":{ttl},"cacheScope":"public"}}"#)));
         assert_eq!(long.and(short), short);
         let private = read(r#"{"ttlMs":600,"cacheScope":"private"}"#);

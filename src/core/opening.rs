@@ -1,10 +1,8 @@
 //! Opening and closing: upstreams start because somebody looks at them, and end when nobody does any more.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -14,106 +12,78 @@ use super::modern::Watched;
 use super::session::Session;
 use super::trouble::Trouble;
 use super::upstream::{Phase, Upstream};
+use super::view::View;
 use super::window::Window;
-use crate::catalog::Kind;
 
 /// What calls in flight on an upstream that a new file has no place for may take.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
 /// What an upstream may take to end before the one that stands in for it is started.
 const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
-/// What has come of opening a group.
-pub struct Opened {
-    /// The servers that failed, and why.
-    pub failed: Vec<(Arc<str>, Arc<str>)>,
-    /// The lists that have changed by it, and of which nobody has been told.
-    pub changed: Vec<Kind>,
-}
+/// The servers of a group that failed to open, and why.
+pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
 /// An upstream that was to start, and what came of it.
 type Attempt = (Arc<Upstream>, Result<(), Trouble>);
 
 impl Engine {
-    /// As [`Self::connect`], and tells the window's clients that their lists have changed.
+    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
+    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the window's
+    /// lists afterwards, unless every one failed, and its clients are told. Returns the servers that failed. `None`: the
+    /// group was closed meanwhile, or the file has it no longer.
     pub async fn open(
         self: &Arc<Self>,
         window: &Arc<Window>,
         group: &str,
         upstreams: &[Arc<Upstream>],
-    ) -> Option<Opened> {
-        let opened = self.connect(window, group, upstreams).await?;
-        self.audience.announce(window, &opened.changed);
-        Some(opened)
-    }
-
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the window's
-    /// lists afterwards, unless every one failed. `None`: the group was closed meanwhile, or the file has it no longer.
-    pub async fn connect(
-        self: &Arc<Self>,
-        window: &Arc<Window>,
-        group: &str,
-        upstreams: &[Arc<Upstream>],
-    ) -> Option<Opened> {
-        let begun = window.view().begin_opening(&*window.exposure(), group, upstreams);
+    ) -> Option<Failures> {
+        let begun = window.change(|view| view.begin_opening(&*window.exposure(), group, upstreams));
         let Some(number) = begun else {
             // Its client is gone already, and nobody else will end what was made for it.
             self.release(window, upstreams.to_vec());
             return None;
         };
-        let hush = window.hush(upstreams.iter().filter(|upstream| !upstream.is_up()).cloned().collect());
+        // Of a group that is open already, each server stands in lists as soon as it is up.
+        let hold = window.read(|view| view.is_open(group)).then(|| window.hold());
         let attempts = settle(window, Some(group), || ()).await;
-        let (opened, given_up) = {
-            let mut view = window.view();
+        let (failed, given_up) = window.change(|view| {
             if !view.end_opening(number) {
                 return None;
             }
             let members: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
-            let failed: Vec<_> = members
+            let failed: Failures = members
                 .iter()
                 .filter_map(|upstream| {
                     Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
                 })
                 .collect();
-            let mut changed = hush.changed();
-            let opens = failed.is_empty() || failed.len() < members.len() || view.is_open(group);
-            let given_up = match opens {
-                true => {
-                    changed.extend(view.open(group));
-                    Vec::new()
-                }
-                // Another opening of it may have more luck.
-                false if view.is_opening(group) => Vec::new(),
-                false => {
-                    changed.extend(view.remove(&*window.exposure(), group));
-                    members
-                }
-            };
-            (Opened { failed, changed: changed.into_iter().collect() }, given_up)
-        };
+            if failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
+                view.open(group);
+            // Another opening of it may have more luck.
+            } else if !view.is_opening(group) {
+                view.remove(&*window.exposure(), group);
+                return Some((failed, members));
+            }
+            Some((failed, Vec::new()))
+        })?;
         self.release(window, given_up);
         self.audience.arrived(window);
-        Some(opened)
-    }
-
-    /// Starts everything that stands in a window, and waits until each is up or failed, but no longer than `patience`.
-    /// `on_each` is called whenever one of them is. Clients hear of changes only afterwards.
-    pub async fn start_all(&self, window: &Arc<Window>, patience: Duration, on_each: impl FnMut()) {
-        self.audience.keep_quiet();
-        let _ = timeout(patience, settle(window, None, on_each)).await;
-        self.audience.speak_up();
+        window.begin();
+        window.tell();
+        drop(hold);
+        Some(failed)
     }
 
     /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
     pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
-        let (changed, upstreams) = {
-            let mut view = window.view();
-            let upstreams: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
-            (view.remove(&*window.exposure(), group), upstreams)
-        };
+        let upstreams: Vec<_> = window.change(|view| {
+            let upstreams = view.group(group).map(|entry| entry.upstream.clone()).collect();
+            view.remove(&*window.exposure(), group);
+            upstreams
+        });
         let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
         self.release(window, upstreams);
-        self.audience.announce(window, &changed);
+        window.tell();
         running
     }
 
@@ -126,7 +96,7 @@ impl Engine {
     /// Tells those who look through a window of nothing any more, and opens nothing for them. Returns what stands in it.
     pub fn forget(&self, window: &Arc<Window>) -> Vec<Arc<Upstream>> {
         self.audience.remove(window);
-        window.view().shut()
+        window.change(View::shut)
     }
 
     /// Lets go of upstreams that no longer stand in a window: its subscriptions to them end, and so do those that
@@ -137,10 +107,7 @@ impl Engine {
         }
         let windows = self.audience.windows();
         for upstream in upstreams {
-            let is_seen = |window: &Arc<Window>| {
-                window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &upstream))
-            };
-            if upstream.spec().lives_on || windows.iter().any(is_seen) {
+            if upstream.spec().lives_on || windows.iter().any(|window| window.shows(&upstream)) {
                 continue;
             }
             self.end_retired(&windows, &upstream);
@@ -152,7 +119,7 @@ impl Engine {
     /// of others.
     fn end_retired(&self, windows: &[Arc<Window>], upstream: &Upstream) {
         let (group, server) = (&upstream.group, &upstream.server);
-        if windows.iter().any(|window| window.view().server(group, server).is_some()) {
+        if windows.iter().any(|window| window.read(|view| view.server(group, server).is_some())) {
             return;
         }
         for before in self.registry.retired(group, server) {
@@ -209,16 +176,15 @@ pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
 /// Starts what stands in a window, of one group or all of it, and waits until each is up or failed. It looks again
 /// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
 /// tried once.
-async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
+pub async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
     let mut tried: Vec<Arc<Upstream>> = Vec::new();
     let (mut attempts, mut outcomes) = (JoinSet::new(), Vec::new());
     loop {
-        let members: Vec<_> = {
-            let view = window.view();
+        let members: Vec<_> = window.read(|view| {
             let wanted =
                 view.entries().filter(|entry| group.is_none_or(|group| *entry.upstream.group == *group));
             wanted.map(|entry| entry.upstream.clone()).collect()
-        };
+        });
         for upstream in members {
             if tried.iter().any(|other| Arc::ptr_eq(other, &upstream)) {
                 continue;
@@ -262,40 +228,4 @@ fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
     attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
-}
-
-/// While it lives, those who look through a window are not told of lists that change by what these upstreams do. It
-/// notes which did, so that they can be told of all of them at once.
-pub struct Hush {
-    upstreams: Vec<Arc<Upstream>>,
-    changed: Mutex<BTreeSet<Kind>>,
-}
-
-impl Hush {
-    /// The lists that have changed since this was last asked.
-    pub fn changed(&self) -> BTreeSet<Kind> {
-        std::mem::take(&mut *self.changed.lock())
-    }
-}
-
-/// Those that live.
-#[derive(Default)]
-pub(super) struct Hushes(Mutex<Vec<Weak<Hush>>>);
-
-impl Hushes {
-    pub(super) fn begin(&self, upstreams: Vec<Arc<Upstream>>) -> Arc<Hush> {
-        let hush = Arc::new(Hush { upstreams, changed: Mutex::default() });
-        let mut hushes = self.0.lock();
-        hushes.retain(|hush| hush.strong_count() > 0);
-        hushes.push(Arc::downgrade(&hush));
-        hush
-    }
-
-    /// Notes that lists have changed by what an upstream does; `false`: nobody wants that noted.
-    pub(super) fn note(&self, upstream: &Arc<Upstream>, changed: &[Kind]) -> bool {
-        let hushes = self.0.lock();
-        let of_it = |hush: &Arc<Hush>| hush.upstreams.iter().any(|other| Arc::ptr_eq(other, upstream));
-        let hush = hushes.iter().filter_map(Weak::upgrade).find(of_it);
-        hush.map(|hush| hush.changed.lock().extend(changed)).is_some()
-    }
 }

@@ -130,7 +130,7 @@ impl Engine {
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
         for window in self.audience.windows() {
             let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
-            if !window.view().entries().any(|entry| Arc::ptr_eq(&entry.upstream, &link.upstream)) {
+            if !window.shows(&link.upstream) {
                 continue;
             }
             for uri in [exposed.as_str(), &*own] {
@@ -145,9 +145,7 @@ impl Engine {
                         });
                     }
                 }
-                for listener in window.listeners.lock().iter() {
-                    listener.resource_updated(uri);
-                }
+                window.each_listener(|listener| listener.resource_updated(uri));
                 if exposed == *own {
                     break;
                 }
@@ -190,7 +188,7 @@ impl Engine {
         for window in self.audience.windows() {
             let Some(id) = window.tasks.known(link, &own) else { continue };
             if link.version().is_modern() {
-                window.listeners.lock().iter().for_each(|listener| listener.task_changed(&id, params));
+                window.each_listener(|listener| listener.task_changed(&id, params));
                 continue;
             }
             for session in window.sessions() {

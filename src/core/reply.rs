@@ -1,17 +1,15 @@
 //! Answers to a client's requests: each once, those of a batch together.
 
-use std::collections::hash_map::OccupiedEntry;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::modern::ModernCall;
-use super::route::Route;
-use super::session::{Session, Waiting, own};
+use super::modern::{Cache, ModernCall};
+use super::route::{OutgoingKind, Route};
+use super::session::Session;
 use crate::wire::era::Version;
-use crate::wire::json::Node;
-use crate::wire::message::{Id, code, error_object, write_raw_error, write_result, write_sound_error};
+use crate::wire::json::{Node, Raw};
+use crate::wire::message::{Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error};
 
 /// The answers to a batch, which leave together.
 pub struct Batch(Mutex<(usize, Vec<Vec<u8>>)>);
@@ -33,7 +31,7 @@ impl Batch {
             }
             std::mem::take(&mut state.1)
         };
-        route.push(true, |out| {
+        route.push(OutgoingKind::Batch, |out| {
             out.push(b'[');
             out.extend_from_slice(&answers.join(&b','));
             out.push(b']');
@@ -81,83 +79,94 @@ impl Reply {
 
     /// The request's id, while the client wants the answer.
     pub fn id(&self) -> Option<Id> {
-        own(&mut self.session.waiting.lock(), self.key()).map(|waiting| waiting.get().id.clone())
+        self.session.id_of(self.key())
     }
 
     /// The request of ours that it went on as, while the client wants the answer.
     pub(super) fn sent_as(&self) -> Option<u64> {
-        let mut waiting = self.session.waiting.lock();
-        own(&mut waiting, self.key())?.get().target.as_ref().map(|(_, id)| *id)
+        self.session.sent_as(self.key())
     }
 
     /// Whether the client still wants the answer.
     pub fn is_wanted(&self) -> bool {
-        own(&mut self.session.waiting.lock(), self.key()).is_some()
+        self.session.waits_for(self.key())
     }
 
-    /// Answers with a result that `write` writes as raw JSON.
-    pub fn result_with(mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        match self.modern.take() {
-            None => self.send(|out, id| write_result(out, id, write)),
-            Some(modern) => {
-                let mut result = Vec::new();
-                write(&mut result);
-                self.send(|out, id| write_result(out, id, |out| modern.complete(out, &result)));
-            }
+    /// Answers with a result of our own, raw.
+    pub fn result(mut self, result: &str) {
+        match self.modern {
+            None => self.send_result(|out| out.extend_from_slice(result.as_bytes())),
+            Some(_) => self.relay(Raw::own(result).root(), &[]),
         }
     }
 
-    /// Answers with a raw result.
-    pub fn result(self, result: &str) {
-        self.result_with(|out| out.extend_from_slice(result.as_bytes()));
+    /// Answers with a result of our own that says nothing of its era; `write` writes its members, and `hint` is how long
+    /// it may be kept.
+    pub fn result_kept(mut self, hint: Cache, write: impl FnOnce(&mut Vec<u8>)) {
+        let modern = self.modern.take();
+        self.send_result(|out| {
+            out.push(b'{');
+            write(out);
+            if let Some(modern) = modern {
+                modern.write_own_members(out, hint);
+            }
+            out.push(b'}');
+        });
+    }
+
+    /// Answers with a result that is written already, an upstream's as a rule, but for these members of it.
+    pub fn relay(mut self, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
+        let modern = self.modern.take();
+        self.send_result(|out| match (modern, changes) {
+            (Some(modern), changes) => modern.complete(out, result, changes),
+            (None, []) => result.write(out),
+            (None, changes) => result.write_with(out, changes),
+        });
+    }
+
+    fn send_result(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.send(OutgoingKind::Result, |out, id| write_result(out, id, write));
     }
 
     /// Answers with an upstream's raw error object.
     pub fn raw_error(mut self, error: Node<'_>) {
-        let modern = self.modern.is_some();
-        self.send(|out, id| {
-            write_raw_error(out, Some(id), |out| match error.get("code").map(Node::raw) {
-                // The code of the legacy era for a resource that is not there is gone.
-                Some("-32002") if modern => error.write_with(out, &[("code", Some("-32602"))]),
-                _ => write_sound_error(out, error),
+        let own = error_code(error);
+        let code = self.code_for_era(own.unwrap_or(code::INTERNAL));
+        let renamed = own.is_some_and(|own| own != code);
+        self.send(OutgoingKind::Error(code), |out, id| {
+            write_raw_error(out, Some(id), |out| match renamed {
+                true => error.write_with(out, &[("code", Some(&code.to_string()))]),
+                false => write_sound_error(out, error),
             });
         });
     }
 
     /// Answers with an error of our own; `data` is raw JSON.
-    pub fn error(mut self, code: i64, message: &str, data: Option<&str>) {
-        let code = match code {
+    pub fn error(self, code: i64, message: &str, data: Option<&str>) {
+        self.refuse(Refusal { code, message: message.to_owned(), data: data.map(str::to_owned) });
+    }
+
+    /// Answers with an error of our own.
+    pub fn refuse(mut self, why: Refusal) {
+        let why = Refusal { code: self.code_for_era(why.code), ..why };
+        self.send_refusal(&why);
+    }
+
+    /// The code of the legacy era for a resource that is not there is gone from the modern one.
+    fn code_for_era(&self, code: i64) -> i64 {
+        match code {
             code::RESOURCE_NOT_FOUND if self.modern.is_some() => code::INVALID_PARAMS,
             code => code,
-        };
-        self.send_error(code, message, data);
+        }
     }
 
-    fn send_error(&mut self, code: i64, message: &str, data: Option<&str>) {
-        let error = error_object(code, message, data);
-        self.send(|out, id| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
+    fn send_refusal(&mut self, why: &Refusal) {
+        self.send(OutgoingKind::Error(why.code), |out, id| why.write(out, Some(id)));
     }
 
-    fn send(&mut self, write: impl FnOnce(&mut Vec<u8>, &Id)) {
-        let Some(key) = self.key.take() else { return };
-        let (found, last) = {
-            let mut waiting = self.session.waiting.lock();
-            (own(&mut waiting, &key).map(OccupiedEntry::remove), waiting.is_empty())
-        };
-        if let Some(Waiting { id, batch, route, .. }) = found {
-            let written =
-                AssertUnwindSafe(|| self.session.send(&route, batch.as_ref(), |out| write(out, &id)));
-            if catch_unwind(written).is_err() {
-                tracing::error!("writing an answer made us panic; please report it");
-                let error =
-                    error_object(code::INTERNAL, "Internal error: the answer could not be written", None);
-                self.session.send(&route, batch.as_ref(), |out| {
-                    write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
-                });
-            }
-            if last {
-                self.session.all_answered.notify_waiters();
-            }
+    fn send(&mut self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
+        if let Some(key) = self.key.take() {
+            self.session.answer(&key, kind, write);
         }
     }
 }
@@ -165,11 +174,8 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if self.key.is_some() {
-            self.send_error(
-                code::INTERNAL,
-                "Internal error: the request was dropped without an answer",
-                None,
-            );
+            let message = "Internal error: the request was dropped without an answer";
+            self.send_refusal(&Refusal::new(code::INTERNAL, message));
         }
     }
 }

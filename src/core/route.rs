@@ -1,4 +1,6 @@
-//! Which way messages to a client go.
+//! Which way messages to a client go, and as what.
+//!
+//! Invariant: whoever writes a message says what it is; nobody finds that out from its bytes.
 
 use std::sync::Arc;
 
@@ -6,9 +8,38 @@ use crate::wire::outbox::{Out, Outbox};
 
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {
-    /// Takes one whole JSON-RPC message. `last`: the answer that this stream waits for is complete. `false`: nobody
-    /// reads it. A sink that is dropped before its last message ends its stream without an answer.
-    fn send(&self, message: &[u8], last: bool) -> bool;
+    /// Takes one message. `false`: nobody reads it. A sink that is dropped before an answer ends its stream without one.
+    fn send(&self, message: Outgoing<'_>) -> bool;
+}
+
+/// One whole JSON-RPC message to a client.
+pub struct Outgoing<'a> {
+    /// What it is.
+    pub kind: OutgoingKind<'a>,
+    /// As it is sent.
+    pub bytes: Vec<u8>,
+}
+
+/// What a message to a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutgoingKind<'a> {
+    /// The answer to a request: its result.
+    Result,
+    /// The answer to a request, or to what is none: an error with this code.
+    Error(i64),
+    /// The answers to a batch.
+    Batch,
+    /// A notification with this method.
+    Notice(&'a str),
+    /// A question to the client, or its withdrawal.
+    Question,
+}
+
+impl OutgoingKind<'_> {
+    /// Whether no other message follows about the same request.
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Result | Self::Error(_) | Self::Batch)
+    }
 }
 
 /// Which way messages to a client go.
@@ -23,14 +54,14 @@ pub enum Route {
 }
 
 impl Route {
-    /// Sends what `write` writes, one message; `last` says that no other will follow on this way.
-    pub fn push(&self, last: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    /// Sends what `write` writes, one message of this kind.
+    pub fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
             Self::Pipe(out) => out.push(write),
             Self::Stream(sink) => {
-                let mut message = Vec::new();
-                write(&mut message);
-                sink.send(&message, last)
+                let mut bytes = Vec::new();
+                write(&mut bytes);
+                sink.send(Outgoing { kind, bytes })
             }
             Self::Nowhere => false,
         }
@@ -39,7 +70,7 @@ impl Route {
 
 impl Out for Route {
     fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
-        self.push(false, write)
+        self.push(OutgoingKind::Question, write)
     }
 }
 
@@ -50,8 +81,8 @@ pub(crate) struct Heard(pub(crate) parking_lot::Mutex<Vec<String>>);
 
 #[cfg(test)]
 impl Sink for Heard {
-    fn send(&self, message: &[u8], _last: bool) -> bool {
-        self.0.lock().push(String::from_utf8_lossy(message).into_owned());
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        self.0.lock().push(String::from_utf8_lossy(&message.bytes).into_owned());
         true
     }
 }

@@ -14,7 +14,7 @@ use super::life;
 use super::link::Link;
 use super::process::Launcher;
 use super::reply::Reply;
-use super::route::{Route, Sink};
+use super::route::{Outgoing, Route, Sink};
 use super::session::Session;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
@@ -138,8 +138,8 @@ struct World {
 struct Heard(Mutex<Vec<Told>>);
 
 impl Sink for Heard {
-    fn send(&self, message: &[u8], _last: bool) -> bool {
-        let message: serde_json::Value = serde_json::from_slice(message).expect("a message");
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        let message: serde_json::Value = serde_json::from_slice(&message.bytes).expect("a message");
         let what = match message.get("result") {
             Some(result) => format!("result {}", result["mark"].as_str().unwrap_or("?")),
             None => format!("error {}", message["error"]["code"]),
@@ -321,7 +321,7 @@ fn nothing_is_opened_for_a_client_that_is_gone() {
         engine.discard(&window);
         assert!(engine.open(&window, "box", &[upstream]).await.is_none());
         assert!(engine.registry.known(&window, "box", "s").is_none(), "nobody would ever end it");
-        assert_eq!(window.view().entries().count(), 0);
+        assert_eq!(window.read(|view| view.entries().count()), 0);
     });
 }
 

@@ -1,24 +1,29 @@
-//! A client: what it said of itself, what it waits for, what it sees.
+//! A client: what it said of itself, what it waits for, what it was told.
+//!
+//! Transports make one and hand its messages to the gateway; [`reply`](super::reply) answers its requests.
+//!
+//! Invariant: its locks stay inside, and nothing is sent while one is held.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use hyper::header::HeaderMap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::link::Link;
 use super::modern::ModernCall;
+use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
-use super::route::Route;
+use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
-use super::view::View;
 use super::window::{Origin, Window};
 use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
-use crate::wire::message::{Id, code, error_object, write_notification, write_raw_error};
+use crate::wire::message::{Id, Refusal, code, write_notification};
 use crate::wire::peer::{Lost, Peer};
 
 /// One client over stdio, one legacy session, or one modern request over HTTP.
@@ -29,8 +34,9 @@ pub struct Session {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
-    pub(super) waiting: Mutex<Requests>,
-    pub(super) all_answered: Notify,
+    waiting: Mutex<Requests>,
+    all_answered: Notify,
+    ledger: Mutex<Ledger>,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
     log_level: Mutex<Option<String>>,
@@ -51,15 +57,15 @@ pub struct Question {
 }
 
 /// A client's requests by their ids.
-pub(super) type Requests = HashMap<Arc<str>, Waiting>;
+type Requests = HashMap<Arc<str>, Waiting>;
 
 /// A request of the client that has no answer yet.
-pub(super) struct Waiting {
-    pub(super) id: Id,
-    pub(super) batch: Option<Arc<Batch>>,
+struct Waiting {
+    id: Id,
+    batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    pub(super) target: Option<(Arc<Link>, u64)>,
-    pub(super) route: Route,
+    target: Option<(Arc<Link>, u64)>,
+    route: Route,
 }
 
 impl Session {
@@ -72,6 +78,7 @@ impl Session {
             hello: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
+            ledger: Mutex::default(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
             mirrored: OnceLock::new(),
@@ -79,14 +86,9 @@ impl Session {
         });
         // A modern request over HTTP hears of nothing but its own answer.
         if !matches!(session.main, Route::Nowhere) {
-            window.sessions.lock().push(Arc::downgrade(&session));
+            window.join(&session);
         }
         session
-    }
-
-    /// What the client sees.
-    pub fn view(&self) -> MutexGuard<'_, View> {
-        self.window.view()
     }
 
     /// Waits until the client has taken most of what it was sent.
@@ -123,8 +125,7 @@ impl Session {
                 "Invalid request: the id {} is in use by a request that is not answered yet",
                 id.raw()
             );
-            let error = error_object(code::INVALID_REQUEST, &message, None);
-            self.refuse(None, &error, route, batch.as_ref());
+            self.refuse(None, &Refusal::new(code::INVALID_REQUEST, message), route, batch.as_ref());
             return None;
         };
         let route = route.unwrap_or_else(|| self.main.clone());
@@ -132,20 +133,57 @@ impl Session {
         Some(Reply::new(self.clone(), key, modern))
     }
 
-    /// Turns away what is not taken on, with a raw error. An id that a request in flight has is left out: the client
-    /// would take the refusal for that one's answer.
-    pub fn refuse(&self, id: Option<&Id>, error: &str, route: Option<Route>, batch: Option<&Arc<Batch>>) {
+    /// Turns away what is not taken on. An id that a request in flight has is left out: the client would take the refusal
+    /// for that one's answer.
+    pub fn refuse(&self, id: Option<&Id>, why: &Refusal, route: Option<Route>, batch: Option<&Arc<Batch>>) {
         let id = id.filter(|id| !self.waiting.lock().contains_key(&id.key()));
         let route = route.unwrap_or_else(|| self.main.clone());
-        self.send(&route, batch, |out| {
-            write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
-        });
+        self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
     /// Notes to which upstream a request went, so that it can be cancelled there.
     pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
         if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
             waiting.get_mut().target = Some((link.clone(), id));
+        }
+    }
+
+    /// The id of a request, while the client wants its answer.
+    pub(super) fn id_of(&self, key: &Arc<str>) -> Option<Id> {
+        own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().id.clone())
+    }
+
+    /// The request of ours that a request went on as, while the client wants its answer.
+    pub(super) fn sent_as(&self, key: &Arc<str>) -> Option<u64> {
+        own(&mut self.waiting.lock(), key)?.get().target.as_ref().map(|(_, id)| *id)
+    }
+
+    /// Whether the client wants the answer to a request.
+    pub(super) fn waits_for(&self, key: &Arc<str>) -> bool {
+        own(&mut self.waiting.lock(), key).is_some()
+    }
+
+    /// Answers a request as `write` writes it, unless the client wants no answer any more.
+    pub(super) fn answer(
+        &self,
+        key: &Arc<str>,
+        kind: OutgoingKind<'_>,
+        write: impl FnOnce(&mut Vec<u8>, &Id),
+    ) {
+        let (found, last) = {
+            let mut waiting = self.waiting.lock();
+            (own(&mut waiting, key).map(OccupiedEntry::remove), waiting.is_empty())
+        };
+        let Some(Waiting { id, batch, route, .. }) = found else { return };
+        let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
+        if catch_unwind(written).is_err() {
+            tracing::error!("writing an answer made us panic; please report it");
+            let why = Refusal::new(code::INTERNAL, "Internal error: the answer could not be written");
+            let kind = OutgoingKind::Error(why.code);
+            self.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));
+        }
+        if last {
+            self.all_answered.notify_waiters();
         }
     }
 
@@ -220,10 +258,10 @@ impl Session {
     pub fn abandon(&self, reason: &str) {
         self.cut_off(reason);
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        let error = error_object(code::UPSTREAM_LOST, reason, None);
-        for waiting in waiting.into_values() {
-            self.send(&waiting.route, waiting.batch.as_ref(), |out| {
-                write_raw_error(out, Some(&waiting.id), |out| out.extend_from_slice(error.as_bytes()));
+        let lost = Refusal::new(code::UPSTREAM_LOST, reason);
+        for Waiting { id, batch, route, .. } in waiting.into_values() {
+            self.send(&route, batch.as_ref(), OutgoingKind::Error(lost.code), |out| {
+                lost.write(out, Some(&id))
             });
         }
         self.all_answered.notify_waiters();
@@ -231,22 +269,59 @@ impl Session {
 
     /// Sends a notification that belongs to the request with this key, or to none.
     pub fn notify(&self, key: Option<&Arc<str>>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        self.route(key).push(false, |out| write_notification(out, method, params));
+        self.route(key).push(OutgoingKind::Notice(method), |out| write_notification(out, method, params));
     }
 
-    /// Tells the client that lists have changed, if it is one that was told of them before.
-    pub fn lists_changed(&self, kinds: &[Kind]) {
-        if self.hello().is_none() {
+    /// Lists are there to be asked for from now on; a client that has not introduced itself asks for none.
+    pub fn begin(&self) {
+        if self.hello().is_some() {
+            let now = self.lists();
+            self.ledger.lock().begin(now);
+        }
+    }
+
+    /// Notes that the client is shown one of its lists as it is now.
+    pub fn shown(&self, kind: Kind) {
+        if self.has_begun() {
+            let now = self.lists();
+            self.ledger.lock().show(kind, &now);
+        }
+    }
+
+    /// Tells the client of the lists that are not what they were.
+    pub(super) fn tell(&self) {
+        if !self.has_begun() {
             return;
         }
+        let now = self.lists();
+        let kinds = {
+            let mut ledger = self.ledger.lock();
+            let behind = Kind::ALL.map(|kind| ledger.is_behind(kind));
+            let kinds = ledger.tell(now);
+            for kind in &kinds {
+                let again =
+                    if behind[*kind as usize] { ", who has not asked since it was last told" } else { "" };
+                tracing::debug!("the client is told that {} has changed{again}", kind.list_method());
+            }
+            kinds
+        };
         let mut told = Vec::new();
-        for kind in kinds {
+        for kind in &kinds {
             let method = kind.changed_method();
             if !told.contains(&method) {
                 told.push(method);
                 self.notify(None, method, |_| ());
             }
         }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.ledger.lock().has_begun()
+    }
+
+    /// What its lists hold now.
+    fn lists(&self) -> Lists {
+        self.window.read(|view| Lists::of_legacy(&*self.window.exposure(), view, self.hello()))
     }
 
     /// The level of log messages that the client asked for, as raw parameters.
@@ -284,15 +359,22 @@ impl Session {
 
     /// Ends the subscriptions that lead to a server which no longer stands in the view.
     pub fn end_lost_subscriptions(&self) {
-        let view = self.view();
-        self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
+        self.window.read(|view| {
+            self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
+        });
     }
 
     /// Sends an answer, or lets it wait for the rest of its batch.
-    pub fn send(&self, route: &Route, batch: Option<&Arc<Batch>>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn send(
+        &self,
+        route: &Route,
+        batch: Option<&Arc<Batch>>,
+        kind: OutgoingKind<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         match batch {
             None => {
-                route.push(true, write);
+                route.push(kind, write);
             }
             Some(batch) => {
                 let mut answer = Vec::new();
@@ -305,10 +387,7 @@ impl Session {
 
 /// The request that this very key belongs to. Once a request is cancelled another may have its id, in a key that reads
 /// the same.
-pub(super) fn own<'a>(
-    waiting: &'a mut Requests,
-    key: &Arc<str>,
-) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
+fn own<'a>(waiting: &'a mut Requests, key: &Arc<str>) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
     match waiting.entry(key.clone()) {
         Entry::Occupied(entry) if Arc::ptr_eq(entry.key(), key) => Some(entry),
         _ => None,
@@ -360,7 +439,7 @@ mod tests {
         let id = |raw| Id::from_raw(raw).expect("an id");
         let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
         for (refused, shown) in [("7", "null"), ("7.0", "null"), ("\"7\"", "\"7\""), ("8", "8")] {
-            session.refuse(Some(&id(refused)), "{}", None, None);
+            session.refuse(Some(&id(refused)), &Refusal::new(code::PARSE, ""), None, None);
             let answer = heard.0.lock().pop().expect("it is refused");
             assert!(answer.contains(&format!("\"id\":{shown},")), "{refused}: {answer}");
         }

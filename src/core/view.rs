@@ -1,11 +1,17 @@
-//! What one client sees of the catalog: upstreams in their order, every exposed name, and what is switched on.
+//! What one client sees of the catalog: upstreams in their order, what is switched on, and what its lists hold.
+//!
+//! The engine changes a view as upstreams come, change and go, and as groups are opened and closed; faces read it to
+//! decide what a request means. [`names`](super::names) makes the names in it, and by its fingerprints
+//! [`notices`](super::notices) knows whose lists have changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::level;
+use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
-use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Rendered};
+use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
 use crate::wire::era::ClientHello;
 use crate::wire::json::Node;
 
@@ -39,6 +45,11 @@ pub trait Exposure {
     fn lists_to_modern(&self) -> bool {
         false
     }
+    /// What the face itself adds to the list of tools of such a client, apart from what it [tells](Self::tells) of
+    /// things: where it changes, the list does.
+    fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
+        String::new()
+    }
     /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
     fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
         None
@@ -66,7 +77,7 @@ pub struct View {
     openings: BTreeMap<u64, Arc<str>>,
     /// Nobody looks through it any more.
     shut: bool,
-    names: [HashMap<Arc<str>, Slot>; 4],
+    names: Names,
     /// Places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
     /// What was switched by hand: tools, and resources with templates, by full name.
@@ -87,8 +98,6 @@ pub struct Entry {
     pub up: bool,
     /// Whether it stands in lists yet: not before its whole group has settled.
     pub settled: bool,
-    /// Names that others have and that it would like.
-    missed: Vec<(Kind, Arc<str>)>,
 }
 
 impl Entry {
@@ -99,7 +108,6 @@ impl Entry {
             items: Arc::default(),
             up: false,
             settled: false,
-            missed: Vec::new(),
         }
     }
 
@@ -113,36 +121,20 @@ impl Entry {
         })
     }
 
+    fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
+        let shelf = self.exposed.of(kind);
+        shelf.prints.get_or_init(|| Prints::new(shelf, |definition| face.tells(kind, definition)))
+    }
+
+    /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
+    fn is_newer(&self) -> bool {
+        self.upstream.link().is_some_and(|link| link.version().is_modern())
+    }
+
     /// Whether its things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
     }
-}
-
-/// What entries add to each list, and what the list of tools tells of their things.
-#[derive(Default)]
-struct Listing {
-    lists: [Vec<u8>; 4],
-    /// Kind, group, name, text.
-    told: Vec<(Kind, Arc<str>, Arc<str>, String)>,
-}
-
-impl Listing {
-    /// The kinds whose lists are not the same.
-    fn differing(&self, other: &Self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(|kind| {
-            let told = *kind == Kind::Tool && self.told != other.told;
-            told || self.lists[*kind as usize] != other.lists[*kind as usize]
-        })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    entry: u64,
-    item: usize,
-    /// The full form of a name that had to be altered: it can be called, but gives way to a listed name.
-    alias: bool,
 }
 
 /// Where a name leads.
@@ -158,6 +150,18 @@ pub struct Target {
 }
 
 impl Entry {
+    /// What it wants named. Names that clients have been shown stay, unless whoever is up has them.
+    fn claim(&self, face: &dyn Exposure, place: u64, other_file: bool) -> Claim<'_> {
+        let renames = face.clash() == Clash::Rename;
+        Claim {
+            place,
+            upstream: &self.upstream,
+            items: (self.up || renames).then_some(&self.items),
+            known: (renames && self.settled).then_some(&self.exposed),
+            before: (!other_file).then_some(&self.exposed),
+        }
+    }
+
     fn target(&self, kind: Kind, item: usize, active: bool) -> Target {
         Target { upstream: self.upstream.clone(), active, exposed: self.exposed.clone(), kind, item }
     }
@@ -271,30 +275,21 @@ impl View {
         self.open.iter().any(|open| &**open == group)
     }
 
-    /// Opens a group: its upstreams stand in lists from now on, behind those of groups that were opened before. Returns
-    /// the kinds whose lists changed by it.
-    pub fn open(&mut self, group: &str) -> Vec<Kind> {
+    /// Opens a group: its upstreams stand in lists from now on, behind those of groups that were opened before.
+    pub fn open(&mut self, group: &str) {
         if !self.is_open(group) {
             self.move_to_end(group);
         }
-        self.open_in_place(group)
+        self.open_in_place(group);
     }
 
     /// Opens a group whose upstreams stand in the order of the file.
-    pub fn open_in_place(&mut self, group: &str) -> Vec<Kind> {
+    pub fn open_in_place(&mut self, group: &str) {
         if !self.is_open(group) {
             self.open.push(group.into());
         }
-        let mut changed = BTreeSet::new();
-        for entry in
-            self.entries.values_mut().filter(|entry| &*entry.upstream.group == group && !entry.settled)
-        {
-            entry.settled = true;
-            if entry.up {
-                changed.extend(kinds_in(&entry.exposed));
-            }
-        }
-        changed.into_iter().collect()
+        let members = self.entries.values_mut().filter(|entry| &*entry.upstream.group == group);
+        members.for_each(|entry| entry.settled = true);
     }
 
     fn move_to_end(&mut self, group: &str) {
@@ -307,17 +302,7 @@ impl View {
             let entry = self.entries.remove(&seq).expect("found above");
             let to = self.next;
             self.next += 1;
-            for kind in Kind::ALL {
-                for item in entry.exposed.of(kind).items() {
-                    for name in [Some(&item.name), item.full.as_ref()].into_iter().flatten() {
-                        if let Some(slot) = self.names[kind as usize].get_mut(name)
-                            && slot.entry == seq
-                        {
-                            slot.entry = to;
-                        }
-                    }
-                }
-            }
+            self.names.move_to(seq, to, &entry.exposed);
             let group = self.origins.entry(entry.upstream.group.clone()).or_default();
             group.insert(entry.upstream.server.clone(), to);
             self.entries.insert(to, entry);
@@ -328,28 +313,23 @@ impl View {
         self.entries.iter().filter(|(_, entry)| which(entry)).map(|(seq, _)| *seq).collect()
     }
 
-    /// Takes a group out. Returns the kinds whose lists changed by it.
-    pub fn remove(&mut self, face: &dyn Exposure, group: &str) -> Vec<Kind> {
+    /// Takes a group out.
+    pub fn remove(&mut self, face: &dyn Exposure, group: &str) {
         self.open.retain(|open| &**open != group);
         self.openings.retain(|_, opening| &**opening != group);
         self.origins.remove(group);
-        let mut changed = BTreeSet::new();
+        let mut others_stay = true;
         for seq in self.places_of(|entry| *entry.upstream.group == *group) {
-            self.forget_names(seq);
             let entry = self.entries.remove(&seq).expect("found above");
-            if entry.is_listed() {
-                changed.extend(kinds_in(&entry.exposed));
-            }
+            others_stay &= self.names.remove(seq, &entry.exposed);
         }
-        let heirs = self.places_of(|entry| !entry.missed.is_empty()).into_iter().collect();
-        let before = self.listing(face, &heirs);
-        self.hand_on_names(face);
-        changed.extend(before.differing(&self.listing(face, &heirs)));
-        changed.into_iter().collect()
+        if !others_stay {
+            self.name_all(face, false);
+        }
     }
 
-    /// Takes over what the upstream offers now, or that it is down. Returns the kinds whose lists changed by it.
-    pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> Vec<Kind> {
+    /// Takes over what the upstream offers now, or that it is down. `false`: that is nothing new.
+    pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
         self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
     }
 
@@ -364,62 +344,64 @@ impl View {
         upstream: &Arc<Upstream>,
         up: bool,
         items: Arc<Items>,
-    ) -> Vec<Kind> {
+    ) -> bool {
         let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
         // One that another stands in for since the file changed has no say any more.
-        let own = |entry: &&Entry| Arc::ptr_eq(&entry.upstream, upstream);
-        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get(&seq).filter(own)?))) else {
-            return Vec::new();
+        let own = |entry: &&mut Entry| Arc::ptr_eq(&entry.upstream, upstream);
+        let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get_mut(&seq).filter(own)?)))
+        else {
+            return false;
         };
         if entry.up == up && Arc::ptr_eq(&entry.items, &items) {
-            return Vec::new();
+            return false;
         }
-        let unsettled = |other: &Entry| !other.settled && other.upstream.group == upstream.group;
-        let gives_way = |at: &u64| *at > seq && unsettled(&self.entries[at]);
-        let has_names = |other: &Entry| other.up || !other.exposed.is_empty();
-        let may_give_way =
-            || self.entries.range(seq + 1..).any(|(_, other)| unsettled(other) && has_names(other));
-        let renewed: BTreeSet<u64> = match (face.clash(), entry.settled) {
-            // Within a group that has not settled no name is fixed yet, and the first in the file keeps the plain one.
-            (Clash::Rename, false)
-                if may_give_way() && self.rivals(face, seq, &items).iter().any(gives_way) =>
-            {
-                self.entries
-                    .iter()
-                    .filter(|(at, other)| **at == seq || (unsettled(other) && other.up))
-                    .map(|(at, _)| *at)
-                    .collect()
-            }
-            (Clash::Rename, _) => [seq].into(),
-            // Whatever this one takes or leaves, those that wanted it get another chance.
-            (Clash::FirstInFile, _) => self.rivals(face, seq, &items),
-        };
-        // A name that goes from one entry to another may leave the whole as it was.
-        let stay = renewed.len() == 1 && self.entries.values().all(|entry| entry.missed.is_empty());
-        let watched = if stay { renewed.clone() } else { self.entries.keys().copied().collect() };
-        let before = self.listing(face, &watched);
-        let entry = self.entries.get_mut(&seq).expect("found above");
         entry.up = up;
         if up {
             entry.items = items;
         }
-        let kept = !up && face.clash() == Clash::Rename;
-        for seq in renewed.iter().filter(|_| !kept) {
-            self.forget_names(*seq);
+        // One that is down keeps its names where they are not for whoever is up.
+        if up || face.clash() == Clash::FirstInFile {
+            self.name(face, seq);
         }
-        for seq in renewed.iter().filter(|_| !kept) {
-            self.expose(face, *seq);
-        }
-        self.hand_on_names(face);
-        before.differing(&self.listing(face, &watched)).collect()
+        true
     }
 
-    /// Names those anew that miss a name which nobody has any more. Names once listed stay.
-    fn hand_on_names(&mut self, face: &dyn Exposure) {
-        let free = |(kind, name): &(Kind, Arc<str>)| !self.names[*kind as usize].contains_key(name);
-        for seq in self.places_of(|entry| entry.missed.iter().any(free)) {
-            self.forget_names(seq);
-            self.expose(face, seq);
+    /// Names what an entry offers now.
+    fn name(&mut self, face: &dyn Exposure, seq: u64) {
+        let known = self.names.left_out().clone();
+        let others_stay = self.names.remove(seq, &self.entries[&seq].exposed);
+        let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
+        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let claim = entry.claim(face, seq, false);
+        let named = if others_stay { self.names.add(&naming, &claim) } else { None };
+        match named {
+            Some(exposed) => entry.exposed = exposed,
+            None => self.name_all(face, false),
+        }
+        self.warn_of_left_out(&known);
+    }
+
+    /// Names everything. Where the file is another, nothing that was made by the old one is used again.
+    fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
+        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let entries = self.entries.iter();
+        let claims: Vec<_> = entries.map(|(seq, entry)| entry.claim(face, *seq, other_file)).collect();
+        let (names, exposed) = assign(&naming, &claims);
+        self.names = names;
+        for (entry, exposed) in self.entries.values_mut().zip(exposed) {
+            entry.exposed = exposed;
+        }
+    }
+
+    fn warn_of_left_out(&self, known: &HashSet<LeftOut>) {
+        for LeftOut { claim, name, reason, .. } in self.names.left_out().difference(known) {
+            let upstream = &self.entries[claim].upstream;
+            match reason {
+                Reason::Twice => tracing::warn!("[{upstream}] offers {name} twice; the first one counts"),
+                Reason::Taken => {
+                    tracing::warn!("[{upstream}] {name} is taken by an earlier server; this one is left out");
+                }
+            }
         }
     }
 
@@ -430,7 +412,6 @@ impl View {
         self.open.retain(|open| groups.contains(&&**open));
         self.openings.retain(|_, opening| groups.contains(&&**opening));
         let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
-        self.names = Default::default();
         self.origins = HashMap::new();
         self.next = wanted.len() as u64;
         for (seq, upstream) in (0..).zip(wanted) {
@@ -445,64 +426,31 @@ impl View {
             if upstream.link().is_some() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
-            if face.clash() == Clash::Rename && entry.settled && !rename {
-                self.reserve(seq, &entry);
+            if rename {
+                entry.exposed = Arc::default();
             }
             self.entries.insert(seq, entry);
             self.origins.entry(upstream.group.clone()).or_default().insert(upstream.server.clone(), seq);
         }
-        if rename {
-            self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
-        }
-        for seq in 0..self.next {
-            self.expose(face, seq);
-        }
-        self.release_unused();
-        self.hand_on_names(face);
+        self.name_all(face, true);
+        self.warn_of_left_out(&HashSet::new());
     }
 
-    /// Keeps the names that an entry has had from being given to others.
-    fn reserve(&mut self, seq: u64, entry: &Entry) {
-        for kind in Kind::ALL {
-            for (index, item) in entry.exposed.of(kind).items().iter().enumerate() {
-                let slot = Slot { entry: seq, item: index, alias: false };
-                self.names[kind as usize].insert(item.name.clone(), slot);
-            }
-        }
-    }
-
-    /// Gives back names that were kept for things that are no more.
-    fn release_unused(&mut self) {
-        for kind in Kind::ALL {
-            let entries = &self.entries;
-            self.names[kind as usize].retain(|name, slot| {
-                let item = entries[&slot.entry].exposed.of(kind).items().get(slot.item);
-                item.is_some_and(|item| item.name == *name || item.full.as_ref() == Some(name))
-            });
-        }
-    }
-
-    /// Switches tools, and resources with templates, by full name. Returns the kinds of which something changed.
-    pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) -> Vec<Kind> {
-        let before = Kind::ALL.map(|kind| self.states(kind));
+    /// Switches tools, and resources with templates, by full name.
+    pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) {
         for (classes, active) in [(on, true), (off, false)] {
             for (switched, names) in self.switched.iter_mut().zip(classes) {
                 switched.extend(names.iter().map(|name| (name.clone(), active)));
             }
         }
-        Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != self.states(*kind)).collect()
-    }
-
-    fn states(&self, kind: Kind) -> Vec<bool> {
-        self.items(kind).map(|(_, item)| self.is_active(kind, item)).collect()
     }
 
     /// Where the name of a thing leads.
     pub fn find(&self, kind: Kind, name: &str) -> Option<Target> {
-        let slot = self.names[kind as usize].get(name)?;
-        let entry = &self.entries[&slot.entry];
-        let active = self.is_active(kind, &entry.exposed.of(kind).items()[slot.item]);
-        Some(entry.target(kind, slot.item, active))
+        let place = self.names.find(kind, name)?;
+        let entry = &self.entries[&place.claim];
+        let active = self.is_active(kind, &entry.exposed.of(kind).items()[place.item]);
+        Some(entry.target(kind, place.item, active))
     }
 
     /// Where the upstream's own name for a tool leads, listed or not.
@@ -544,8 +492,7 @@ impl View {
             let start = out.len();
             self.write_entry(face, entry, kind, out, &mut first, from_start);
             // Only legacy clients see what was switched since the start.
-            let is_newer = || entry.upstream.link().is_some_and(|link| link.version().is_modern());
-            if kind == Kind::Tool && !from_start && is_newer() {
+            if kind == Kind::Tool && !from_start && entry.is_newer() {
                 level::tools(out, start);
             }
         }
@@ -579,164 +526,35 @@ impl View {
         }
     }
 
-    fn listing(&self, face: &dyn Exposure, watched: &BTreeSet<u64>) -> Listing {
-        let Listing { mut lists, mut told } = Listing::default();
-        let entries = watched.iter().map(|seq| &self.entries[seq]).filter(|entry| entry.is_listed());
-        for entry in entries {
-            for kind in Kind::ALL {
-                let list = &mut lists[kind as usize];
-                self.write_entry(face, entry, kind, list, &mut list.is_empty(), false);
-                let rendered = entry.rendered(face, kind);
-                told.extend(entry.exposed.of(kind).items().iter().filter_map(|item| {
-                    let text = face.tells(kind, rendered.definition(item))?;
-                    Some((kind, entry.upstream.group.clone(), item.name.clone(), text))
-                }));
-            }
-        }
-        Listing { lists, told }
-    }
-
-    /// The entry, and those that hold or miss a name that it has now or is about to have.
-    fn rivals(&self, face: &dyn Exposure, seq: u64, items: &Items) -> BTreeSet<u64> {
-        let mut rivals: BTreeSet<u64> =
-            self.places_of(|entry| !entry.missed.is_empty() && entry.up).into_iter().collect();
-        let entry = &self.entries[&seq];
-        for kind in Kind::ALL {
-            for item in items.of(kind).iter() {
-                let full = face.full_name(&entry.upstream, kind, &item.key);
-                rivals.extend(self.names[kind as usize].get(&*full).map(|slot| slot.entry));
-            }
-        }
-        rivals.insert(seq);
-        rivals
-    }
-
-    fn forget_names(&mut self, seq: u64) {
-        let exposed = &self.entries[&seq].exposed;
-        for kind in Kind::ALL {
-            let names = &mut self.names[kind as usize];
-            for item in exposed.of(kind).items() {
-                for name in [Some(&item.name), item.full.as_ref()].into_iter().flatten() {
-                    if names.get(name).is_some_and(|slot| slot.entry == seq) {
-                        names.remove(name);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Names and renders everything that the entry's upstream offers. A name once listed stays with its origin.
-    fn expose(&mut self, face: &dyn Exposure, seq: u64) {
-        let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        let known = std::mem::take(&mut entry.missed);
-        if !entry.up && face.clash() == Clash::FirstInFile {
-            entry.exposed = Arc::default();
-            return;
-        }
-        let (upstream, items, before) = (entry.upstream.clone(), entry.items.clone(), entry.exposed.clone());
-        let kept: HashMap<(Kind, &str), Arc<str>> = match (face.clash(), entry.settled) {
-            (Clash::Rename, true) => {
-                let named = |kind| {
-                    let items = before.of(kind).items().iter();
-                    items.map(move |item| ((kind, &*item.own.key), item.name.clone()))
-                };
-                Kind::ALL.into_iter().flat_map(named).collect()
-            }
-            _ => HashMap::new(),
+    /// Adds what [`Self::write_list`] writes to a fingerprint, and what the list of tools tells of things. It takes a
+    /// step for each thing, once each has been looked at. An empty list adds nothing.
+    pub(super) fn fingerprint(
+        &self,
+        face: &dyn Exposure,
+        kind: Kind,
+        from_start: bool,
+        hasher: &mut impl Hasher,
+    ) {
+        let is_active = |kind, item: &ExposedItem| {
+            if from_start { item.starts_active } else { self.is_active(kind, item) }
         };
-        let mut exposed = Exposed::default();
-        let mut missed = Vec::new();
-        for kind in Kind::ALL {
-            let mut seen = HashSet::with_capacity(items.of(kind).len());
-            exposed.reserve(kind, items.of(kind).len());
-            self.names[kind as usize].reserve(items.of(kind).len());
-            for item in items.of(kind).iter().filter(|item| face.allows(&upstream, kind, &item.key)) {
-                if !seen.insert(&*item.key) {
-                    tracing::warn!("[{upstream}] offers {} twice; the first one counts", item.key);
-                    continue;
-                }
-                let full = face.full_name(&upstream, kind, &item.key);
-                let old = kept.get(&(kind, &*item.key)).cloned();
-                let Some(name) = old.or_else(|| choose(&self.names, face, &upstream, kind, &full, &item.key))
-                else {
-                    let lost = (kind, full.into());
-                    if !known.contains(&lost) {
-                        tracing::warn!(
-                            "[{upstream}] {} is taken by an earlier server; this one is left out",
-                            lost.1
-                        );
-                    }
-                    missed.push(lost);
-                    continue;
-                };
-                let index = exposed.of(kind).items().len();
-                let names = &mut self.names[kind as usize];
-                let slot = Slot { entry: seq, item: index, alias: false };
-                // Whose alias it was calls it its own again once this one is gone.
-                if let Some(before) = names.insert(name.clone(), slot).filter(|before| before.entry != seq)
-                    && let Some(before) = self.entries.get_mut(&before.entry)
-                {
-                    before.missed.push((kind, name.clone()));
-                }
-                let remembered = self.remembered[class(kind)].get(&*full).copied();
-                let active = kind == Kind::Prompt
-                    || remembered.unwrap_or_else(|| face.starts_active(kind, &full, &name));
-                let full = (*full != *name).then(|| Arc::<str>::from(full));
-                if let Some(full) = &full {
-                    let holder = *names.entry(full.clone()).or_insert(Slot { alias: true, ..slot });
-                    if (holder.entry, holder.item) != (seq, index) {
-                        missed.push((kind, full.clone()));
-                    }
-                }
-                exposed.push(kind, item, name, full, active);
+        for entry in self.entries.values().filter(|entry| entry.is_listed()) {
+            let other_form = u64::from(kind == Kind::Tool && !from_start && entry.is_newer());
+            let items = entry.exposed.of(kind).items().iter().zip(&entry.prints(face, kind).items);
+            let shown = items.filter(|(item, _)| is_active(kind, item));
+            shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));
+        }
+        // The list of tools may tell of everything.
+        for told in Kind::ALL.into_iter().filter(|_| kind == Kind::Tool) {
+            for entry in self.entries.values().filter(|entry| entry.is_listed()) {
+                let Some(print) = entry.prints(face, told).catalog else { continue };
+                hasher.write(entry.upstream.group.as_bytes());
+                hasher.write_u64(print);
+                let items = entry.exposed.of(told).items();
+                items.iter().for_each(|item| hasher.write_u8(is_active(told, item).into()));
             }
         }
-        let entry = self.entries.get_mut(&seq).expect("as above");
-        entry.exposed = Arc::new(exposed);
-        entry.missed = missed;
     }
-}
-
-/// Which of the two classes of switches a kind belongs to.
-fn class(kind: Kind) -> usize {
-    usize::from(kind != Kind::Tool)
-}
-
-/// A name that clients take and nobody has.
-fn choose(
-    names: &[HashMap<Arc<str>, Slot>; 4],
-    face: &dyn Exposure,
-    upstream: &Upstream,
-    kind: Kind,
-    full: &str,
-    key: &str,
-) -> Option<Arc<str>> {
-    let names = &names[kind as usize];
-    let free = |name: &str| names.get(name).is_none_or(|slot| slot.alias);
-    if !free(full)
-        && let Some(second) = face.second_name(upstream, key)
-    {
-        return free(&second).then(|| second.into());
-    }
-    if kind != Kind::Tool {
-        return free(full).then(|| full.into());
-    }
-    let limits = face.limits();
-    let fits = limits.fits(full);
-    if fits && free(full) {
-        return Some(full.into());
-    }
-    if face.clash() == Clash::FirstInFile && names.contains_key(full) {
-        return None;
-    }
-    // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
-    let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
-    let origin = [&*upstream.group, server, key];
-    (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt)).find(|name| free(name)).map(Arc::from)
-}
-
-fn kinds_in(exposed: &Exposed) -> Vec<Kind> {
-    Kind::ALL.into_iter().filter(|kind| !exposed.of(*kind).items().is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
+use std::collections::{BTreeSet, HashSet};
+
 use super::*;
 use crate::config::NameRule;
+use crate::core::notices::{Lists, notices};
 use proptest::prelude::*;
 
 /// Names as both faces make them, as far as clashes are concerned; short, so that many have to be altered.
@@ -91,7 +94,7 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
         GROUPS.iter().enumerate().map(|(n, group)| Upstream::unreal(group, &n.to_string())).collect();
     let mut view = View::default();
     view.add(&face, &servers);
-    GROUPS.iter().for_each(|group| drop(view.open_in_place(group)));
+    GROUPS.iter().for_each(|group| view.open_in_place(group));
     let mut offers: Vec<Option<Vec<String>>> = vec![None; servers.len()];
     for (server, names) in steps {
         let items = names.as_ref().map(|names| {
@@ -100,13 +103,23 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
         });
         servers[*server].pretend(items);
         let before: Vec<_> = Kind::ALL.map(|kind| listed(&view, &face, kind)).into();
-        let changed = view.refresh(&face, &servers[*server]);
+        let prints = Lists::of_legacy(&face, &view, None);
+        view.refresh(&face, &servers[*server]);
+        let changed = notices(&prints, &Lists::of_legacy(&face, &view, None));
         let really =
             Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != listed(&view, &face, *kind));
         assert_eq!(changed, really.collect::<Vec<_>>(), "told of the lists that changed, and no others");
+        assert_names(&view, &face);
         offers[*server] = names.clone();
         look(&view, &face, &offers);
     }
+}
+
+/// Names are what they would be if all had been named at once, whatever happened before.
+fn assert_names(view: &View, face: &Plain) {
+    let naming = Naming { face, limits: face.limits(), remembered: &view.remembered };
+    let claims: Vec<_> = view.entries.iter().map(|(seq, entry)| entry.claim(face, *seq, false)).collect();
+    assert_eq!(assign(&naming, &claims).0, view.names);
 }
 
 fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
@@ -177,13 +190,16 @@ fn a_name_that_is_free_again_goes_to_whoever_missed_it() {
         assert_ne!(&*name, "a_b_c");
         assert_eq!(leads_to(&view, Kind::Tool, "a_b_c").as_deref(), Some("a_b"));
         assert_eq!(view.items(Kind::Prompt).count(), 1);
-        let changed = match closed {
+        let before = Lists::of_legacy(&face, &view, None);
+        match closed {
             true => view.remove(&face, "a_b"),
             false => {
                 first.pretend(Some(Items::default()));
-                view.refresh(&face, &first)
+                view.refresh(&face, &first);
             }
-        };
+        }
+        let changed = notices(&before, &Lists::of_legacy(&face, &view, None));
+        assert_names(&view, &face);
         for kind in [Kind::Tool, Kind::Prompt] {
             assert_eq!(leads_to(&view, kind, "a_b_c").as_deref(), Some("a"), "{kind:?}, closed: {closed}");
         }
@@ -226,7 +242,9 @@ fn groups_stand_in_the_order_of_opening_under_the_names_that_they_have() {
     }
     assert!(view.find_own("x", "2", "t2").is_some());
     servers[0].pretend(None);
-    assert_eq!(view.refresh(&face, &servers[0]), [Kind::Tool]);
+    let before = Lists::of_legacy(&face, &view, None);
+    assert!(view.refresh(&face, &servers[0]));
+    assert_eq!(notices(&before, &Lists::of_legacy(&face, &view, None)), [Kind::Tool]);
 }
 
 #[test]

@@ -1,18 +1,23 @@
 //! What clients look through: a view, and who is told when it changes.
+//!
+//! The gateway makes one for each legacy client and one for all modern callers with the same credentials. Whoever changes
+//! its view then calls [`Window::tell`] or [`Window::tell_unless_held`]; [`notices`](super::notices) says who hears of it.
+//!
+//! Invariant: its locks stay inside. The view is looked at in [`Window::read`] and [`Window::change`], neither of which
+//! may be called within the other.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 
 use super::modern::Listener;
-use super::opening::{Hush, Hushes};
+use super::notices::{Ledger, Lists};
 use super::session::Session;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
-use crate::catalog::Kind;
 use crate::wire::message::Id;
 
 /// A view, and the sessions that look through it: one over stdio and in the legacy era, all callers with the same
@@ -31,9 +36,24 @@ pub struct Window {
     pub tasks: Tasks,
     /// URIs that results mentioned in a `resource_link`, and the group and server that sent them.
     links: Mutex<HashMap<String, Origin>>,
-    pub(super) sessions: Mutex<Vec<Weak<Session>>>,
-    pub(super) listeners: Mutex<Vec<Listener>>,
-    hushes: Hushes,
+    sessions: Mutex<Vec<Weak<Session>>>,
+    /// Those who listen in the modern era, and what each was told.
+    listeners: Mutex<Vec<(Listener, Ledger)>>,
+    /// How many holds there are.
+    held: AtomicUsize,
+}
+
+/// While it lives, what changes by itself is not told of. When the last of a window's holds ends, the rule is applied
+/// once.
+pub struct Hold(Weak<Window>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(window) = self.0.upgrade() {
+            window.held.fetch_sub(1, Ordering::Relaxed);
+            window.tell_unless_held();
+        }
+    }
 }
 
 /// A group and a server in it. They stay when the file puts another upstream there.
@@ -62,7 +82,7 @@ impl Window {
             links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
-            hushes: Hushes::default(),
+            held: AtomicUsize::new(0),
         })
     }
 
@@ -89,32 +109,74 @@ impl Window {
     /// Ends the subscriptions of modern clients properly.
     pub fn end_listeners(&self) {
         let listeners = std::mem::take(&mut *self.listeners.lock());
-        for listener in listeners {
+        for (listener, _) in listeners {
             listener.finish();
         }
     }
 
     /// The URIs that modern clients want to hear of.
     pub fn listened(&self) -> HashSet<String> {
-        self.listeners.lock().iter().flat_map(Listener::resources).collect()
+        self.listeners.lock().iter().flat_map(|(listener, _)| listener.resources()).collect()
     }
 
-    /// Hands over every subscription to this URI.
-    pub fn each_listener_of(&self, uri: &str, mut take: impl FnMut(&mut Listener)) {
+    /// Hands over every subscription.
+    pub fn each_listener(&self, mut take: impl FnMut(&mut Listener)) {
+        self.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
+    }
+
+    /// Lets a modern client hear of changes from now on.
+    pub(super) fn listen(&self, listener: Listener) {
+        let mut ledger = Ledger::default();
+        ledger.begin(self.read(|view| Lists::of_modern(&*self.exposure(), view)));
+        self.listeners.lock().push((listener, ledger));
+    }
+
+    /// Looks at what is seen through it.
+    pub fn read<R>(&self, look: impl FnOnce(&View) -> R) -> R {
+        look(&self.view.lock())
+    }
+
+    /// Changes what is seen through it. Nobody is told yet.
+    pub fn change<R>(&self, change: impl FnOnce(&mut View) -> R) -> R {
+        change(&mut self.view.lock())
+    }
+
+    /// Whether an upstream stands in it.
+    pub(super) fn shows(&self, upstream: &Arc<Upstream>) -> bool {
+        self.read(|view| view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, upstream)))
+    }
+
+    /// Its lists are there to be asked for from now on.
+    pub fn begin(&self) {
+        self.sessions().iter().for_each(|session| session.begin());
+    }
+
+    /// Tells everybody who looks through it of the lists that are not what they were.
+    pub fn tell(&self) {
+        let exposure = self.exposure();
+        for session in self.sessions() {
+            session.tell();
+        }
         let mut listeners = self.listeners.lock();
-        listeners.iter_mut().filter(|listener| listener.wants(uri)).for_each(&mut take);
-    }
-
-    /// Tells modern clients of lists that changed, those that asked for it.
-    pub fn tell_listeners(&self, changed: &[Kind]) {
-        for listener in self.listeners.lock().iter() {
-            listener.lists_changed(changed);
+        if !listeners.is_empty() {
+            let now = self.read(|view| Lists::of_modern(&*exposure, view));
+            for (listener, ledger) in listeners.iter_mut() {
+                listener.lists_changed(&ledger.tell(now));
+            }
         }
     }
 
-    /// What is seen through it.
-    pub fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock()
+    /// The same for what nobody who looks through it has asked for: when it is not held back.
+    pub(super) fn tell_unless_held(&self) {
+        if self.held.load(Ordering::Relaxed) == 0 {
+            self.tell();
+        }
+    }
+
+    /// Holds back what changes by itself while what is returned lives.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Hold(Arc::downgrade(self))
     }
 
     /// Remembers who sent a link to this URI.
@@ -132,21 +194,16 @@ impl Window {
         view.server(&group, &server).map(|entry| entry.upstream.clone())
     }
 
-    /// Tells of nothing that lists gain or lose by these upstreams while what is returned lives.
-    pub fn hush(&self, upstreams: Vec<Arc<Upstream>>) -> Arc<Hush> {
-        self.hushes.begin(upstreams)
-    }
-
-    /// Whether it is not the time yet to tell of lists that changed by what an upstream does.
-    pub(super) fn holds_back(&self, upstream: &Arc<Upstream>, changed: &[Kind]) -> bool {
-        self.hushes.note(upstream, changed)
-    }
-
     /// Takes a subscription out, if the request with this id is one.
     pub fn take_listener(&self, session: &Session, id: &Id) -> Option<Listener> {
         let mut listeners = self.listeners.lock();
-        let at = listeners.iter().position(|listener| listener.belongs_to(session, id))?;
-        Some(listeners.swap_remove(at))
+        let at = listeners.iter().position(|(listener, _)| listener.belongs_to(session, id))?;
+        Some(listeners.swap_remove(at).0)
+    }
+
+    /// Lets a client look through it.
+    pub(super) fn join(&self, session: &Arc<Session>) {
+        self.sessions.lock().push(Arc::downgrade(session));
     }
 
     /// The sessions that look through it.
@@ -154,5 +211,123 @@ impl Window {
         let mut sessions = self.sessions.lock();
         sessions.retain(|session| session.strong_count() > 0);
         sessions.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Items, Kind, NameLimits};
+    use crate::config::NameRule;
+    use crate::core::route::{Heard, Route};
+    use crate::wire::era::{ClientHello, Version};
+    use crate::wire::json::Node;
+
+    /// A face that lists everything to everybody.
+    struct Everything;
+
+    impl Exposure for Everything {
+        fn full_name(&self, upstream: &Upstream, _: Kind, key: &str) -> String {
+            format!("{}_{key}", upstream.group)
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+            out.extend_from_slice(definition.raw().as_bytes());
+        }
+
+        fn limits(&self) -> NameLimits {
+            NameLimits { rule: NameRule::Safe, length: 64 }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            true
+        }
+    }
+
+    /// What happens to a window through which a client looks, and to its one server.
+    #[derive(Debug, Clone, Copy)]
+    enum Event {
+        /// The client begins to be told of changes.
+        Begin,
+        /// The server comes up with this tool, or goes down.
+        Server(Option<&'static str>),
+        /// The client opens its toolbox.
+        Open,
+        /// The client closes it.
+        Close,
+        Hold,
+        /// The hold that began last ends.
+        LetGo,
+        /// The list of tools is answered.
+        List,
+    }
+
+    #[test]
+    fn a_client_is_told_once_and_of_nothing_else() {
+        use Event::*;
+        // How often the client has been told of its tools in the end.
+        let cases: [(&str, &[Event], usize); 12] = [
+            ("an opening", &[Begin, Server(Some("t")), Open], 1),
+            ("before there are lists", &[Server(Some("t")), Open, Server(None), Begin], 0),
+            ("a server that comes and goes", &[Begin, Open, Server(Some("t")), Server(None)], 2),
+            ("another list", &[Begin, Open, Server(Some("t")), Server(Some("u"))], 2),
+            ("the same list", &[Begin, Open, Server(Some("t")), Server(Some("t"))], 1),
+            (
+                "a restart in a hold",
+                &[Begin, Open, Server(Some("t")), Hold, Server(None), Server(Some("t")), LetGo],
+                1,
+            ),
+            ("what comes in a hold", &[Begin, Open, Hold, Server(Some("t")), Server(Some("u")), LetGo], 1),
+            ("a hold in a hold", &[Begin, Open, Hold, Hold, Server(Some("t")), LetGo], 0),
+            ("both at their end", &[Begin, Open, Hold, Hold, Server(Some("t")), LetGo, LetGo], 1),
+            ("what the client asked for in a hold", &[Begin, Server(Some("t")), Hold, Open], 1),
+            (
+                "what it closes and opens in a hold",
+                &[Begin, Server(Some("t")), Open, Hold, Close, Open, LetGo],
+                3,
+            ),
+            ("what it was shown", &[Begin, Open, Hold, Server(Some("t")), List, LetGo], 0),
+        ];
+        for (what, events, expected) in cases {
+            let heard = Arc::new(Heard::default());
+            let window = Window::new("", 0, Arc::new(Everything), None);
+            let session = Session::new(window.clone(), Route::Stream(heard.clone()));
+            session.greet(ClientHello {
+                version: Version::LATEST_LEGACY,
+                name: String::new(),
+                capabilities: "{}".to_owned(),
+                can_be_asked: false,
+            });
+            let upstream = Upstream::unreal("box", "s");
+            let (face, mut holds) = (&Everything, Vec::new());
+            window.change(|view| view.add(face, std::slice::from_ref(&upstream)));
+            for event in events {
+                match event {
+                    Begin => window.begin(),
+                    Server(tool) => {
+                        let items =
+                            |tool: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[tool]));
+                        upstream.pretend(tool.map(items));
+                        window.change(|view| view.refresh(face, &upstream));
+                        window.tell_unless_held();
+                    }
+                    Open => {
+                        window.change(|view| {
+                            view.add(face, std::slice::from_ref(&upstream));
+                            view.open("box");
+                        });
+                        window.tell();
+                    }
+                    Close => {
+                        window.change(|view| view.remove(face, "box"));
+                        window.tell();
+                    }
+                    Hold => holds.push(window.hold()),
+                    LetGo => drop(holds.pop()),
+                    List => session.shown(Kind::Tool),
+                }
+            }
+            assert_eq!(heard.0.lock().len(), expected, "{what}");
+        }
     }
 }

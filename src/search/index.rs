@@ -3,10 +3,10 @@
 use std::hash::BuildHasher;
 
 use super::document::{Counts, packed, risk, split_summary};
-use super::hash::{HashMap, Seeded};
 use super::meaning::{self, Deed};
 use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
+use crate::hash::{HashMap, Seeded};
 
 /// Fields of a tool, each with its own weight.
 pub(super) const TOOL_FIELDS: usize = 6;

@@ -1,7 +1,6 @@
 //! Finding the right tool: text in, ranked names out.
 
 mod document;
-mod hash;
 mod index;
 mod meaning;
 mod names;

@@ -1,9 +1,9 @@
 //! Queries that are names: typed in full, from their end, or in part.
 
-use super::hash::HashMap;
 use super::index::{Index, Tool};
 use super::query::{Query, QueryTerm};
 use super::score::rarity;
+use crate::hash::HashMap;
 
 /// Queries of more words than this are no parts of names.
 pub(super) const NAME_WORDS: usize = 8;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use hyper::header::HeaderMap;
 
-use super::http::{Backend, Scope, mirror};
+use super::http::{Backend, Caller, mirror};
 use super::{Gateway, SHUTTING_DOWN};
 use crate::catalog::Kind;
 use crate::config::{Serving, Token};
@@ -14,7 +14,7 @@ use crate::core::session::Session;
 use crate::core::window::Window;
 use crate::faces::Part;
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Id, Message, Refusal};
+use crate::wire::message::{Id, Malformed, Message, Refusal};
 
 /// Who is there over HTTP.
 #[derive(Default)]
@@ -67,18 +67,18 @@ impl Gateway {
         self.engine.shut_down().await;
     }
 
-    fn part(scope: &Scope) -> Part {
-        let names = scope.token.as_ref().and_then(|token| token.scope.clone());
-        Part { names, toolbox: scope.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
+    fn part(caller: &Caller) -> Part {
+        let names = caller.token.as_ref().and_then(|token| token.scope.clone());
+        Part { names, toolbox: caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
     }
 
-    fn principal(scope: &Scope) -> String {
-        scope.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
+    fn principal(caller: &Caller) -> String {
+        caller.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
     }
 
     /// The view that modern callers with these credentials share.
-    fn shared_window(self: &Arc<Self>, scope: &Scope) -> Option<Arc<Window>> {
-        let key = (Self::principal(scope), scope.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
+    fn shared_window(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Window>> {
+        let key = (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
         let client = {
             let guests = self.guests.lock();
             if let Some(window) = guests.windows.get(&key) {
@@ -88,7 +88,7 @@ impl Gateway {
             let mut others = guests.windows.iter();
             others.find(|((principal, _), _)| *principal == key.0).map(|(_, window)| window.client)
         };
-        let window = self.window(self.faces.place_of(&Self::part(scope))?, &key.0, client);
+        let window = self.window(self.faces.place_of(&Self::part(caller))?, &key.0, client);
         Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
     }
 
@@ -101,25 +101,19 @@ impl Gateway {
         session: &Session,
     ) -> Result<(), Refusal> {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
-        let Some(target) = session.view().find(Kind::Tool, name) else { return Ok(()) };
+        let target = session.window.read(|view| view.find(Kind::Tool, name));
+        let Some(target) = target else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
         mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
     }
-
-    fn take_text(self: &Arc<Self>, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
-        let mut scanner = Scanner::default();
-        if let Ok(doc) = scanner.scan(message) {
-            self.take(session, Message::read(doc.root()), Some(Route::Stream(stream)), None);
-        }
-    }
 }
 
 impl Backend for Arc<Gateway> {
-    type Session = Session;
+    type Legacy = Session;
 
-    fn toolbox_exists(&self, scope: &Scope) -> bool {
-        self.faces.place_of(&Gateway::part(scope)).is_some()
+    fn toolbox_exists(&self, caller: &Caller) -> bool {
+        self.faces.place_of(&Gateway::part(caller)).is_some()
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -129,16 +123,25 @@ impl Backend for Arc<Gateway> {
         }
     }
 
-    fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Session> {
-        let face = self.faces.place_of(&Gateway::part(&scope)).unwrap_or(0);
-        let window = self.window(face, &Gateway::principal(&scope), None);
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Session> {
+        let face = self.faces.place_of(&Gateway::part(&caller)).unwrap_or(0);
+        let window = self.window(face, &Gateway::principal(&caller), None);
         let session = Session::new(window, Route::Stream(unrelated));
         self.guests.lock().add(&session);
         session
     }
 
-    fn legacy(&self, session: &Arc<Session>, message: &[u8], stream: Arc<dyn Sink>) {
-        self.take_text(session, message, stream);
+    fn legacy(&self, session: &Arc<Session>, message: Message<'_>, stream: Arc<dyn Sink>) {
+        self.take(session, Ok(message), Some(Route::Stream(stream)), None);
+    }
+
+    fn legacy_batch(
+        &self,
+        session: &Arc<Session>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    ) {
+        self.take_batch(session, parts, Some(Route::Stream(stream)));
     }
 
     fn close(&self, session: &Arc<Session>) {
@@ -149,21 +152,20 @@ impl Backend for Arc<Gateway> {
 
     fn modern(
         &self,
-        scope: Scope,
-        message: &[u8],
+        caller: Caller,
+        message: Message<'_>,
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send> {
-        let Some(window) = self.shared_window(&scope) else { return Box::new(()) };
+        let Some(window) = self.shared_window(&caller) else { return Box::new(()) };
         let session = Session::new(window, Route::Nowhere);
         session.mirrored.set(mirrored).expect("the session is new");
         self.guests.lock().add(&session);
-        let mut scanner = Scanner::default();
-        let id = match scanner.scan(message).map(|doc| Message::read(doc.root())) {
-            Ok(Ok(Message::Request { id, .. })) => Some(id),
+        let id = match &message {
+            Message::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        self.take_text(&session, message, stream);
+        self.take(&session, Ok(message), Some(Route::Stream(stream)), None);
         match id {
             Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
             None => Box::new(()),

@@ -46,7 +46,7 @@ impl Gateway {
         let window = self.engine.window("doctor", 0, face.clone(), None);
         let patients = self.upstreams_by_hand(&*face, &window);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
-        window.view().add(&*face, &upstreams);
+        window.change(|view| view.add(&*face, &upstreams));
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {
             let upstream = upstream.clone();
@@ -86,11 +86,12 @@ impl Gateway {
 
 /// How many tools of an upstream are seen through the window, and those whose names were changed.
 fn exposed(window: &Window, upstream: &Arc<Upstream>) -> (usize, Renamed) {
-    let view = window.view();
-    let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
-        return (0, Vec::new());
-    };
-    let tools = entry.exposed.of(Kind::Tool).items();
-    let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
-    (tools.len(), renamed.collect())
+    window.read(|view| {
+        let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
+            return (0, Vec::new());
+        };
+        let tools = entry.exposed.of(Kind::Tool).items();
+        let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
+        (tools.len(), renamed.collect())
+    })
 }

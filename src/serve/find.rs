@@ -227,7 +227,7 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                face.found(&window.view(), &query.text, &found, &unknown)
+                window.read(|view| face.found(view, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {
                 reply.result(&answer);
@@ -280,8 +280,6 @@ fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Sourc
 
 /// Every server that stands in the lists of a window.
 fn view_sources(window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
-    let view = window.view();
-    let listed = view.entries().filter(|entry| entry.is_listed());
     let source = |entry: &Entry| {
         let (group, server) = (&*entry.upstream.group, &*entry.upstream.server);
         let source = Source {
@@ -292,7 +290,7 @@ fn view_sources(window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
         };
         (source, (group.to_owned(), server.to_owned()))
     };
-    listed.map(source).unzip()
+    window.read(|view| view.entries().filter(|entry| entry.is_listed()).map(source).unzip())
 }
 
 /// What tells a server apart from all others. No name can hold a line break.

@@ -104,19 +104,22 @@ fn find_resource(
     reads: bool,
     reply: &Reply,
 ) -> Found {
-    let view = session.view();
-    let sender = session.window.link_sender(&view, uri);
-    let wanted = WantedUri { uri, sender, leaves, reads };
-    gateway.face(session).resource(&view, &gateway.viewer(reply), &wanted)
+    session.window.read(|view| {
+        let sender = session.window.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves, reads };
+        gateway.face(session).resource(view, &gateway.viewer(reply), &wanted)
+    })
 }
 
 /// Who has the resource, if it can be watched.
 pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
-    let view = window.view();
-    let sender = window.link_sender(&view, uri);
-    let wanted = WantedUri { uri, sender, leaves: false, reads: false };
     let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
-    match gateway.faces.of(window).resource(&view, &viewer, &wanted) {
+    let found = window.read(|view| {
+        let sender = window.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+        gateway.faces.of(window).resource(view, &viewer, &wanted)
+    });
+    match found {
         Found::At(upstream, own) => Some((upstream, own)),
         Found::Own(_) | Found::Refused(_) | Found::Wait => None,
     }
@@ -127,7 +130,7 @@ pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply)
         return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
     };
     let session = reply.session().clone();
-    let found = prompt(&session.view(), &name);
+    let found = session.window.read(|view| prompt(view, &name));
     match found {
         Ok((upstream, own)) => {
             let changes = [("name", Some(&*own))];
@@ -151,15 +154,15 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri")).unwrap_or_default();
     let found = match (text("name"), text("uri")) {
-        (Some(name), None) => prompt(&session.view(), &name).map(|(upstream, own)| (upstream, "name", own)),
+        (Some(name), None) => {
+            session.window.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
+        }
         (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
         _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
     };
     match (found, reference) {
         (Ok((upstream, key, own)), Some(reference)) => {
-            let mut changed = Vec::new();
-            reference.write_with(&mut changed, &[(key, Some(&own))]);
-            let changed = String::from_utf8(changed).expect("written from UTF-8 texts");
+            let changed = reference.with(&[(key, Some(&own))]);
             let changes = [("ref", Some(&*changed))];
             let relay = relay(gateway, &session, &named);
             gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
@@ -174,7 +177,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
 
 /// Whose template or resource is to be completed, and its own URI there.
 fn completed(gateway: &Gateway, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
-    if let Some(target) = session.view().find(Kind::Template, uri) {
+    if let Some(target) = session.window.read(|view| view.find(Kind::Template, uri)) {
         return Ok((target.upstream.clone(), target.raw_key().to_owned()));
     }
     resource_of(gateway, &session.window, uri)
@@ -192,7 +195,7 @@ fn relay(
     move |answer, reply| match answer {
         // What one token may read, another may not.
         Answer::Result(result) if private && result.get("cacheScope").is_some() => {
-            reply.result_with(|out| result.write_with(out, &[("cacheScope", Some("\"private\""))]));
+            reply.relay(result, &[("cacheScope", Some("\"private\""))]);
         }
         answer => finish(answer, reply, |failure| face.failed(&name, failure)),
     }

@@ -28,7 +28,7 @@ use self::steps::say;
 use crate::catalog::Kind;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::link::Link;
-use crate::core::modern::ModernCall;
+use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::Session;
@@ -36,8 +36,8 @@ use crate::core::view::View;
 use crate::core::window::Window;
 use crate::faces::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{AnswerTo, Id, Malformed, Message, code, error_object};
+use crate::wire::json::{Node, quote};
+use crate::wire::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -151,6 +151,20 @@ impl Gateway {
         }
     }
 
+    /// Takes the parts of a batch, whose answers leave together.
+    fn take_batch(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        route: Option<Route>,
+    ) {
+        let is_answered = |part: &&Result<_, _>| matches!(part, Ok(Message::Request(_)) | Err(_));
+        let batch = Batch::new(parts.iter().filter(is_answered).count());
+        for part in parts {
+            self.take(session, part, route.clone(), Some(&batch));
+        }
+    }
+
     fn take_message(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -159,12 +173,14 @@ impl Gateway {
         batch: Option<&Arc<Batch>>,
     ) {
         match message {
-            Ok(Message::Request { id, method, params }) => {
-                let modern = match ModernCall::read(&method, params, || self.face(session).name()) {
+            Ok(Message::Request(request)) => {
+                let modern = match ModernCall::read(&request, || self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
-                    Err(refusal) => return session.refuse(Some(&id), &refusal.object(), route, batch),
+                    Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
+                let Request { id, method, params, .. } = request;
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
+                let params = params.unwrap_or_else(Node::empty);
                 match session.is_ending() {
                     true => self.turn_away(&method, params, reply),
                     false => self.request(&method, params, reply),
@@ -176,17 +192,13 @@ impl Gateway {
                     tracing::debug!("an answer of the client that nobody waits for");
                 }
             }
-            Err(bad) => {
-                let error = error_object(bad.code, bad.message, None);
-                session.refuse(bad.id.as_ref(), &error, route, batch);
-            }
+            Err(Malformed { id, why }) => session.refuse(id.as_ref(), &why, route, batch),
         }
     }
 
     /// Answers a request that comes too late: in the shape of its face, and naming what was asked for.
-    fn turn_away(&self, method: &str, params: Option<Node<'_>>, reply: Reply) {
-        let member = |key| params.and_then(|params| params.get(key));
-        let text = |key| member(key).and_then(Node::as_str);
+    fn turn_away(&self, method: &str, params: Node<'_>, reply: Reply) {
+        let text = |key| params.get(key).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri"));
         let Some(name) = named else {
             return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
@@ -194,17 +206,15 @@ impl Gateway {
         let face = self.face(reply.session());
         let wording = match method {
             "tools/call" => {
-                let call = ToolCall { name: &name, arguments: member("arguments") };
-                face.too_late(&reply.session().view(), &call, SHUTTING_DOWN)
+                let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                reply.session().window.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
             }
             _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
         };
         say(reply, wording, None);
     }
 
-    fn request(self: &Arc<Self>, method: &str, params: Option<Node<'_>>, reply: Reply) {
-        let mut empty = Scanner::default();
-        let params = params.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object is JSON").root());
+    fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         // What is to be watched must be known.
         if matches!(method, "subscriptions/listen" | "resources/subscribe")
             && let Some(group) = self.opens_first(reply.session())
@@ -255,7 +265,7 @@ impl Gateway {
     fn opens_first(&self, session: &Session) -> Option<String> {
         let face = self.face(session);
         let group = face.opens_first()?;
-        (!session.view().is_open(group)).then(|| group.to_owned())
+        session.window.read(|view| !view.is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
@@ -271,6 +281,9 @@ impl Gateway {
         let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
+        }
+        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+            session.begin();
         }
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
@@ -299,17 +312,16 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
         if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
-            return reply.error(refusal.code, &refusal.message, None);
+            return reply.refuse(refusal);
         }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
-        let step = {
-            let view = reply.session().view();
+        let step = reply.session().window.read(|view| {
             match face.opens_first().filter(|group| !view.is_open(group)) {
                 Some(group) => Step::Open(group.to_owned(), Then::Request),
-                None => face.call(&view, &self.viewer(&reply), &call, remembered),
+                None => face.call(view, &self.viewer(&reply), &call, remembered),
             }
-        };
+        });
         self.carry_out(step, face, params, reply);
     }
 
@@ -323,15 +335,19 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let viewer = self.viewer_of(&session, reply.modern().is_some());
-        let view = session.view();
-        let hint = match viewer.modern {
-            true => modern::list_hint(self, &session.window, &view, kind).members(),
-            false => String::new(),
-        };
-        reply.result_with(|out| {
-            out.extend_from_slice(format!("{{\"{}\":[", kind.list_key()).as_bytes());
-            self.write_list(&session.window, &view, &viewer, kind, out);
-            out.extend_from_slice(format!("]{hint}}}").as_bytes());
+        if !viewer.modern {
+            session.shown(kind);
+        }
+        session.window.read(|view| {
+            let hint = match viewer.modern {
+                true => modern::list_hint(self, &session.window, view, kind),
+                false => Cache::default(),
+            };
+            reply.result_kept(hint, |out| {
+                out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
+                self.write_list(&session.window, view, &viewer, kind, out);
+                out.push(b']');
+            });
         });
     }
 
@@ -432,6 +448,7 @@ mod tests {
     use crate::core::upstream::Upstream;
     use crate::core::view::Exposure;
     use crate::faces::workbench::Workbench;
+    use crate::wire::json::Raw;
 
     /// A face whose lists make us panic.
     struct Panics;
@@ -475,8 +492,7 @@ mod tests {
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
         for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", "{}"), (3, "ping", "{}")] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-            let mut scanner = Scanner::default();
-            gateway.take(&session, Message::read(scanner.scan_str(&text).expect("JSON").root()), None, None);
+            gateway.take(&session, Message::read(Raw::own(text).root()), None, None);
         }
         let heard = heard.0.lock();
         assert_eq!(heard.len(), 3, "{heard:?}");

@@ -11,7 +11,7 @@ use crate::core::seal::State;
 use crate::core::view::View;
 use crate::core::window::Window;
 use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw, quote};
 use crate::wire::message::code;
 
 /// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
@@ -38,11 +38,9 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
 fn discover(gateway: &Gateway, reply: Reply) {
     let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
-    reply.result(&format!(
-        "{{\"supportedVersions\":[\"{}\"],\"capabilities\":{capabilities}{instructions}{}}}",
-        Version::MODERN.as_str(),
-        own_hint(gateway).members(),
-    ));
+    let version = quote(Version::MODERN.as_str());
+    let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
+    reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
 }
 
 /// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
@@ -75,7 +73,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
         && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
     {
-        return reply.error(refusal.code, &refusal.message, None);
+        return reply.refuse(refusal);
     }
     let state = match gateway.engine.unseal(method, params, reply.session()) {
         Ok(state) => state,
@@ -89,7 +87,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
             }
             return;
         }
-        State::Upstream(state) => params_with(params, &[("requestState", state.as_deref())]),
+        State::Upstream(state) => params.with(&[("requestState", state.as_deref())]),
         State::Refused(error) => {
             let responses = params.get("inputResponses");
             let accepted = responses.is_some_and(|responses| {
@@ -98,18 +96,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
                 responses.members().all(|(_, response)| accepts(response))
             });
             if !accepted {
-                let mut scanner = Scanner::default();
-                return reply.raw_error(
-                    scanner.scan_str(&error).expect("an error was validated when it came").root(),
-                );
+                return reply.raw_error(Raw::own(error).root());
             }
-            params_with(params, &[("requestState", None), ("inputResponses", None)])
+            params.with(&[("requestState", None), ("inputResponses", None)])
         }
     };
     reply.opened = true;
-    let mut scanner = Scanner::default();
-    let params = scanner.scan_str(&again).expect("written as valid JSON").root();
-    gateway.common_request(method, params, reply);
+    gateway.common_request(method, Raw::own(again).root(), reply);
 }
 
 /// `subscriptions/listen`: acknowledged at once, answered when it ends.
@@ -144,9 +137,10 @@ pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
         let Some((upstream, own)) = items::resource_of(gateway, window, &uri) else { continue };
         let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
         let what = Watched::Resource(own);
-        window.each_listener_of(&uri, |listener| {
+        window.each_listener(|listener| {
             let before = listener.watched.get(&uri);
-            if before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream)) {
+            let is_watched = before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream));
+            if is_watched || !listener.wants(&uri) {
                 return;
             }
             // Who stands in for another was told what that one was watched for.
@@ -167,10 +161,4 @@ pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
     for (upstream, what) in listener.watched.values() {
         gateway.engine.watch(upstream, what, false);
     }
-}
-
-fn params_with(params: Node<'_>, changes: &[(&str, Option<&str>)]) -> String {
-    let mut text = Vec::new();
-    params.write_with(&mut text, changes);
-    String::from_utf8(text).expect("written from UTF-8 texts")
 }

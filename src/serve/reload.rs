@@ -1,19 +1,18 @@
 //! A new file is put in force while clients are there. What changes does so at once and in one piece; what has to start
-//! or end does that afterwards. Each client hears of the lists that are not what they were, once where nothing is slow.
+//! or end does that afterwards. Every window is held meanwhile, so that each client hears of the lists that are not what
+//! they were once, where nothing is slow.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::{Configured, Gateway};
-use crate::catalog::Kind;
-use crate::core::opening::{Hush, start_and_settle};
-use crate::core::session::Session;
+use crate::core::opening::start_and_settle;
 use crate::core::upstream::Upstream;
-use crate::core::window::Window;
-use crate::faces::{Declared, Face, Viewer};
+use crate::core::view::View;
+use crate::core::window::{Hold, Window};
+use crate::faces::{Declared, Face};
 
 /// What starts within this time is told of together with what has changed at once. Who is later is announced by itself.
 const TOGETHER: Duration = Duration::from_secs(1);
@@ -29,11 +28,9 @@ struct Moves {
 
 /// Puts a new file in force. What has to start and end because of it does that beside everything else.
 pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
-    let before = pictures(gateway);
+    let holds = gateway.engine.audience.windows().iter().map(Window::hold).collect();
     *gateway.switch_file.write() = configured.switch_file;
-    let moves = Moves::put_in_force(gateway, configured.face);
-    let news = if gateway.engine.audience.is_quiet() { Vec::new() } else { differences(gateway, &before) };
-    moves.make(gateway, news);
+    Moves::put_in_force(gateway, configured.face).make(gateway, holds);
 }
 
 impl Moves {
@@ -75,24 +72,23 @@ impl Moves {
         let before = window.exposure();
         window.set_face(place, face.clone());
         let wanted = wanted(gateway, window, &*face);
-        let mut view = window.view();
-        for upstream in &wanted {
-            let mut entries = view.group(&upstream.group);
-            match entries.find(|entry| entry.upstream.server == upstream.server) {
-                Some(entry) if Arc::ptr_eq(&entry.upstream, upstream) => {}
-                Some(entry) => self.replace(&entry.upstream, upstream),
-                None => self.added.push(upstream.clone()),
+        window.change(|view| {
+            for upstream in &wanted {
+                match view.server(&upstream.group, &upstream.server) {
+                    Some(entry) if Arc::ptr_eq(&entry.upstream, upstream) => {}
+                    Some(entry) => self.replace(&entry.upstream, upstream),
+                    None => self.added.push(upstream.clone()),
+                }
             }
-        }
-        let groups = face.groups();
-        let rename = before.limits() != face.limits();
-        view.renew(&*face, &wanted, &groups, rename);
-        if face.starts_all().is_some() {
-            for group in groups {
-                view.open_in_place(group);
+            let groups = face.groups();
+            let rename = before.limits() != face.limits();
+            view.renew(&*face, &wanted, &groups, rename);
+            if face.starts_all().is_some() {
+                for group in groups {
+                    view.open_in_place(group);
+                }
             }
-        }
-        drop(view);
+        });
         for session in window.sessions() {
             session.end_lost_subscriptions();
         }
@@ -109,11 +105,7 @@ impl Moves {
 
     /// Starts what is new and ends what is not wanted any more. Clients hear of what has changed together with what
     /// starts in no time, and of what starts later as it comes.
-    fn make(self, gateway: &Arc<Gateway>, news: Vec<News>) {
-        let replacing = self.replaced.iter().flat_map(|(_, next)| next);
-        let starting: Vec<_> = self.added.iter().chain(replacing).cloned().collect();
-        let windows = gateway.engine.audience.windows().into_iter();
-        let hushed: Vec<_> = windows.map(|window| (window.hush(starting.clone()), window)).collect();
+    fn make(self, gateway: &Arc<Gateway>, holds: Vec<Hold>) {
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
             let is_waited_for = !next.is_empty();
@@ -129,8 +121,7 @@ impl Moves {
             };
             tokio::pin!(settled);
             let in_time = timeout(TOGETHER, &mut settled).await.is_ok();
-            tell(&hushed, &news);
-            drop(hushed);
+            drop(holds);
             if !in_time {
                 settled.await;
             }
@@ -156,99 +147,8 @@ fn wanted(gateway: &Arc<Gateway>, window: &Arc<Window>, face: &dyn Face) -> Vec<
     if face.starts_all().is_some() {
         return servers.iter().map(upstream).collect();
     }
-    let opened = window.view().groups();
+    let opened = window.read(View::groups);
     let wanted =
         opened.iter().flat_map(|group| servers.iter().filter(move |server| *server.group == **group));
     wanted.map(upstream).collect()
-}
-
-/// What every client sees, so that it can be told if that is another thing later.
-fn pictures(gateway: &Gateway) -> Vec<Picture> {
-    let windows = gateway.engine.audience.windows().into_iter();
-    windows
-        .map(|window| Picture {
-            modern: window.has_listeners().then(|| picture(gateway, &window, None)),
-            sessions: window
-                .sessions()
-                .iter()
-                .filter(|session| session.hello().is_some())
-                .map(|session| (Arc::downgrade(session), picture(gateway, &window, Some(session))))
-                .collect(),
-            window: Arc::downgrade(&window),
-        })
-        .collect()
-}
-
-/// What a legacy client sees through a window, or any modern one.
-fn picture(gateway: &Gateway, window: &Window, client: Option<&Session>) -> [u64; 4] {
-    let viewer = match client {
-        Some(session) => gateway.viewer_of(session, false),
-        None => Viewer { client: None, modern: true, settled: gateway.startup.is_settled() },
-    };
-    Kind::ALL.map(|kind| {
-        let mut text = Vec::new();
-        gateway.write_list(window, &window.view(), &viewer, kind, &mut text);
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        hasher.finish()
-    })
-}
-
-/// The lists that are not what they were. Who came meanwhile may have missed something.
-fn differences(gateway: &Gateway, before: &[Picture]) -> Vec<News> {
-    let of_window = |window: Arc<Window>| {
-        let known = before.iter().find(|picture| picture.window.as_ptr() == Arc::as_ptr(&window));
-        let modern = known.and_then(|picture| picture.modern);
-        let of_session = |session: &Arc<Session>| {
-            let sessions = known.map(|picture| &*picture.sessions).unwrap_or_default();
-            let known = sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(session));
-            known.map_or(Kind::ALL.into(), |(_, before)| {
-                differing(*before, picture(gateway, &window, Some(session)))
-            })
-        };
-        let sessions = window.sessions();
-        News {
-            sessions: sessions.iter().map(|session| (Arc::downgrade(session), of_session(session))).collect(),
-            modern: modern.map_or_else(Vec::new, |before| differing(before, picture(gateway, &window, None))),
-            window: Arc::downgrade(&window),
-        }
-    };
-    gateway.engine.audience.windows().into_iter().map(of_window).collect()
-}
-
-/// Tells every client once of its news, and of lists that have changed while nothing was said.
-fn tell(hushed: &[(Arc<Hush>, Arc<Window>)], news: &[News]) {
-    for (hush, window) in hushed {
-        let (held_back, exposure) = (hush.changed(), window.exposure());
-        let news = news.iter().find(|news| news.window.as_ptr() == Arc::as_ptr(window));
-        let mut to_modern = news.map(|news| news.modern.clone()).unwrap_or_default();
-        to_modern.extend(held_back.iter().filter(|_| exposure.lists_to_modern()));
-        window.tell_listeners(&to_modern);
-        for session in window.sessions() {
-            let own = news.and_then(|news| {
-                news.sessions.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(&session))
-            });
-            let mut changed = own.map(|(_, changed)| changed.clone()).unwrap_or_default();
-            changed.extend(held_back.iter().filter(|kind| exposure.lists(session.hello(), **kind)));
-            session.lists_changed(&changed);
-        }
-    }
-}
-
-/// What those who look through a window are to be told: lists that have changed.
-struct News {
-    window: Weak<Window>,
-    modern: Vec<Kind>,
-    sessions: Vec<(Weak<Session>, Vec<Kind>)>,
-}
-
-/// What is seen through a window: a hash of each list.
-struct Picture {
-    window: Weak<Window>,
-    modern: Option<[u64; 4]>,
-    sessions: Vec<(Weak<Session>, [u64; 4])>,
-}
-
-fn differing(before: [u64; 4], now: [u64; 4]) -> Vec<Kind> {
-    Kind::ALL.into_iter().filter(|kind| before[*kind as usize] != now[*kind as usize]).collect()
 }

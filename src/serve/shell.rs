@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Gateway;
 use crate::catalog::{Items, Kind};
-use crate::core::route::{Route, Sink};
+use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::Session;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
@@ -45,8 +45,8 @@ pub enum Called {
 struct Mailbox(mpsc::Sender<Vec<u8>>);
 
 impl Sink for Mailbox {
-    fn send(&self, message: &[u8], _last: bool) -> bool {
-        self.0.try_send(message.to_owned()).is_ok()
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        self.0.try_send(message.bytes).is_ok()
     }
 }
 

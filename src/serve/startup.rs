@@ -11,17 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::Gateway;
 use crate::catalog::Kind;
 use crate::config::Isolation;
+use crate::core::opening::settle;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::window::Window;
 use crate::faces::Face;
 use crate::faces::toolman::Change;
 use crate::store::Switched;
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 
 /// How far the servers are that start with the gateway, and who waits for them.
 #[derive(Default)]
@@ -33,7 +35,7 @@ pub(super) struct Startup {
 /// A request that may be answered better when more servers are up.
 struct Waiting {
     method: String,
-    params: String,
+    params: Raw,
     reply: Reply,
 }
 
@@ -59,6 +61,16 @@ impl Startup {
         !self.starting.load(Ordering::Relaxed)
     }
 
+    /// Lets a request wait until more servers are up; it is given back where there is nothing to wait for any more.
+    fn wait(&self, request: Waiting) -> Option<Waiting> {
+        let mut waiting = self.waiting.lock();
+        if self.is_settled() {
+            return Some(request);
+        }
+        waiting.push(request);
+        None
+    }
+
     /// Those who wait; with `settled`, nobody will wait any more.
     fn take(&self, settled: bool) -> Vec<Waiting> {
         let mut waiting = self.waiting.lock();
@@ -75,16 +87,15 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, window: &Arc<Wind
         let Switched { tools, resources, .. } = Switched::load(&file.path);
         let known =
             |names: BTreeMap<String, bool>| names.into_iter().map(|(name, on)| (name.into(), on)).collect();
-        window.view().remembered = [known(tools), known(resources)];
+        window.change(|view| view.remembered = [known(tools), known(resources)]);
     }
     let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(window, server)).collect();
-    {
-        let mut view = window.view();
+    window.change(|view| {
         view.add(&*window.exposure(), &upstreams);
         for upstream in &upstreams {
             view.open_in_place(&upstream.group);
         }
-    }
+    });
     for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
         let _ = upstream.start();
     }
@@ -97,32 +108,31 @@ pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, window: &A
     tokio::spawn(async move {
         let on_each = || resume(&gateway, gateway.startup.take(false));
         // Whoever is late is announced, and nobody waits for it any more.
-        gateway.engine.start_all(&window, patience, on_each).await;
+        let _ = timeout(patience, settle(&window, None, on_each)).await;
         warn_of_schemes(&*face, &window);
         gateway.finders.prepare(&gateway, &window);
+        for window in gateway.engine.audience.windows() {
+            window.begin();
+        }
         resume(&gateway, gateway.startup.take(true));
     });
 }
 
 /// Handles the request again when another server is up, and at last when all have had their time.
 pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
-    let mut waiting = gateway.startup.waiting.lock();
-    if gateway.startup.is_settled() {
-        drop(waiting);
-        return gateway.request(method, Some(params), reply);
+    let request = Waiting { method: method.to_owned(), params: params.into(), reply };
+    if let Some(Waiting { reply, .. }) = gateway.startup.wait(request) {
+        gateway.request(method, params, reply);
     }
-    waiting.push(Waiting { method: method.to_owned(), params: params.raw().to_owned(), reply });
 }
 
 /// Handles requests that waited, in their order; those that must wait on do so.
 fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     for Waiting { method, params, reply } in waiting {
         if reply.is_wanted() {
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             match gateway.engine.has_ended() {
-                true => gateway.turn_away(&method, Some(params), reply),
-                false => gateway.request(&method, Some(params), reply),
+                true => gateway.turn_away(&method, params.root(), reply),
+                false => gateway.request(&method, params.root(), reply),
             }
         }
     }
@@ -146,12 +156,13 @@ pub(super) fn remember_switches(
     tokio::task::spawn_blocking(move || {
         let saved = Switched::change(&file.state, &file.path, |all| {
             all.file = file.config.display().to_string();
-            let view = window.view();
-            for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
-                let names = change.on[class].iter().chain(&change.off[class]);
-                let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
-                known.extend(switched.map(|(name, on)| (name.to_string(), *on)));
-            }
+            window.read(|view| {
+                for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
+                    let names = change.on[class].iter().chain(&change.off[class]);
+                    let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
+                    known.extend(switched.map(|(name, on)| (name.to_string(), *on)));
+                }
+            });
         });
         if let Err(error) = saved {
             tracing::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
@@ -162,13 +173,15 @@ pub(super) fn remember_switches(
 
 /// Says so where a client may stumble over the names of resources.
 fn warn_of_schemes(face: &dyn Face, window: &Window) {
-    let view = window.view();
-    let mut resources = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| view.items(kind));
     let is_prefixed_oddly = |entry: &Entry| {
         let prefix = face.full_name(&entry.upstream, Kind::Resource, "");
         prefix.strip_prefix(&*entry.upstream.group).is_some_and(|separator| separator.contains('_'))
     };
-    if resources.any(|(entry, _)| is_prefixed_oddly(entry)) {
+    let is_odd = window.read(|view| {
+        let mut resources = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| view.items(kind));
+        resources.any(|(entry, _)| is_prefixed_oddly(entry))
+    });
+    if is_odd {
         tracing::warn!(
             "clients with a strict URI parser reject the `_` in the schemes of resources; \
              if yours does, write resource_separator = \"+\""

@@ -1,23 +1,20 @@
 //! One client on our own stdin and stdout.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
-use crate::core::reply::Batch;
 use crate::core::route::Route;
 use crate::core::session::Session;
 use crate::wire::cut_off::raw_id;
 use crate::wire::era::Version;
-use crate::wire::json::Scanner;
+use crate::wire::json::{Node, Scanner};
 use crate::wire::lines::{Line, Lines, TooLong};
-use crate::wire::message::{Id, Malformed, Message, code, error_object};
+use crate::wire::message::{Id, Malformed, Message, batch_parts};
 use crate::wire::outbox::Outbox;
 
 /// What calls in flight may take to finish when the gateway ends.
@@ -103,56 +100,30 @@ impl StdioClient {
             Line::TooLong(TooLong { start, length, .. }) => {
                 let id = raw_id(scanner, start).and_then(Id::from_raw);
                 let limit = self.gateway.engine.settings().max_message_bytes;
-                let message =
-                    format!("Invalid request: {length} bytes are more than the {limit} of maxMessageBytes");
-                return self.refuse(id.as_ref(), code::INVALID_REQUEST, &message);
+                let message = format!("{length} bytes are more than the {limit} of maxMessageBytes");
+                return self.take_message(Err(Malformed::new(id, &message)));
             }
         };
         match scanner.scan(text) {
-            Err(invalid) => {
-                let message = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
-                self.refuse(None, code::PARSE, &message);
-            }
-            Ok(doc) if doc.root().raw().starts_with('[') => self.take_batch(doc.root().raw()),
-            Ok(doc) => self.gateway.take(&self.session, Message::read(doc.root()), None, None),
+            Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
+            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
+            Ok(doc) => self.take_message(Message::read(doc.root())),
         }
     }
 
-    /// Only 2025-03-26 has batches. Their answers leave together.
-    fn take_batch(&self, text: &str) {
+    fn take_message(&self, message: Result<Message<'_>, Malformed>) {
+        self.gateway.take(&self.session, message, None, None);
+    }
+
+    /// Only 2025-03-26 has batches.
+    fn take_batch(&self, array: Node<'_>) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
-            return self.refuse(
-                None,
-                code::INVALID_REQUEST,
-                "Invalid request: batches are part of 2025-03-26 only",
-            );
+            return self.take_message(Err(Malformed::new(None, "batches are part of 2025-03-26 only")));
         }
-        let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        if parts.is_empty() {
-            return self.refuse(None, code::INVALID_REQUEST, "Invalid request: the batch is empty");
+        let parts = batch_parts(array);
+        match parts.is_empty() {
+            true => self.take_message(Err(Malformed::new(None, "the batch is empty"))),
+            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), None),
         }
-        let mut scanners: Vec<_> = parts.iter().map(|_| Scanner::default()).collect();
-        let messages: Vec<_> = parts
-            .iter()
-            .zip(&mut scanners)
-            .map(|(part, scanner)| {
-                Message::read(scanner.scan_str(part.get()).expect("a part of valid JSON").root())
-            })
-            .collect();
-        let answered =
-            messages.iter().filter(|message| matches!(message, Ok(Message::Request { .. }) | Err(_))).count();
-        let batch = Batch::new(answered);
-        let mut ids = HashSet::new();
-        for message in messages {
-            let message = match message {
-                Ok(Message::Request { id, .. }) if !ids.insert(id.key()) => Err(Malformed::ID_TWICE),
-                message => message,
-            };
-            self.gateway.take(&self.session, message, None, Some(&batch));
-        }
-    }
-
-    fn refuse(&self, id: Option<&Id>, code: i64, message: &str) {
-        self.session.refuse(id, &error_object(code, message, None), None, None);
     }
 }

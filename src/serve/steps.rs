@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{Gateway, startup};
 use crate::catalog::Kind;
-use crate::core::opening::Opened;
+use crate::core::opening::Failures;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::window::Window;
 use crate::faces::toolman::Change;
 use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
-use crate::wire::json::{Node, Scanner};
+use crate::wire::json::{Node, Raw};
 use crate::wire::peer::Answer;
 
 impl Gateway {
@@ -64,31 +64,31 @@ impl Gateway {
         reply: Reply,
     ) {
         let gateway = self.clone();
-        let (method, params) = (method.to_owned(), params.raw().to_owned());
+        let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
-            let opened = gateway.open_group(&session.window, &group, &then).await;
+            let failed = gateway.open_group(&session.window, &group, &then).await;
             if !reply.is_wanted() {
                 return;
             }
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
-            let step = {
-                let failed = opened.as_ref().map(|opened| &*opened.failed);
-                let opening = Opening { group: &group, then: &then, failed };
-                face.opened(&session.view(), &gateway.viewer(&reply), &opening)
-            };
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
+            let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
+            let step = session.window.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
             match step {
-                Step::Again => gateway.request(&method, Some(params), reply),
-                step => gateway.carry_out(step, face, params, reply),
+                Step::Again => gateway.request(&method, params.root(), reply),
+                step => gateway.carry_out(step, face, params.root(), reply),
             }
         });
     }
 
     /// `None`: the group is not there, or was closed before it had opened.
-    async fn open_group(self: &Arc<Self>, window: &Arc<Window>, group: &str, then: &Then) -> Option<Opened> {
+    async fn open_group(
+        self: &Arc<Self>,
+        window: &Arc<Window>,
+        group: &str,
+        then: &Then,
+    ) -> Option<Failures> {
         // The file may have changed since the request came.
         let face = self.faces.of(window);
         if !face.groups().contains(&group) {
@@ -96,13 +96,14 @@ impl Gateway {
         }
         let servers = face.servers().into_iter().filter(|server| server.group == group);
         let upstreams: Vec<_> = servers.map(|server| self.upstream(window, &server)).collect();
-        let Then::Request = then else { return self.engine.open(window, group, &upstreams).await };
-        // Nobody has seen a list before, so nobody is told that it changed.
-        let opened = self.engine.connect(window, group, &upstreams).await;
-        for (server, reason) in opened.iter().flat_map(|opened| &opened.failed) {
-            tracing::warn!("[{group}/{server}] {reason}");
+        let failed = self.engine.open(window, group, &upstreams).await;
+        // Where nobody asked for the opening, the answer does not say what failed.
+        if let Then::Request = then {
+            for (server, reason) in failed.iter().flatten() {
+                tracing::warn!("[{group}/{server}] {reason}");
+            }
         }
-        opened
+        failed
     }
 
     /// The upstream of a server as this window reaches it.
@@ -126,11 +127,10 @@ impl Gateway {
 
     fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
         let window = &reply.session().window;
-        let tools: usize = {
-            let view = window.view();
+        let tools: usize = window.read(|view| {
             let up = view.group(group).filter(|entry| entry.up);
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
-        };
+        });
         let servers = self.engine.close(window, group);
         reply.result(&face.closed(group, tools, servers));
     }
@@ -138,22 +138,17 @@ impl Gateway {
     /// Switches things on and off, tells the client of the lists that changed, and remembers it.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
         let window = reply.session().window.clone();
-        let (answer, changed) = {
-            let mut view = window.view();
-            let mut changed = view.switch(&change.on, &change.off);
-            // The catalog stands in the list of tools, so that list changes with every switch.
-            if !changed.is_empty() && !changed.contains(&Kind::Tool) {
-                changed.push(Kind::Tool);
-            }
-            (face.switched(&view, &self.viewer(&reply), &change), changed)
-        };
-        self.engine.audience.tell(&window, &changed);
+        let answer = window.change(|view| {
+            view.switch(&change.on, &change.off);
+            face.switched(view, &self.viewer(&reply), &change)
+        });
+        window.tell();
         startup::remember_switches(self, &window, change, move || reply.result(&answer));
     }
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
     fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
-        let (gateway, params) = (self.clone(), params.raw().to_owned());
+        let (gateway, params) = (self.clone(), Raw::from(params));
         let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
         tokio::spawn(async move {
             let definitions = gateway.engine.known.definitions().cloned();
@@ -163,10 +158,8 @@ impl Gateway {
                 Remembered(known.map(|(items, transport)| (transport, items)).collect())
             });
             let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
-            let mut scanner = Scanner::default();
-            let params = scanner.scan_str(&params).expect("a part of valid JSON").root();
             if reply.is_wanted() {
-                gateway.call_tool(params, Some(&remembered), reply);
+                gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
     }
@@ -175,7 +168,7 @@ impl Gateway {
 /// Answers as the upstream did; where it did not, in the words of the face.
 pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
     match answer {
-        Answer::Result(result) => reply.result_with(|out| result.write(out)),
+        Answer::Result(result) => reply.relay(result, &[]),
         Answer::Error(error) => say(reply, word(&CallFailure::Refused(error)), Some(error)),
         Answer::Lost(lost) => say(reply, word(&CallFailure::Lost(lost)), None),
     }
@@ -185,7 +178,7 @@ pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFa
 pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
     match (wording, error) {
         (Wording::Result(result), _) => reply.result(&result),
-        (Wording::Error(refusal), _) => reply.error(refusal.code, &refusal.message, refusal.data.as_deref()),
+        (Wording::Error(refusal), _) => reply.refuse(refusal),
         (Wording::AsItCame, Some(error)) => reply.raw_error(error),
         // A reply that is dropped answers with an error.
         (Wording::AsItCame, None) => drop(reply),

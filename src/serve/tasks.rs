@@ -8,7 +8,7 @@ use crate::core::reply::Reply;
 use crate::core::session::Session;
 use crate::core::tasks::TaskPlace;
 use crate::wire::era::{TASKS, TaskSupport, Version};
-use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::json::{Node, Raw, quote};
 use crate::wire::message::code;
 use crate::wire::peer::Answer;
 
@@ -55,7 +55,7 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         &changes,
         reply,
         |answer, reply| match answer {
-            Answer::Result(result) => reply.result_with(|out| result.write(out)),
+            Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
         },
@@ -86,11 +86,7 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
 async fn state(place: TaskPlace) -> Option<String> {
     let params = format!("{{\"taskId\":{}}}", quote(&place.own));
     let result = tokio::time::timeout(PATIENCE, place.link.ask("tasks/get", &params)).await.ok()?.ok()?;
-    let mut text = Vec::new();
-    let mut scanner = Scanner::default();
-    let root = scanner.scan_str(&result).expect("a result was validated when it was read").root();
-    root.write_with(&mut text, &[("taskId", Some(&quote(&place.id)))]);
-    String::from_utf8(text).ok()
+    Some(Raw::own(result).root().with(&[("taskId", Some(&quote(&place.id)))]))
 }
 
 /// Only who says so takes a task for an answer.

@@ -79,7 +79,7 @@ impl Memory for Credentials {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::oauth::{Client, Method, Token};
+    use crate::wire::oauth::{Method, OauthClient, Token};
 
     #[test]
     fn what_is_saved_is_loaded_by_the_user_alone() {
@@ -87,7 +87,7 @@ mod tests {
         let own = Credentials::new(&state, "https://h/mcp", None);
         assert!(own.load().is_none());
         assert!(own.path.ends_with("credentials/7c1fa926181eb32cfb082f0fca1c6dc4.json"), "{:?}", own.path);
-        let client = Client {
+        let client = OauthClient {
             id: "c".into(),
             secret: Some("s".into()),
             method: Method::Basic,

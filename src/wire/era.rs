@@ -99,11 +99,7 @@ pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
 
 /// The metadata of a request of the modern era.
 #[derive(Clone, Copy)]
-pub struct ModernMeta<'a> {
-    own: Node<'a>,
-    version: Option<Node<'a>>,
-    capabilities: Option<Node<'a>>,
-}
+pub struct ModernMeta<'a>(Node<'a>);
 
 impl<'a> ModernMeta<'a> {
     /// The one rule for the era of a request: it is modern if its `_meta` says a version or capabilities. `None` is legacy.
@@ -115,7 +111,7 @@ impl<'a> ModernMeta<'a> {
         let both = own.all_unique([meta::VERSION, meta::CAPABILITIES]);
         let [version, capabilities] = both.map_err(|_| Refusal::twice("_meta"))?;
         let is_modern = version.is_some() || capabilities.is_some();
-        Ok(is_modern.then_some(Self { own, version, capabilities }))
+        Ok(is_modern.then_some(Self(own)))
     }
 
     /// What a request is refused with whose `_meta` lacks one of what it must have, or has it in another form.
@@ -125,7 +121,7 @@ impl<'a> ModernMeta<'a> {
 
     /// The version that it says, whichever that is.
     pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
-        self.version.and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+        self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
     }
 
     /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
@@ -134,9 +130,9 @@ impl<'a> ModernMeta<'a> {
         if version != Version::MODERN.as_str() {
             return Err(unsupported(&version, true));
         }
-        let capabilities = self.capabilities.filter(|node| node.is_object());
+        let capabilities = self.0.get(meta::CAPABILITIES).filter(|node| node.is_object());
         let capabilities = capabilities.ok_or_else(|| Self::lacks(meta::CAPABILITIES))?;
-        let Some(level) = self.own.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
+        let Some(level) = self.0.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
         let known = level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
         let words = || format!("{} must be one of {}", meta::LOG_LEVEL, LOG_LEVELS.join(", "));
         Ok((capabilities, Some(known.ok_or_else(|| Refusal::invalid_params(words()))?)))
@@ -291,8 +287,38 @@ pub fn modern_meta(capabilities: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Parameters of a request, and its era or the code that it is refused with, over whichever transport.
+    pub(crate) const ERA_CASES: [(&str, Result<Era, i64>); 11] = [
+        ("{}", Ok(Era::Legacy)),
+        (r#"{"_meta":{"progressToken":1}}"#, Ok(Era::Legacy)),
+        (r#"{"_meta":7}"#, Ok(Era::Legacy)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Ok(Era::Modern),
+        ),
+        (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, Err(code::INVALID_PARAMS)),
+        (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, Err(code::INVALID_PARAMS)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7,"io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::UNSUPPORTED_VERSION),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
+            Err(code::INVALID_REQUEST),
+        ),
+        (r#"{"_meta":{},"_META":{}}"#, Err(code::INVALID_REQUEST)),
+    ];
 
     #[test]
     fn versions_stand_in_their_order() {

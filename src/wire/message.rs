@@ -1,10 +1,12 @@
 //! The JSON-RPC envelope over raw payloads. Only the envelope is read and made anew.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::json::{Duplicate, Node, quote};
+use super::era::ModernMeta;
+use super::json::{Duplicate, Invalid, Node, Raw, Scanner, quote};
 
 /// JSON-RPC error codes that we use ourselves.
 pub mod code {
@@ -55,9 +57,10 @@ impl Refusal {
         Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of `{place}` stands twice"))
     }
 
-    /// The raw error object.
-    pub fn object(&self) -> String {
-        error_object(self.code, &self.message, self.data.as_deref())
+    /// Writes the answer to the request with this id, where it could be read.
+    pub fn write(&self, out: &mut Vec<u8>, id: Option<&Id>) {
+        let error = error_object(self.code, &self.message, self.data.as_deref());
+        write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
     }
 }
 
@@ -136,14 +139,7 @@ impl fmt::Debug for Id {
 /// One JSON-RPC message.
 pub enum Message<'a> {
     /// Wants an answer.
-    Request {
-        /// As sent.
-        id: Id,
-        /// Which method.
-        method: Cow<'a, str>,
-        /// An object, if there is one.
-        params: Option<Node<'a>>,
-    },
+    Request(Request<'a>),
     /// Wants none.
     Notification {
         /// Which method.
@@ -160,6 +156,18 @@ pub enum Message<'a> {
         /// Whether it says `"jsonrpc": "2.0"`, and says it plainly.
         says_version: bool,
     },
+}
+
+/// A request, read once: whoever handles it, over whichever transport, is handed this.
+pub struct Request<'a> {
+    /// As sent.
+    pub id: Id,
+    /// Which method.
+    pub method: Cow<'a, str>,
+    /// An object, if there is one.
+    pub params: Option<Node<'a>>,
+    /// The metadata by which a client's request is modern; `None`: it is legacy, or a server's.
+    pub meta: Option<ModernMeta<'a>>,
 }
 
 /// Which request of ours a response names.
@@ -219,33 +227,32 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// A text that is JSON but no message, and what to answer.
+/// A text that is no message, and what to answer.
 #[derive(Debug)]
 pub struct Malformed {
     /// Of the request, where it could be read.
     pub id: Option<Id>,
-    /// A JSON-RPC error code.
-    pub code: i64,
-    /// For a person.
-    pub message: &'static str,
+    /// What is wrong with it.
+    pub why: Refusal,
 }
 
 impl Malformed {
-    /// Two requests of a batch with one id: their answers could not be told apart.
-    pub const ID_TWICE: Self = Self {
-        id: None,
-        code: code::INVALID_REQUEST,
-        message: "Invalid request: another request of the batch has the same id",
-    };
+    /// What is no request, and why.
+    #[cold]
+    pub fn new(id: Option<Id>, message: &str) -> Self {
+        Self { id, why: Refusal::new(code::INVALID_REQUEST, format!("Invalid request: {message}")) }
+    }
+
+    /// What is said to a text that is no JSON.
+    pub fn no_json(invalid: Invalid) -> Self {
+        let message = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
+        Self { id: None, why: Refusal::new(code::PARSE, message) }
+    }
 }
 
 impl From<Duplicate> for Malformed {
     fn from(_: Duplicate) -> Self {
-        Self {
-            id: None,
-            code: code::INVALID_REQUEST,
-            message: "Invalid request: a key of the envelope stands twice",
-        }
+        Self::new(None, "a key of the envelope stands twice")
     }
 }
 
@@ -255,13 +262,9 @@ const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "erro
 impl<'a> Message<'a> {
     /// Reads what a client sent. Its requests must be sound; its answers are read as they are meant.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
-        let bad = |id: Option<Node<'_>>, message| Malformed {
-            id: id.and_then(Id::from_node),
-            code: code::INVALID_REQUEST,
-            message,
-        };
+        let bad = |id: Option<Node<'_>>, message| Malformed::new(id.and_then(Id::from_node), message);
         if !root.is_object() {
-            return Err(bad(None, "Invalid request: a message is a JSON object"));
+            return Err(bad(None, "a message is a JSON object"));
         }
         let [version, id, method, params, result, error] = root.all_unique(MEMBERS)?;
         let says_version = says_version(version);
@@ -270,26 +273,38 @@ impl<'a> Message<'a> {
             return Ok(Self::Response { to: AnswerTo::read(id), outcome, says_version });
         }
         if !says_version && version.and_then(Node::as_str).as_deref() != Some("2.0") {
-            return Err(bad(id, "Invalid request: \"jsonrpc\" must be \"2.0\""));
+            return Err(bad(id, "\"jsonrpc\" must be \"2.0\""));
         }
         let (Some(method), None, None) = (method, result, error) else {
-            return Err(bad(id, "Invalid request: neither a request, a notification nor a response"));
+            return Err(bad(id, "neither a request, a notification nor a response"));
         };
         let Some(method) = method.as_str() else {
-            return Err(bad(id, "Invalid request: \"method\" must be a string"));
+            return Err(bad(id, "\"method\" must be a string"));
         };
         match id.map(Id::from_node) {
             None => Ok(Self::Notification { method, params }),
-            Some(None) => Err(bad(None, "Invalid request: \"id\" must be a string or a number")),
-            Some(Some(id)) => match params {
-                Some(params) if !params.is_object() => Err(Malformed {
-                    id: Some(id),
-                    code: code::INVALID_PARAMS,
-                    message: "Invalid params: \"params\" must be an object",
-                }),
-                params => Ok(Self::Request { id, method, params }),
+            Some(None) => Err(bad(None, "\"id\" must be a string or a number")),
+            Some(Some(id)) if params.is_some_and(|params| !params.is_object()) => {
+                Err(Malformed { id: Some(id), why: Refusal::invalid_params("\"params\" must be an object") })
+            }
+            Some(Some(id)) => match ModernMeta::read(params) {
+                Ok(meta) => Ok(Self::Request(Request { id, method, params, meta })),
+                Err(why) => Err(Malformed { id: Some(id), why }),
             },
         }
+    }
+
+    /// Reads the parts of a client's batch. Of two requests with one id the second is refused: their answers could not be
+    /// told apart.
+    pub fn read_parts(parts: &'a [Raw]) -> Vec<Result<Self, Malformed>> {
+        let mut ids = HashSet::new();
+        let mut read = |part: &'a Raw| match Self::read(part.root())? {
+            Self::Request(Request { id, .. }) if !ids.insert(id.key()) => {
+                Err(Malformed::new(None, "another request of the batch has the same id"))
+            }
+            message => Ok(message),
+        };
+        parts.iter().map(&mut read).collect()
     }
 
     /// Reads what a server sent, as it is meant.
@@ -310,7 +325,7 @@ impl<'a> Message<'a> {
                 return match id.map(Id::from_node) {
                     None => Ok(Self::Notification { method, params }),
                     Some(Some(id)) if params.is_none_or(Node::is_object) => {
-                        Ok(Self::Request { id, method, params })
+                        Ok(Self::Request(Request { id, method, params, meta: None }))
                     }
                     Some(_) => Err(NoMessage::Noise),
                 };
@@ -320,6 +335,13 @@ impl<'a> Message<'a> {
         };
         Ok(Self::Response { to: AnswerTo::read(id), outcome, says_version: says_version(version) })
     }
+}
+
+/// The parts of a batch, which must be an array.
+pub fn batch_parts(array: Node<'_>) -> Vec<Raw> {
+    let mut parts = Vec::new();
+    Scanner::default().each_element(array, |part| parts.push(part.into()));
+    parts
 }
 
 #[inline]
@@ -401,10 +423,15 @@ pub fn error_object(code: i64, message: &str, data: Option<&str>) -> String {
     format!("{{\"code\":{code},\"message\":{}{data}}}", quote(message))
 }
 
+/// The code of an error object, where it has a usable one.
+pub fn error_code(error: Node<'_>) -> Option<i64> {
+    error.get("code").and_then(|code| plain_number(code.raw()).parse().ok())
+}
+
 /// Writes an error object of a server so that a client can read it: one without a usable code or message is given one.
 pub fn write_sound_error(out: &mut Vec<u8>, error: Node<'_>) {
     let internal = code::INTERNAL.to_string();
-    let has_code = error.get("code").is_some_and(|code| plain_number(code.raw()).parse::<i64>().is_ok());
+    let has_code = error_code(error).is_some();
     let has_message = error.get("message").is_some_and(|message| message.is_string());
     match (has_code, has_message) {
         (true, true) => error.write(out),
@@ -445,12 +472,11 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::json::Scanner;
     use proptest::prelude::*;
 
     fn shown(message: Message<'_>) -> String {
         match message {
-            Message::Request { id, method, params } => {
+            Message::Request(Request { id, method, params, .. }) => {
                 format!("request {id:?} {method} {}", params.map_or("-", Node::raw))
             }
             Message::Notification { method, params } => {
@@ -469,7 +495,7 @@ mod tests {
         let mut scanner = Scanner::default();
         let read = match Message::read(scanner.scan_str(text).unwrap().root()) {
             Ok(message) => shown(message),
-            Err(bad) => format!("bad {:?} {} {}", bad.id, bad.code, bad.message),
+            Err(Malformed { id, why }) => format!("bad {id:?} {} {}", why.code, why.message),
         };
         assert_eq!(read, expected, "{text}");
     }
@@ -650,7 +676,7 @@ mod tests {
             let mut scanners: [Scanner; 4] = Default::default();
             for (message, scanner) in messages.iter().zip(&mut scanners) {
                 match Message::read(scanner.scan(message).expect("it is JSON").root()).expect("it is a message") {
-                    Message::Request { id, method: read, params } => {
+                    Message::Request(Request { id, method: read, params, .. }) => {
                         prop_assert_eq!((id.raw(), &*read), (&*number.to_string(), &*method));
                         prop_assert_eq!(params.map(Node::raw), Some(&*object));
                     }

@@ -345,11 +345,13 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
-    /// Changes what is known of an open request.
-    pub fn change(&self, id: u64, change: impl FnOnce(&mut T)) {
+    /// Lets something else be known of an open request.
+    pub fn replace(&self, id: u64, mut tag: T) {
         if let Some(call) = self.calls.lock().open.get_mut(&id) {
-            change(&mut call.tag);
+            std::mem::swap(&mut call.tag, &mut tag);
         }
+        // What ends with what was known may look at the calls, so not with these locked.
+        drop(tag);
     }
 
     /// Restarts the idle time of the open requests that `which` chooses.
@@ -435,5 +437,50 @@ impl<T: Send + 'static> Drop for CancelOnDrop<'_, T> {
         {
             self.peer.send_cancelled(id, "no longer wanted");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Takes whatever it is sent.
+    struct Sent;
+
+    impl Out for Sent {
+        fn send(&self, _write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+            true
+        }
+    }
+
+    /// Looks at the calls when it ends, as a client does whose questions end with it.
+    struct Looks(Weak<Peer<Looks>>);
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            if let Some(peer) = self.0.upgrade() {
+                peer.touch_where(|_| true);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_known_of_a_request_may_look_at_the_calls_when_it_ends() {
+        let (done, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let peer = Peer::new(Arc::new(Sent));
+            let tag = || Looks(Arc::downgrade(&peer));
+            let id = peer.request("m", |_, _| (), tag(), None, Box::new(|_| ())).expect("it is open");
+            peer.replace(id, tag());
+            peer.replace(id + 1, tag());
+            assert_eq!(peer.open(), 1);
+            let _ = done.send(());
+        });
+        receiver
+            .recv_timeout(Duration::from_secs(30))
+            .expect("nobody waits for a lock that he holds himself");
     }
 }

@@ -585,6 +585,11 @@ impl Exposure for Toolman {
         true
     }
 
+    fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
+        let find = if self.config.search { self.find_tool() } else { String::new() };
+        [&find, &*self.config.resource_separator].concat()
+    }
+
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
         (kind != Kind::Prompt).then(|| about(kind, definition))
     }

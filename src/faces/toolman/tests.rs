@@ -1,5 +1,6 @@
 use super::*;
 use crate::catalog::Items;
+use crate::core::notices::{Lists, notices};
 use proptest::prelude::*;
 
 fn toolman(text: &str) -> Toolman {
@@ -95,8 +96,10 @@ proptest! {
                     meant(2 * class).into_iter().for_each(|which| states[which] = true);
                     meant(2 * class + 1).into_iter().for_each(|which| states[which] = false);
                 }
-                let changed = view.switch(&change.on, &change.off);
-                prop_assert_eq!(changed.contains(&Kind::Tool), before[0] != model[0]);
+                let shown = Lists::of_legacy(&face, &view, None);
+                view.switch(&change.on, &change.off);
+                let changed = notices(&shown, &Lists::of_legacy(&face, &view, None));
+                prop_assert_eq!(changed.contains(&Kind::Tool), before != model, "the catalog marks what is active");
                 let resources = [Kind::Resource, Kind::Template].iter().any(|kind| changed.contains(kind));
                 prop_assert_eq!(resources, before[1] != model[1]);
             }

@@ -197,6 +197,10 @@ impl Exposure for Workbench {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) == Mode::Dynamic
     }
+
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
+        self.meta_tools(if modern { Mode::Proxy } else { self.mode(client) })
+    }
 }
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.

@@ -10,20 +10,45 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::stream::{CutOff, Reader};
-use crate::wire::json::Scanner;
-use crate::wire::message::{Id, Refusal, code, error_object, write_raw_error};
+use crate::wire::message::{Id, Malformed, Refusal, code, is_modern_code};
 
 pub(super) type HttpAnswer = Response<Payload>;
 
 /// Why a message is not taken in, and the status that says so.
 pub(super) struct Denied {
     pub(super) status: StatusCode,
-    pub(super) refusal: Refusal,
+    /// Of the request, where it could be read.
+    pub(super) id: Option<Id>,
+    pub(super) why: Refusal,
 }
 
 impl Denied {
-    pub(super) fn answer(&self, id: Option<&Id>) -> HttpAnswer {
-        json(self.status, error_message(id, &self.refusal))
+    /// For a reason in these words.
+    pub(super) fn new(status: StatusCode, words: impl Into<String>) -> Self {
+        Self { status, id: None, why: Refusal::new(code::INVALID_REQUEST, words) }
+    }
+
+    /// The request with this id is denied.
+    pub(super) fn to(self, id: Id) -> Self {
+        Self { id: Some(id), ..self }
+    }
+
+    pub(super) fn answer(&self) -> HttpAnswer {
+        let mut message = Vec::new();
+        self.why.write(&mut message, self.id.as_ref());
+        json(self.status, message)
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(why: Refusal) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, id: None, why }
+    }
+}
+
+impl From<Malformed> for Denied {
+    fn from(Malformed { id, why }: Malformed) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, id, why }
     }
 }
 
@@ -107,6 +132,15 @@ fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Http
     answer
 }
 
+/// The status of the lone answer to a modern request.
+pub(super) fn modern_status(error: Option<i64>) -> StatusCode {
+    match error {
+        Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code) if is_modern_code(code) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
 pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpAnswer {
     whole(status, "application/json", body)
 }
@@ -135,21 +169,9 @@ pub(super) fn text(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     whole(status, "text/plain; charset=utf-8", words.into() + "\n")
 }
 
-pub(super) fn error_message(id: Option<&Id>, refusal: &Refusal) -> Vec<u8> {
-    let error = error_object(refusal.code, &refusal.message, refusal.data.as_deref());
-    let mut message = Vec::new();
-    write_raw_error(&mut message, id, |out| out.extend_from_slice(error.as_bytes()));
-    message
-}
-
-/// Refuses a message.
-pub(super) fn refused(id: Option<&Id>, refusal: &Refusal) -> HttpAnswer {
-    json(StatusCode::BAD_REQUEST, error_message(id, refusal))
-}
-
 /// Refuses a request before its message is looked at.
 pub(super) fn refuse(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
-    json(status, error_message(None, &Refusal::new(code::INVALID_REQUEST, words)))
+    Denied::new(status, words).answer()
 }
 
 pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {
@@ -184,25 +206,4 @@ pub(super) fn answer_preflight(headers: &HeaderMap) -> HttpAnswer {
     out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
     out.append(header::VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
     answer
-}
-
-/// The code of an answer that is an error. Our own messages begin with their version and id.
-pub(super) fn error_code(answer: &[u8]) -> Option<i64> {
-    let rest = answer.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"id\":")?;
-    let end = match rest.first()? {
-        b'"' => {
-            let mut escaped = false;
-            let close = rest.iter().skip(1).position(|byte| {
-                let quote = *byte == b'"' && !escaped;
-                escaped = *byte == b'\\' && !escaped;
-                quote
-            })?;
-            close + 2
-        }
-        _ => rest.iter().position(|byte| *byte == b',')?,
-    };
-    rest[end..].strip_prefix(b",\"error\":")?;
-    let mut scanner = Scanner::default();
-    let code = scanner.scan(answer).ok()?.root().get("error")?.get("code")?.raw().parse().ok();
-    Some(code.unwrap_or(code::INTERNAL))
 }

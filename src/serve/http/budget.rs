@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::stream::Stream;
 
-/// The account of all streams of a process.
+/// What all streams of a process keep.
 pub(super) struct Budget {
     most: usize,
     ledger: Mutex<Ledger>,
@@ -18,10 +18,10 @@ struct Ledger {
     kept: usize,
     next: u64,
     /// The streams that keep something; the first gives way first.
-    order: BTreeMap<Place, Weak<Stream>>,
+    order: BTreeMap<Rank, Weak<Stream>>,
 }
 
-type Place = (Claim, u64);
+type Rank = (Claim, u64);
 
 /// How much a stream needs what it keeps, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +34,11 @@ pub(super) enum Claim {
     Waiting,
 }
 
-/// One stream's part of the account.
+/// What one stream keeps.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(super) struct Account {
     kept: usize,
-    place: Option<Place>,
+    rank: Option<Rank>,
 }
 
 impl Budget {
@@ -48,23 +48,23 @@ impl Budget {
     }
 
     /// Notes what a stream keeps now. Streams of the same claim stand in the order in which they came to it.
-    pub(super) fn note(&self, entry: &mut Entry, kept: usize, claim: Claim, stream: &Weak<Stream>) {
-        let place = entry.place.filter(|place| kept > 0 && place.0 == claim);
-        if kept == entry.kept && place == entry.place {
+    pub(super) fn note(&self, account: &mut Account, kept: usize, claim: Claim, stream: &Weak<Stream>) {
+        let rank = account.rank.filter(|rank| kept > 0 && rank.0 == claim);
+        if kept == account.kept && rank == account.rank {
             return;
         }
         let mut ledger = self.ledger.lock();
-        ledger.kept = ledger.kept - entry.kept + kept;
-        entry.kept = kept;
-        if place.is_none() {
-            if let Some(old) = entry.place.take() {
+        ledger.kept = ledger.kept - account.kept + kept;
+        account.kept = kept;
+        if rank.is_none() {
+            if let Some(old) = account.rank.take() {
                 ledger.order.remove(&old);
             }
             if kept > 0 {
-                let place = (claim, ledger.next);
+                let rank = (claim, ledger.next);
                 ledger.next += 1;
-                ledger.order.insert(place, stream.clone());
-                entry.place = Some(place);
+                ledger.order.insert(rank, stream.clone());
+                account.rank = Some(rank);
             }
         }
     }

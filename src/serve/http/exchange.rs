@@ -3,28 +3,23 @@
 //! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
-use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::answer::{
-    Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, error_code, error_message,
-    event_stream, events, json, refuse, text, unauthorized, wrong_method,
+    Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
+    modern_status, refuse, text, unauthorized, wrong_method,
 };
 use super::guard::{authenticate, single};
-use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, mirrored, says_modern};
-use super::plan::{Plan, is_modern};
-use super::sessions::{Full, Session};
-use super::stream::{AnswerForm, Batch, BatchPart, Reader, Stream, Writer};
-use super::{Backend, HttpServer, Scope, Sink, body};
-use crate::wire::era::Version;
-use crate::wire::json::Scanner;
-use crate::wire::message::{Malformed, Message, Refusal, code, is_modern_code};
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, says_modern};
+use super::plan::{Begun, LegacyCall};
+use super::sessions::HttpSession;
+use super::stream::{AnswerForm, LoneAnswer, Reader};
+use super::{Backend, Caller, HttpServer, body};
 use crate::wire::percent::decode_strictly;
 
 impl<B: Backend> HttpServer<B> {
@@ -91,16 +86,16 @@ impl<B: Backend> HttpServer<B> {
             },
             None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
         };
-        let scope = Scope { toolbox, token };
-        if scope.toolbox.is_some() && !self.backend.toolbox_exists(&scope) {
+        let caller = Caller { toolbox, token };
+        if caller.toolbox.is_some() && !self.backend.toolbox_exists(&caller) {
             return refuse(StatusCode::NOT_FOUND, "there is no such toolbox");
         }
         let modern = says_modern(request.headers());
         match method {
-            Method::POST => self.post(request, scope, rule.max_body_bytes).await,
+            Method::POST => self.post(request, caller, rule.max_body_bytes).await,
             Method::GET | Method::DELETE if modern => wrong_method("POST"),
-            Method::GET => self.get(request.headers(), &scope),
-            Method::DELETE => self.delete(request.headers(), &scope),
+            Method::GET => self.get(request.headers(), &caller),
+            Method::DELETE => self.delete(request.headers(), &caller),
             _ => wrong_method("GET, POST, DELETE"),
         }
     }
@@ -114,19 +109,19 @@ impl<B: Backend> HttpServer<B> {
     }
 
     /// Opens the stream of messages that belong to no request, or resumes a stream.
-    fn get(&self, headers: &HeaderMap, scope: &Scope) -> HttpAnswer {
-        let session = self.session(headers, scope);
+    fn get(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+        let session = self.session(headers, caller);
         if let Err(denied) = &session
             && denied.status == StatusCode::NOT_FOUND
         {
-            return denied.answer(None);
+            return denied.answer();
         }
         if !Accepted::read(headers).events {
             return refuse(StatusCode::NOT_ACCEPTABLE, "a GET accepts text/event-stream");
         }
-        let session = match self.live_session(headers, scope) {
+        let session = match self.live_session(headers, caller) {
             Ok(session) => session,
-            Err(denied) => return denied.answer(None),
+            Err(denied) => return denied.answer(),
         };
         if self.is_draining() {
             return draining();
@@ -144,27 +139,27 @@ impl<B: Backend> HttpServer<B> {
         self.event_stream(reader, start, Box::new(session.busy()))
     }
 
-    fn delete(&self, headers: &HeaderMap, scope: &Scope) -> HttpAnswer {
-        match self.live_session(headers, scope) {
+    fn delete(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+        match self.live_session(headers, caller) {
             Ok(_) if self.is_draining() => draining(),
             Ok(session) => {
                 self.end(&session);
                 empty(StatusCode::NO_CONTENT)
             }
-            Err(denied) => denied.answer(None),
+            Err(denied) => denied.answer(),
         }
     }
 
-    fn end(&self, session: &Session<B::Session>) {
+    fn end(&self, session: &HttpSession<B::Legacy>) {
         if self.sessions.remove(session) {
             self.backend.close(&session.backend);
         }
     }
 
     /// The session that the request names: none 400, not the caller's 404.
-    fn session(&self, headers: &HeaderMap, scope: &Scope) -> Result<Arc<Session<B::Session>>, Denied> {
+    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
         let (status, words) = match single(headers, &SESSION_ID) {
-            Ok(Some(id)) => match self.sessions.get(id, scope) {
+            Ok(Some(id)) => match self.sessions.get(id, caller) {
                 Some(session) => return Ok(session),
                 None => (StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one"),
             },
@@ -174,27 +169,27 @@ impl<B: Backend> HttpServer<B> {
             ),
             Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must stand once"),
         };
-        Err(Denied { status, refusal: Refusal::new(code::INVALID_REQUEST, words) })
+        Err(Denied::new(status, words))
     }
 
     /// The session of a legacy message: the caller's, and a version that we speak.
     pub(super) fn live_session(
         &self,
         headers: &HeaderMap,
-        scope: &Scope,
-    ) -> Result<Arc<Session<B::Session>>, Denied> {
-        match self.session(headers, scope) {
+        caller: &Caller,
+    ) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        match self.session(headers, caller) {
             Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
-            session => match legacy_version(headers) {
-                Ok(()) => session,
-                Err(refusal) => Err(Denied { status: StatusCode::BAD_REQUEST, refusal }),
-            },
+            session => {
+                legacy_version(headers)?;
+                session
+            }
         }
     }
 
-    async fn post(&self, request: Request<&mut Incoming>, scope: Scope, limit: usize) -> HttpAnswer {
+    async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
         // Whether a message is modern, and its session of no account, shows only in its body.
-        let session = self.session(request.headers(), &scope).err();
+        let session = self.session(request.headers(), &caller).err();
         let stale = session
             .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
         // What belongs to a call in flight, the answer to a question above all, still comes in.
@@ -205,7 +200,7 @@ impl<B: Backend> HttpServer<B> {
         if let Some(denied) = &stale
             && !(is_json(request.headers()) && (accepted.json || accepted.events))
         {
-            return denied.answer(None);
+            return denied.answer();
         }
         if !is_json(request.headers()) {
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");
@@ -219,7 +214,7 @@ impl<B: Backend> HttpServer<B> {
             Ok(message) => message,
             Err(status) => {
                 if let Some(denied) = &stale {
-                    return closing(denied.answer(None));
+                    return closing(denied.answer());
                 }
                 let words = match status {
                     StatusCode::PAYLOAD_TOO_LARGE => {
@@ -231,155 +226,60 @@ impl<B: Backend> HttpServer<B> {
                 return closing(refuse(status, words));
             }
         };
-        if let Some(denied) = stale.filter(|_| !is_modern(&message)) {
-            return denied.answer(None);
-        }
-        let plan = self.plan(&head.headers, &scope, &message);
-        let is_new = !matches!(plan, Plan::Done(_) | Plan::LegacyOneWay(_) | Plan::ModernNotification);
-        if self.is_draining() && is_new {
-            return draining();
-        }
-        match plan {
-            Plan::Done(answer) => answer,
-            Plan::Modern => self.modern(scope, &message, mirrored(&head.headers), accepted).await,
-            Plan::ModernNotification => {
-                drop(self.backend.modern(scope, &message, HeaderMap::new(), Arc::new(Nobody)));
-                empty(StatusCode::ACCEPTED)
-            }
-            Plan::LegacyOneWay(session) => {
-                let _busy = session.busy();
-                self.backend.legacy(&session.backend, &message, Arc::new(Nobody));
-                empty(StatusCode::ACCEPTED)
-            }
-            Plan::Initialize(version) => self.initialize(scope, version, &message, accepted).await,
-            Plan::Legacy(session) => {
-                let (stream, reader) = self.open_stream(&session, accepted);
-                self.backend.legacy(&session.backend, &message, Arc::new(Writer(stream.clone())));
-                self.legacy_answer(&session, &stream, reader).await
-            }
-            Plan::Batch(session) => {
-                let (stream, reader) = self.open_stream(&session, accepted);
-                if self.run_batch(&session, &message, Writer(stream.clone())) {
-                    self.legacy_answer(&session, &stream, reader).await
-                } else {
-                    empty(StatusCode::ACCEPTED)
-                }
-            }
+        let begun = self.begin(&head.headers, caller, &message, stale);
+        // A call may take its time; nobody needs its text any more.
+        drop(message);
+        match begun {
+            Err(denied) => denied.answer(),
+            Ok(Begun::Done(answer)) => answer,
+            Ok(Begun::Modern(reader, cancel)) => self.modern_answer(reader, cancel, accepted).await,
+            Ok(Begun::Initialize(call)) => self.initialized(call).await,
+            Ok(Begun::Legacy(call)) => self.legacy_answer(call).await.0,
         }
     }
 
-    async fn modern(
+    async fn modern_answer(
         &self,
-        scope: Scope,
-        message: &[u8],
-        mirrored: HeaderMap,
+        mut reader: Reader,
+        cancel: Box<dyn Send>,
         accepted: Accepted,
     ) -> HttpAnswer {
-        // A lone answer is looked at before it becomes an event: it may have a status of its own.
-        let looked_at = Accepted { json: true, ..accepted };
-        let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
-        let mut reader = stream.read_after(0).expect("there is always a place before the first event");
-        let cancel = self.backend.modern(scope, message, mirrored, Arc::new(Writer(stream)));
         match reader.kind().await {
-            AnswerForm::Json(answer) => match error_code(&answer) {
-                Some(code::METHOD_NOT_FOUND) => json(StatusCode::NOT_FOUND, answer),
-                Some(code) if is_modern_code(code) => json(StatusCode::BAD_REQUEST, answer),
-                _ if accepted.json => json(StatusCode::OK, answer),
-                _ => events(Payload::Whole([b"data: ", &*answer, b"\n\n"].concat().into())),
+            AnswerForm::Json(LoneAnswer { body, error }) => match modern_status(error) {
+                StatusCode::OK if !accepted.json => {
+                    events(Payload::Whole([b"data: ", &*body, b"\n\n"].concat().into()))
+                }
+                status => json(status, body),
             },
             AnswerForm::Events => self.event_stream(reader, None, cancel),
             AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
         }
     }
 
-    async fn initialize(
-        &self,
-        scope: Scope,
-        version: Version,
-        message: &[u8],
-        accepted: Accepted,
-    ) -> HttpAnswer {
-        let open = |unrelated: Arc<dyn Sink>| self.backend.open(scope.clone(), unrelated);
-        let Ok(session) = Session::new(scope.clone(), version, &self.budget, open) else {
-            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers");
-        };
-        match self.sessions.insert(&session) {
-            Ok(None) => {}
-            Ok(Some(unused)) => self.backend.close(&unused.backend),
-            Err(Full) => {
-                self.backend.close(&session.backend);
-                return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open");
-            }
-        }
-        // A client that goes away before the answer never learns the id.
+    /// Answers the first request of a session, which ends where the client does not learn of it.
+    async fn initialized(&self, call: LegacyCall<B::Legacy>) -> HttpAnswer {
+        let session = call.session.clone();
         let mut opening = Opening { server: self, session: &session, opened: false };
-        let (stream, reader) = self.open_stream(&session, accepted);
-        self.backend.legacy(&session.backend, message, Arc::new(Writer(stream.clone())));
-        let mut answer = self.legacy_answer(&session, &stream, reader).await;
-        opening.opened = match answer.body() {
-            Payload::Whole(body) => answer.status() == StatusCode::OK && error_code(body).is_none(),
-            Payload::Events(_) => true,
-        };
-        if opening.opened {
+        let (mut answer, succeeded) = self.legacy_answer(call).await;
+        if succeeded {
+            opening.opened = true;
             let id = HeaderValue::from_str(&session.id).expect("hexadecimal digits");
             answer.headers_mut().insert(SESSION_ID, id);
         }
         answer
     }
 
-    fn open_stream(&self, session: &Session<B::Session>, accepted: Accepted) -> (Arc<Stream>, Reader) {
-        let work = Box::new((session.busy(), self.calls.begin()));
-        let stream = Stream::answer(session.next_stream(), accepted, Some(self.budget.clone()), work);
-        let reader = stream.read_after(0).expect("there is always a place before the first event");
-        (stream, reader)
-    }
-
-    async fn legacy_answer(
-        &self,
-        session: &Arc<Session<B::Session>>,
-        stream: &Arc<Stream>,
-        mut reader: Reader,
-    ) -> HttpAnswer {
+    /// The answer to requests of a session, and whether it is more than nothing or a lone error.
+    async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
+        let LegacyCall { session, stream, mut reader } = call;
         match reader.kind().await {
-            AnswerForm::Json(answer) => json(StatusCode::OK, answer),
+            AnswerForm::Json(LoneAnswer { body, error }) => (json(StatusCode::OK, body), error.is_none()),
             AnswerForm::Events => {
-                session.keep(stream);
-                self.event_stream(reader, None, Box::new(session.busy()))
+                session.keep(&stream);
+                (self.event_stream(reader, None, Box::new(session.busy())), true)
             }
-            AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
+            AnswerForm::Nothing => (empty(StatusCode::ACCEPTED), false),
         }
-    }
-
-    /// Hands the parts of a batch on; `false` if none of them is answered.
-    fn run_batch(&self, session: &Session<B::Session>, message: &[u8], stream: Writer) -> bool {
-        let parts: Vec<&RawValue> = serde_json::from_slice(message).unwrap_or_default();
-        let mut ids = HashSet::new();
-        let read = |part: &&RawValue| {
-            let mut scanner = Scanner::default();
-            let doc = scanner.scan_str(part.get()).expect("a part of valid JSON");
-            match Message::read(doc.root()) {
-                Ok(Message::Request { id, .. }) if !ids.insert(id.key()) => Err(Malformed::ID_TWICE),
-                Ok(Message::Request { .. }) => Ok(true),
-                Ok(_) => Ok(false),
-                Err(bad) => Err(bad),
-            }
-        };
-        let kinds: Vec<_> = parts.iter().map(read).collect();
-        let expected = kinds.iter().filter(|kind| !matches!(kind, Ok(false))).count();
-        let batch = (expected > 0).then(|| Batch::new(stream, expected));
-        for (part, kind) in parts.iter().zip(kinds) {
-            match (kind, &batch) {
-                (Ok(true), Some(batch)) => {
-                    let sink = Arc::new(BatchPart::new(batch));
-                    self.backend.legacy(&session.backend, part.get().as_bytes(), sink);
-                }
-                (Err(bad), Some(batch)) => {
-                    batch.add(Some(error_message(bad.id.as_ref(), &Refusal::new(bad.code, bad.message))));
-                }
-                _ => self.backend.legacy(&session.backend, part.get().as_bytes(), Arc::new(Nobody)),
-            }
-        }
-        expected > 0
     }
 
     fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> HttpAnswer {
@@ -390,7 +290,7 @@ impl<B: Backend> HttpServer<B> {
 /// Ends a session whose client has not heard of it.
 struct Opening<'a, B: Backend> {
     server: &'a HttpServer<B>,
-    session: &'a Session<B::Session>,
+    session: &'a HttpSession<B::Legacy>,
     opened: bool,
 }
 
@@ -399,15 +299,6 @@ impl<B: Backend> Drop for Opening<'_, B> {
         if !self.opened {
             self.server.end(self.session);
         }
-    }
-}
-
-/// Takes what nobody waits for.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn send(&self, _message: &[u8], _last: bool) -> bool {
-        false
     }
 }
 

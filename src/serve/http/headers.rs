@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use super::guard::{Repeated, single};
 use crate::wire::era::{ModernMeta, Version, meta, unsupported};
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::{Refusal, code};
+use crate::wire::message::{Refusal, Request, code};
 use crate::wire::tool_headers;
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -91,9 +91,9 @@ pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Checks a modern request: what its `_meta` must hold, that no key stands twice by which we route, and that headers and
 /// body say the same. What headers say of a tool's parameters is left to [`mirror`].
-pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<Node<'_>>) -> Result<(), Refusal> {
-    let meta = ModernMeta::read(params)?.ok_or_else(|| ModernMeta::lacks(meta::VERSION))?;
-    let params = params.expect("`_meta` stands in them");
+pub(super) fn agree(headers: &HeaderMap, request: &Request<'_>) -> Result<(), Refusal> {
+    let meta = request.meta.ok_or_else(|| ModernMeta::lacks(meta::VERSION))?;
+    let (method, params) = (&*request.method, request.params.unwrap_or_else(Node::empty));
     must_equal(headers, &PROTOCOL_VERSION, "MCP-Protocol-Version", &meta.version()?)?;
     meta.checked()?;
     must_equal(headers, &METHOD, "Mcp-Method", method)?;
@@ -247,6 +247,8 @@ mod tests {
     use super::*;
 
     const MODERN: &str = Version::MODERN.as_str();
+    use crate::wire::json::Raw;
+    use crate::wire::message::Message;
     use crate::wire::tool_headers::encode_value;
     use proptest::prelude::*;
     use serde_json::json;
@@ -304,8 +306,8 @@ mod tests {
             for (name, value) in headers {
                 all.append(HeaderName::from_static(name), header::HeaderValue::from_static(value));
             }
-            let mut scanner = Scanner::default();
-            let arguments = scanner.scan_str(arguments).expect("JSON").root();
+            let arguments = Raw::own(arguments);
+            let arguments = arguments.root();
             let outcome = mirror(&mirrored(&all), MARKED, Some(arguments));
             let expected = if agrees { Ok(()) } else { Err(code::HEADER_MISMATCH) };
             assert_eq!(outcome.map_err(|refusal| refusal.code), expected, "{headers:?} {}", arguments.raw());
@@ -314,15 +316,16 @@ mod tests {
 
     /// Whether headers agree with a call of this tool with this argument, which the tool wants in a header.
     fn agrees(headers: &HeaderMap, tool: &str, argument: &str) -> Result<(), i64> {
-        let body = json!({
+        let params = json!({
             "name": tool, "arguments": {"region": argument},
             "_meta": {meta::VERSION: MODERN, meta::CAPABILITIES: {}},
         });
-        let body = body.to_string();
-        let mut scanner = Scanner::default();
-        let params = scanner.scan_str(&body).expect("JSON").root();
-        let agreed = agree(headers, "tools/call", Some(params));
-        agreed.and_then(|()| mirror(headers, MARKED, params.get("arguments"))).map_err(|refusal| refusal.code)
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let body = Raw::own(body.to_string());
+        let Ok(Message::Request(request)) = Message::read(body.root()) else { panic!("it is a request") };
+        let arguments = request.params.and_then(|params| params.get("arguments"));
+        let agreed = agree(headers, &request).and_then(|()| mirror(headers, MARKED, arguments));
+        agreed.map_err(|refusal| refusal.code)
     }
 
     proptest! {

@@ -36,7 +36,8 @@ pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::mirror;
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
-pub use crate::core::route::Sink;
+pub use crate::core::route::{Outgoing, Sink};
+use crate::wire::message::{Malformed, Message};
 
 /// The way to headers for fuzz targets.
 #[cfg(fuzzing)]
@@ -44,32 +45,37 @@ pub(crate) mod fuzzing {
     use hyper::header::HeaderMap;
 
     use super::headers::{Accepted, agree, is_json, legacy_version, mirror, mirrored, says_modern};
+    use crate::wire::era::ModernMeta;
     use crate::wire::json::Node;
+    use crate::wire::message::{Id, Request};
 
     /// Looks at headers in every way there is, and at whether they agree with a body.
     pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
         let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
         let _ = legacy_version(headers);
-        let _ = agree(headers, "tools/call", Some(params));
+        if let Ok(meta) = ModernMeta::read(Some(params)) {
+            let (id, method) = (Id::from_number(1), "tools/call".into());
+            let _ = agree(headers, &Request { id, method, params: Some(params), meta });
+        }
         let marked =
             r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
         let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
     }
 }
 
-/// What a request is about, and on whose behalf it comes.
+/// On whose behalf a request comes, and what it is about.
 #[derive(Clone, Debug)]
-pub struct Scope {
+pub struct Caller {
     /// The toolbox of `/mcp/{toolbox}`.
     pub toolbox: Option<Arc<str>>,
     /// Who asks; `None` where no tokens are configured.
     pub token: Option<Arc<Token>>,
 }
 
-impl Scope {
+impl Caller {
     /// Whether both are the same path and the same caller.
     fn is_same(&self, other: &Self) -> bool {
-        let secret = |scope: &Self| scope.token.as_ref().map(|token| token.token.clone());
+        let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
         self.toolbox == other.toolbox && secret(self) == secret(other)
     }
 }
@@ -77,25 +83,32 @@ impl Scope {
 /// What stands behind the transport.
 pub trait Backend: Send + Sync + 'static {
     /// A legacy client.
-    type Session: Send + Sync + 'static;
+    type Legacy: Send + Sync + 'static;
 
-    /// Whether the scope's toolbox exists for its token.
-    fn toolbox_exists(&self, scope: &Scope) -> bool;
+    /// Whether the caller's toolbox exists for its token.
+    fn toolbox_exists(&self, caller: &Caller) -> bool;
     /// Whether requests are served; the error says why not yet.
     fn ready(&self) -> Result<(), String>;
     /// A legacy client comes, its `initialize` follows; `unrelated` takes messages that belong to no request.
-    fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<Self::Session>;
-    /// A request, notification or response of a legacy client, never a batch. The answer goes to `stream`, and before
-    /// it whatever belongs to the request.
-    fn legacy(&self, session: &Arc<Self::Session>, message: &[u8], stream: Arc<dyn Sink>);
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
+    /// A message of a legacy client. The answer goes to `stream`, and before it whatever belongs to the request.
+    fn legacy(&self, client: &Arc<Self::Legacy>, message: Message<'_>, stream: Arc<dyn Sink>);
+    /// Messages of a legacy client that came together, and those parts that are none. Their answers go to `stream`
+    /// together.
+    fn legacy_batch(
+        &self,
+        client: &Arc<Self::Legacy>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    );
     /// A legacy client is gone: its calls are cancelled, what it opened is released.
-    fn close(&self, session: &Arc<Self::Session>);
+    fn close(&self, client: &Arc<Self::Legacy>);
     /// A modern request or notification, checked against its headers but for `mirrored`, those that stand for parameters
     /// of a tool. What is returned cancels the request when it is dropped before the answer.
     fn modern(
         &self,
-        scope: Scope,
-        message: &[u8],
+        caller: Caller,
+        message: Message<'_>,
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send>;
@@ -196,13 +209,13 @@ impl Rule {
         })
     }
 
-    /// The scope as the rules see it now; `None` if its token is gone.
-    fn renewed(&self, scope: &Scope) -> Option<Scope> {
-        let token = match &scope.token {
+    /// The caller as the rules see it now; `None` if its token is gone.
+    fn renewed(&self, caller: &Caller) -> Option<Caller> {
+        let token = match &caller.token {
             None => None,
             Some(held) => Some(self.tokens.iter().find(|token| token.token == held.token)?.clone()),
         };
-        Some(Scope { toolbox: scope.toolbox.clone(), token })
+        Some(Caller { toolbox: caller.toolbox.clone(), token })
     }
 }
 
@@ -267,7 +280,7 @@ struct HttpServer<B: Backend> {
     /// Whether nobody comes in without a token, whatever the rules say.
     closed_to_strangers: bool,
     settings: Settings,
-    sessions: Sessions<B::Session>,
+    sessions: Sessions<B::Legacy>,
     budget: Arc<Budget>,
     calls: Arc<Calls>,
     draining: AtomicBool,
@@ -328,8 +341,8 @@ impl<B: Backend> HttpServer<B> {
                 .clamp(Duration::from_millis(20), Duration::from_secs(10));
             let _ = timeout(pause, self.settings.rules.changed.notified()).await;
             let rule = self.settings.rules.get();
-            let exists = |scope: Scope| scope.toolbox.is_none() || self.backend.toolbox_exists(&scope);
-            let allowed = |scope: &Scope| rule.renewed(scope).is_some_and(exists);
+            let exists = |caller: Caller| caller.toolbox.is_none() || self.backend.toolbox_exists(&caller);
+            let allowed = |caller: &Caller| rule.renewed(caller).is_some_and(exists);
             let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
             ended.iter().for_each(|session| self.backend.close(&session.backend));
         }

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::stream::{Pushed, Reader, Stream};
-use super::{Scope, Sink};
+use super::{Caller, Sink};
+use crate::core::route::{Outgoing, OutgoingKind};
 use crate::wire::digest::hex;
 use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner};
 
 /// Streams of one session that are kept for readers that come back, at most.
 const MOST_STREAMS: usize = 256;
@@ -26,9 +26,9 @@ const MOST_KINDS: usize = 16;
 const LONGEST_NEWS: usize = 1024;
 
 /// A client that said `initialize`.
-pub(super) struct Session<S> {
+pub(super) struct HttpSession<S> {
     pub(super) id: Box<str>,
-    pub(super) scope: Scope,
+    pub(super) caller: Caller,
     /// Negotiated.
     pub(super) version: Version,
     pub(super) backend: Arc<S>,
@@ -57,10 +57,10 @@ impl Drop for Busy {
     }
 }
 
-impl<S> Session<S> {
+impl<S> HttpSession<S> {
     /// A session with an id that nobody can guess; `open` makes the backend's part of it.
     pub(super) fn new(
-        scope: Scope,
+        caller: Caller,
         version: Version,
         budget: &Arc<Budget>,
         open: impl FnOnce(Arc<dyn Sink>) -> Arc<S>,
@@ -71,7 +71,7 @@ impl<S> Session<S> {
         let inbox = Arc::new(Inbox::new(budget));
         Ok(Arc::new(Self {
             id: id.into(),
-            scope,
+            caller,
             version,
             backend: open(inbox.clone()),
             inbox,
@@ -172,19 +172,26 @@ struct InboxState {
 }
 
 impl Sink for Inbox {
-    fn send(&self, message: &[u8], _last: bool) -> bool {
+    fn send(&self, message: Outgoing<'_>) -> bool {
         let mut state = self.state.lock();
         if state.ended {
             return false;
         }
-        let pushed = state.stream.as_ref().map_or(Pushed::Nowhere, |stream| stream.push(message, false));
+        let news = match message.kind {
+            OutgoingKind::Notice(method)
+                if method.ends_with("/list_changed") && message.bytes.len() <= LONGEST_NEWS =>
+            {
+                Some((method.to_owned(), message.bytes.clone()))
+            }
+            _ => None,
+        };
+        let pushed = state.stream.as_ref().map_or(Pushed::Nowhere, |stream| stream.push(message));
         if pushed != Pushed::Read
-            && message.len() <= LONGEST_NEWS
-            && let Some(method) = list_changed(message)
+            && let Some(news) = news
             && state.missed.len() < MOST_KINDS
-            && !state.missed.iter().any(|(missed, _)| *missed == method)
+            && !state.missed.iter().any(|(missed, _)| *missed == news.0)
         {
-            state.missed.push((method, message.to_vec()));
+            state.missed.push(news);
             return true;
         }
         pushed != Pushed::Nowhere
@@ -201,8 +208,8 @@ impl Inbox {
         let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed), self.budget.clone());
         let reader = stream.read_after(0).expect("there is always a place before the first event");
         let mut state = self.state.lock();
-        for (_, message) in std::mem::take(&mut state.missed) {
-            stream.push(&message, false);
+        for (method, bytes) in std::mem::take(&mut state.missed) {
+            stream.push(Outgoing { kind: OutgoingKind::Notice(&method), bytes });
         }
         if state.ended {
             stream.finish();
@@ -241,13 +248,6 @@ impl Inbox {
     }
 }
 
-/// The method of a `list_changed` notification.
-fn list_changed(message: &[u8]) -> Option<String> {
-    let mut scanner = Scanner::default();
-    let method = scanner.scan(message).ok()?.root().get("method").and_then(Node::as_str)?;
-    method.ends_with("/list_changed").then(|| method.into_owned())
-}
-
 /// There are too many sessions, and all of them are in use.
 #[derive(Debug)]
 pub(super) struct Full;
@@ -255,7 +255,7 @@ pub(super) struct Full;
 /// All sessions.
 pub(super) struct Sessions<S> {
     most: usize,
-    table: Mutex<HashMap<Box<str>, Arc<Session<S>>>>,
+    table: Mutex<HashMap<Box<str>, Arc<HttpSession<S>>>>,
 }
 
 impl<S> Sessions<S> {
@@ -266,7 +266,7 @@ impl<S> Sessions<S> {
 
     /// Takes a session in. Where there are too many, the oldest that was never used gives way and is answered; an error
     /// if all are in use.
-    pub(super) fn insert(&self, session: &Arc<Session<S>>) -> Result<Option<Arc<Session<S>>>, Full> {
+    pub(super) fn insert(&self, session: &Arc<HttpSession<S>>) -> Result<Option<Arc<HttpSession<S>>>, Full> {
         let mut sessions = self.table.lock();
         let mut given_way = None;
         if sessions.len() >= self.most {
@@ -284,14 +284,14 @@ impl<S> Sessions<S> {
     }
 
     /// The session with this id, if it belongs to the caller and to this path. It counts as used from now on.
-    pub(super) fn get(&self, id: &str, scope: &Scope) -> Option<Arc<Session<S>>> {
-        let session = self.table.lock().get(id).filter(|session| session.scope.is_same(scope)).cloned()?;
+    pub(super) fn get(&self, id: &str, caller: &Caller) -> Option<Arc<HttpSession<S>>> {
+        let session = self.table.lock().get(id).filter(|session| session.caller.is_same(caller)).cloned()?;
         session.activity.lock().used = true;
         Some(session)
     }
 
     /// Ends a session; `false` if it had ended before.
-    pub(super) fn remove(&self, session: &Session<S>) -> bool {
+    pub(super) fn remove(&self, session: &HttpSession<S>) -> bool {
         let removed = self.table.lock().remove(&session.id).is_some();
         session.end();
         removed
@@ -302,19 +302,19 @@ impl<S> Sessions<S> {
         &self,
         idle: Duration,
         kept_for: Duration,
-        allowed: impl Fn(&Scope) -> bool,
-    ) -> Vec<Arc<Session<S>>> {
+        allowed: impl Fn(&Caller) -> bool,
+    ) -> Vec<Arc<HttpSession<S>>> {
         let all: Vec<_> = self.table.lock().values().cloned().collect();
         all.into_iter()
             .filter(|session| {
                 session.forget_stale(kept_for);
-                (session.is_idle(idle) || !allowed(&session.scope)) && self.remove(session)
+                (session.is_idle(idle) || !allowed(&session.caller)) && self.remove(session)
             })
             .collect()
     }
 
     /// Takes out all of them.
-    pub(super) fn drain(&self) -> Vec<Arc<Session<S>>> {
+    pub(super) fn drain(&self) -> Vec<Arc<HttpSession<S>>> {
         let all: Vec<_> = self.table.lock().drain().map(|(_, session)| session).collect();
         all.iter().for_each(|session| session.end());
         all
@@ -325,29 +325,35 @@ impl<S> Sessions<S> {
 mod tests {
     use super::*;
     use crate::serve::http::headers::Accepted;
+    use crate::serve::http::stream::tests::message;
 
     const MIB: usize = 1024 * 1024;
-    const SCOPE: Scope = Scope { toolbox: None, token: None };
+    const CALLER: Caller = Caller { toolbox: None, token: None };
     const LATER: Duration = Duration::from_secs(300);
 
-    fn session(budget: &Arc<Budget>) -> Arc<Session<()>> {
-        Session::new(SCOPE, Version::V2025November, budget, |_| Arc::new(())).unwrap()
+    fn session(budget: &Arc<Budget>) -> Arc<HttpSession<()>> {
+        HttpSession::new(CALLER, Version::V2025November, budget, |_| Arc::new(())).unwrap()
     }
 
     /// The answer to a request, of which so many bytes came after the client had gone.
-    fn broken_off(session: &Session<()>, budget: &Arc<Budget>, bytes: usize, finished: bool) -> Arc<Stream> {
+    fn broken_off(
+        session: &HttpSession<()>,
+        budget: &Arc<Budget>,
+        bytes: usize,
+        finished: bool,
+    ) -> Arc<Stream> {
         let accepted = Accepted { json: true, events: true };
         let stream =
             Stream::answer(session.next_stream(), accepted, Some(budget.clone()), Box::new(session.busy()));
         let reader = stream.read_after(0).unwrap();
-        assert_eq!(stream.push(b"begun", false), Pushed::Read);
+        assert_eq!(stream.push(message("begun", false)), Pushed::Read);
         session.keep(&stream);
         drop(reader);
-        stream.push(&vec![b'1'; bytes], finished);
+        stream.push(message(vec![b'1'; bytes], finished));
         stream
     }
 
-    fn resumes(session: &Session<()>, stream: &Stream, position: u64) -> bool {
+    fn resumes(session: &HttpSession<()>, stream: &Stream, position: u64) -> bool {
         session.resume(&format!("{}-{position}", stream.number), LATER).is_some()
     }
 
@@ -381,7 +387,7 @@ mod tests {
             let session = session(&budget);
             assert!(table.insert(&session).unwrap().is_none());
             drop(session.inbox.open());
-            assert!(session.inbox.send(&[b'1'; 1000], false));
+            assert!(session.inbox.send(message([b'1'; 1000], false)));
             // The backend goes on with the request; its stream outlives the session.
             let stream = broken_off(&session, &budget, 1000, false);
             assert!(budget.kept() > 2000);
@@ -390,7 +396,7 @@ mod tests {
         // DELETE.
         let (session, stream) = begin();
         assert!(table.remove(&session));
-        assert_eq!((budget.kept(), stream.push(b"more", false)), (0, Pushed::Nowhere));
+        assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
         // The server ends.
         let (_session, _stream) = begin();
         assert_eq!(table.drain().len(), 1);
@@ -398,8 +404,8 @@ mod tests {
         // Nobody came back in time; the session itself lives on.
         let (session, stream) = begin();
         assert!(table.sweep(LATER, Duration::ZERO, |_| true).is_empty());
-        assert_eq!((budget.kept(), stream.push(b"more", false)), (0, Pushed::Nowhere));
-        assert!(!session.inbox.send(b"more", false));
+        assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
+        assert!(!session.inbox.send(message("more", false)));
         stream.finish();
         // The session is idle.
         assert_eq!(table.sweep(Duration::ZERO, LATER, |_| true).len(), 1);

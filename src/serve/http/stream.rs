@@ -17,8 +17,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Sink;
-use super::budget::{Budget, Claim, Entry};
+use super::budget::{Account, Budget, Claim};
 use super::headers::Accepted;
+use crate::core::route::{Outgoing, OutgoingKind};
 
 /// Bytes of events that a stream keeps for a reader that comes back.
 pub(super) const KEPT: usize = 1024 * 1024;
@@ -40,30 +41,43 @@ pub(super) struct Stream {
 
 struct StreamState {
     /// The only message of a stream that has no events.
-    answer: Option<Bytes>,
+    answer: Option<LoneAnswer>,
     /// Whether there are, or will only be, events.
     started: bool,
+    backlog: Backlog,
+    reading: Reading,
+    /// Whether a reader can come back, for whom events are kept.
+    keeps: bool,
+    account: Account,
+    finished: bool,
+    /// When the last reader left or the last message came.
+    since: Instant,
+    /// Released when the stream is finished.
+    work: Option<Box<dyn Send>>,
+}
+
+/// The events that a stream holds.
+struct Backlog {
     events: VecDeque<Bytes>,
     /// Position of the first of `events`; positions begin at 1.
     first: u64,
     /// Position of the event that the reader gets next.
     next: u64,
+    /// Bytes of all of them.
     held: usize,
+    /// Bytes of those that the reader has yet to get.
     unread: usize,
-    /// Whether a reader can come back, for whom events are kept.
-    keeps: bool,
-    entry: Entry,
-    finished: bool,
+}
+
+/// Who reads a stream.
+#[derive(Default)]
+struct Reading {
     /// Counts readers; only the latest one reads.
-    readers: u64,
+    turn: u64,
     attached: bool,
     waker: Option<Waker>,
     /// Closes the connection of a reader that is cut off: its writing is stuck.
     hang_up: Option<Arc<Notify>>,
-    /// When the last reader left or the last message came.
-    since: Instant,
-    /// Released when the stream is finished.
-    work: Option<Box<dyn Send>>,
 }
 
 /// The reading end; dropped, the stream waits for the next one.
@@ -75,11 +89,18 @@ pub(super) struct Reader {
 /// What a stream turns out to be.
 pub(super) enum AnswerForm {
     /// One JSON text.
-    Json(Bytes),
+    Json(LoneAnswer),
     /// Events.
     Events,
     /// It ended without a message.
     Nothing,
+}
+
+/// An answer that nothing went before.
+pub(super) struct LoneAnswer {
+    pub(super) body: Bytes,
+    /// Its code, if it is an error.
+    pub(super) error: Option<i64>,
 }
 
 /// The reader was too slow.
@@ -113,18 +134,11 @@ impl Stream {
         let state = StreamState {
             answer: None,
             started: false,
-            events: VecDeque::new(),
-            first: 1,
-            next: 1,
-            held: 0,
-            unread: 0,
+            backlog: Backlog { events: VecDeque::new(), first: 1, next: 1, held: 0, unread: 0 },
+            reading: Reading::default(),
             keeps: budget.is_some(),
-            entry: Entry::default(),
+            account: Account::default(),
             finished: false,
-            readers: 0,
-            attached: false,
-            waker: None,
-            hang_up: None,
             since: Instant::now(),
             work,
         };
@@ -136,48 +150,45 @@ impl Stream {
     /// event, or what came after it is forgotten.
     pub(super) fn read_after(self: &Arc<Self>, position: u64) -> Option<Reader> {
         let mut state = self.state.lock();
-        let known = state.first - 1..state.first + state.events.len() as u64;
-        if !known.contains(&position) {
+        if !state.backlog.read_on_after(position) {
             return None;
         }
-        state.next = position + 1;
-        let read = (state.next - state.first) as usize;
-        state.unread = state.events.iter().skip(read).map(Bytes::len).sum();
-        state.readers += 1;
-        state.attached = true;
-        state.hang_up = None;
+        let turn = state.reading.turn + 1;
         state.wake();
-        let turn = state.readers;
+        state.reading = Reading { turn, attached: true, waker: None, hang_up: None };
         // What it passes over is kept from now on.
         self.settle(state);
         Some(Reader { stream: self.clone(), turn })
     }
 
     /// Appends a message and says what becomes of it.
-    pub(super) fn push(&self, message: &[u8], last: bool) -> Pushed {
+    pub(super) fn push(&self, message: Outgoing<'_>) -> Pushed {
         let mut state = self.state.lock();
         if state.finished {
             return Pushed::Nowhere;
         }
-        let pushed = self.take_in(&mut state, message, last);
-        let mut work = None;
-        if last {
-            work = state.finish();
-        }
+        let is_answer = message.kind.is_answer();
+        let pushed = self.take_in(&mut state, message);
+        let work = if is_answer { state.finish() } else { None };
         state.wake();
         self.settle(state);
         drop(work);
         pushed
     }
 
-    fn take_in(&self, state: &mut StreamState, message: &[u8], last: bool) -> Pushed {
-        let can_be_read = state.attached || state.keeps && state.started;
+    fn take_in(&self, state: &mut StreamState, Outgoing { kind, mut bytes }: Outgoing<'_>) -> Pushed {
+        let can_be_read = state.reading.attached || state.keeps && state.started;
         if !can_be_read {
             return Pushed::Nowhere;
         }
         if !state.started {
-            if last && self.accepted.json {
-                state.answer = Some(single_line(message).into());
+            if kind.is_answer() && self.accepted.json {
+                let error = match kind {
+                    OutgoingKind::Error(code) => Some(code),
+                    _ => None,
+                };
+                into_single_line(&mut bytes);
+                state.answer = Some(LoneAnswer { body: bytes.into(), error });
                 return Pushed::Read;
             }
             if !self.accepted.events {
@@ -185,9 +196,9 @@ impl Stream {
             }
             state.started = true;
         }
-        if state.attached && state.unread >= LAG {
+        if state.reading.attached && state.backlog.unread >= LAG {
             tracing::debug!("a client does not read its stream; it is cut off");
-            if let Some(hang_up) = state.hang_up.take() {
+            if let Some(hang_up) = state.reading.hang_up.take() {
                 hang_up.notify_one();
             }
             state.detach();
@@ -195,13 +206,11 @@ impl Stream {
                 return Pushed::Nowhere;
             }
         }
-        let position = state.first + state.events.len() as u64;
-        let event = self.event(position, message);
-        state.held += event.len();
-        state.unread += event.len();
-        state.events.push_back(event);
+        into_single_line(&mut bytes);
+        let event = self.event(state.backlog.end(), &bytes);
+        state.backlog.push(event);
         state.trim();
-        if state.attached { Pushed::Read } else { Pushed::Kept }
+        if state.reading.attached { Pushed::Read } else { Pushed::Kept }
     }
 
     fn event(&self, position: u64, message: &[u8]) -> Bytes {
@@ -212,7 +221,7 @@ impl Stream {
         let mut event = Vec::with_capacity(id.len() + message.len() + 8);
         event.extend_from_slice(id.as_bytes());
         event.extend_from_slice(b"data: ");
-        event.extend_from_slice(&single_line(message));
+        event.extend_from_slice(message);
         event.extend_from_slice(b"\n\n");
         event.into()
     }
@@ -241,20 +250,21 @@ impl Stream {
     /// Forgets what is kept for readers that come back; who reads now still gets all of it.
     pub(super) fn let_go(&self) {
         let mut state = self.state.lock();
-        while (!state.attached || state.next > state.first) && state.forget_first() {}
+        while (!state.reading.attached || state.backlog.was_read()) && state.backlog.forget_first() {}
         self.account(&mut state);
     }
 
     /// Notes how much is kept for readers that come back; what a reader has yet to get is not.
     fn account(&self, state: &mut StreamState) {
         let Some(budget) = &self.budget else { return };
-        let (kept, claim) = match (state.attached, state.finished) {
-            (true, false) => (state.held - state.unread, Claim::Read),
-            (true, true) => (state.held - state.unread, Claim::Finished),
-            (false, false) => (state.held, Claim::Waiting),
-            (false, true) => (state.held, Claim::Finished),
+        let Backlog { held, unread, .. } = state.backlog;
+        let (kept, claim) = match (state.reading.attached, state.finished) {
+            (true, false) => (held - unread, Claim::Read),
+            (true, true) => (held - unread, Claim::Finished),
+            (false, false) => (held, Claim::Waiting),
+            (false, true) => (held, Claim::Finished),
         };
-        budget.note(&mut state.entry, kept, claim, &self.own);
+        budget.note(&mut state.account, kept, claim, &self.own);
     }
 
     /// Ends a change of what is kept: where all streams together keep too much, some give way.
@@ -272,13 +282,13 @@ impl Stream {
 
     /// Bytes that it holds.
     pub(super) fn held(&self) -> usize {
-        self.state.lock().held
+        self.state.lock().backlog.held
     }
 
     /// Whether nobody reads it and nothing has come for so long that it need not be kept.
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
-        !state.attached && state.since.elapsed() >= kept_for
+        !state.reading.attached && state.since.elapsed() >= kept_for
     }
 }
 
@@ -286,7 +296,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         if let Some(budget) = &self.budget {
-            budget.note(&mut state.entry, 0, Claim::Finished, &self.own);
+            budget.note(&mut state.account, 0, Claim::Finished, &self.own);
         }
     }
 }
@@ -304,14 +314,14 @@ pub(super) enum Pushed {
 
 impl StreamState {
     fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
+        if let Some(waker) = self.reading.waker.take() {
             waker.wake();
         }
     }
 
     fn detach(&mut self) {
-        self.attached = false;
-        self.readers += 1;
+        self.reading.attached = false;
+        self.reading.turn += 1;
         self.since = Instant::now();
         self.wake();
     }
@@ -324,9 +334,47 @@ impl StreamState {
 
     /// Forgets what was read and is too much to keep; where nobody reads, the oldest that is too much.
     fn trim(&mut self) {
-        while self.held > KEPT && (self.next > self.first || !self.attached && self.events.len() > 1) {
-            self.forget_first();
+        let Self { backlog, reading, .. } = self;
+        let can_go = |backlog: &Backlog| backlog.was_read() || !reading.attached && backlog.events.len() > 1;
+        while backlog.held > KEPT && can_go(backlog) {
+            backlog.forget_first();
         }
+    }
+}
+
+impl Backlog {
+    /// The position of the event that comes next.
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// Whether the reader has got the oldest event.
+    fn was_read(&self) -> bool {
+        self.next > self.first
+    }
+
+    /// The reader gets everything after the event at `position`; `false`: there is no such event, or what came after it
+    /// is forgotten.
+    fn read_on_after(&mut self, position: u64) -> bool {
+        let is_known = (self.first - 1..self.end()).contains(&position);
+        if is_known {
+            self.next = position + 1;
+            let read = (self.next - self.first) as usize;
+            self.unread = self.events.iter().skip(read).map(Bytes::len).sum();
+        }
+        is_known
+    }
+
+    fn push(&mut self, event: Bytes) {
+        self.held += event.len();
+        self.unread += event.len();
+        self.events.push_back(event);
+    }
+
+    /// The event that the reader gets next, and whether it is the last one.
+    fn peek(&self) -> Option<(Bytes, bool)> {
+        let at = (self.next - self.first) as usize;
+        self.events.get(at).map(|event| (event.clone(), at + 1 == self.events.len()))
     }
 
     /// Forgets the oldest event; `false` if there is none.
@@ -351,8 +399,8 @@ impl Reader {
     /// Names what is to be told when this reader is cut off.
     pub(super) fn on_cut_off(&self, hang_up: &Arc<Notify>) {
         let mut state = self.stream.state.lock();
-        if state.readers == self.turn {
-            state.hang_up = Some(hang_up.clone());
+        if state.reading.turn == self.turn {
+            state.reading.hang_up = Some(hang_up.clone());
         }
     }
 
@@ -367,7 +415,7 @@ impl Reader {
             } else if state.finished {
                 Poll::Ready(AnswerForm::Nothing)
             } else {
-                state.waker = Some(context.waker().clone());
+                state.reading.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         })
@@ -377,21 +425,19 @@ impl Reader {
     /// The next events; `None` after the last one, and when another reader has come.
     pub(super) fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
         let mut state = self.stream.state.lock();
-        if state.readers != self.turn {
-            return Poll::Ready(if state.attached { None } else { Some(Err(CutOff)) });
+        if state.reading.turn != self.turn {
+            return Poll::Ready(if state.reading.attached { None } else { Some(Err(CutOff)) });
         }
         let mut chunk = Vec::new();
-        loop {
-            let at = (state.next - state.first) as usize;
-            let Some(event) = state.events.get(at).cloned() else { break };
-            let alone = chunk.is_empty() && (event.len() >= CHUNK || at + 1 == state.events.len());
+        while let Some((event, is_last)) = state.backlog.peek() {
+            let alone = chunk.is_empty() && (event.len() >= CHUNK || is_last);
             if !chunk.is_empty() && chunk.len() + event.len() > CHUNK {
                 break;
             }
-            state.next += 1;
-            state.unread -= event.len();
+            state.backlog.next += 1;
+            state.backlog.unread -= event.len();
             if !state.keeps {
-                state.forget_first();
+                state.backlog.forget_first();
             }
             if alone {
                 state.trim();
@@ -407,7 +453,7 @@ impl Reader {
         } else if state.finished {
             Poll::Ready(None)
         } else {
-            state.waker = Some(context.waker().clone());
+            state.reading.waker = Some(context.waker().clone());
             Poll::Pending
         }
     }
@@ -416,13 +462,13 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.stream.state.lock();
-        if state.readers == self.turn {
+        if state.reading.turn == self.turn {
             state.detach();
             state.trim();
             if !state.started {
                 state.answer = None;
             }
-            while !state.keeps && state.forget_first() {}
+            while !state.keeps && state.backlog.forget_first() {}
             self.stream.settle(state);
         }
     }
@@ -432,8 +478,8 @@ impl Drop for Reader {
 pub(super) struct Writer(pub(super) Arc<Stream>);
 
 impl Sink for Writer {
-    fn send(&self, message: &[u8], last: bool) -> bool {
-        self.0.push(message, last) != Pushed::Nowhere
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        self.0.push(message) != Pushed::Nowhere
     }
 }
 
@@ -443,85 +489,26 @@ impl Drop for Writer {
     }
 }
 
-/// The answers to a batch, which leave together; what precedes them leaves at once.
-pub(super) struct Batch {
-    stream: Writer,
-    state: Mutex<(usize, Vec<Vec<u8>>)>,
-}
-
-impl Batch {
-    /// A batch that expects so many answers.
-    pub(super) fn new(stream: Writer, expected: usize) -> Arc<Self> {
-        Arc::new(Self { stream, state: Mutex::new((expected, Vec::new())) })
-    }
-
-    /// Adds an answer, or `None` for a request that gets none.
-    pub(super) fn add(&self, answer: Option<Vec<u8>>) -> bool {
-        let mut state = self.state.lock();
-        state.1.extend(answer);
-        state.0 -= 1;
-        if state.0 > 0 {
-            return true;
-        }
-        let answers = std::mem::take(&mut state.1);
-        drop(state);
-        if answers.is_empty() {
-            self.stream.0.finish();
-            return true;
-        }
-        let whole = [b"[", &answers.join(&b',')[..], b"]"].concat();
-        self.stream.send(&whole, true)
-    }
-}
-
-/// Where one part of a batch is answered.
-pub(super) struct BatchPart {
-    batch: Arc<Batch>,
-    answered: Mutex<bool>,
-}
-
-impl BatchPart {
-    pub(super) fn new(batch: &Arc<Batch>) -> Self {
-        Self { batch: batch.clone(), answered: Mutex::new(false) }
-    }
-}
-
-impl Sink for BatchPart {
-    fn send(&self, message: &[u8], last: bool) -> bool {
-        if !last {
-            return self.batch.stream.send(message, false);
-        }
-        if std::mem::replace(&mut *self.answered.lock(), true) {
-            return false;
-        }
-        self.batch.add(Some(message.to_vec()))
-    }
-}
-
-impl Drop for BatchPart {
-    fn drop(&mut self) {
-        if !*self.answered.get_mut() {
-            self.batch.add(None);
-        }
-    }
-}
-
 /// Line breaks stand only between tokens of valid JSON; in an event they would end a line.
-fn single_line(message: &[u8]) -> Vec<u8> {
-    let mut line = message.to_vec();
+fn into_single_line(message: &mut [u8]) {
     if memchr::memchr2(b'\n', b'\r', message).is_some() {
-        for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
             *byte = b' ';
         }
     }
-    line
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A result, or a notification.
+    pub(in crate::serve::http) fn message(bytes: impl Into<Vec<u8>>, is_answer: bool) -> Outgoing<'static> {
+        let kind = if is_answer { OutgoingKind::Result } else { OutgoingKind::Notice("n") };
+        Outgoing { kind, bytes: bytes.into() }
+    }
 
     const EVENTS: Accepted = Accepted { json: true, events: true };
 
@@ -548,12 +535,12 @@ mod tests {
     #[test]
     fn a_reader_that_comes_back_goes_on_where_it_was() {
         let (stream, mut reader) = stream(true);
-        stream.push(b"1", false);
-        stream.push(b"2\n", false);
+        stream.push(message(b"1", false));
+        stream.push(message(b"2\n", false));
         assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2 \n\n");
         drop(reader);
-        assert_eq!(stream.push(b"3", true), Pushed::Kept);
-        assert_eq!(stream.push(b"4", true), Pushed::Nowhere);
+        assert_eq!(stream.push(message(b"3", true)), Pushed::Kept);
+        assert_eq!(stream.push(message(b"4", true)), Pushed::Nowhere);
         for _ in 0..2 {
             let mut reader = stream.read_after(1).unwrap();
             assert_eq!(read(&mut reader), "id: 7-2\ndata: 2 \n\nid: 7-3\ndata: 3\n\nend");
@@ -564,7 +551,7 @@ mod tests {
     #[test]
     fn a_new_reader_replaces_the_old_one() {
         let (stream, mut old) = stream(true);
-        stream.push(b"1", false);
+        stream.push(message(b"1", false));
         let mut new = stream.read_after(0).unwrap();
         assert_eq!(read(&mut old), "end");
         drop(old);
@@ -575,8 +562,9 @@ mod tests {
     fn who_does_not_read_is_cut_off_and_memory_stays_bounded() {
         for resumable in [false, true] {
             let (stream, mut reader) = stream(resumable);
-            let message = vec![b'1'; 100_000];
-            let kept = (0..100).take_while(|_| stream.push(&message, false) != Pushed::Nowhere).count();
+            let bytes = vec![b'1'; 100_000];
+            let kept =
+                (0..100).take_while(|_| stream.push(message(&*bytes, false)) != Pushed::Nowhere).count();
             assert_eq!(kept, if resumable { 100 } else { 42 });
             assert!(stream.held() <= if resumable { KEPT } else { LAG + 200_000 });
             assert_eq!(read(&mut reader), "cut off");
@@ -587,9 +575,9 @@ mod tests {
     #[test]
     fn nobody_goes_on_behind_a_gap() {
         let (stream, mut reader) = stream(true);
-        let message = vec![b'1'; 400_000];
+        let bytes = vec![b'1'; 400_000];
         for _ in 0..3 {
-            stream.push(&message, false);
+            stream.push(message(&*bytes, false));
             read(&mut reader);
         }
         drop(reader);
@@ -605,8 +593,8 @@ mod tests {
         let budget = Arc::new(Budget::new(10));
         let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
         let mut reader = stream.read_after(0).unwrap();
-        stream.push(b"1", false);
-        stream.push(b"2", true);
+        stream.push(message(b"1", false));
+        stream.push(message(b"2", true));
         assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2\n\nend");
         assert_eq!((budget.kept(), stream.held()), (0, 0));
     }
@@ -621,7 +609,7 @@ mod tests {
             for (which, what, bytes) in steps {
                 let (stream, reader) = &mut streams[which];
                 match what {
-                    0 | 1 => drop(stream.push(&vec![b'1'; bytes], what == 1 && bytes > 50)),
+                    0 | 1 => drop(stream.push(message(vec![b'1'; bytes], what == 1 && bytes > 50))),
                     2 => *reader = stream.read_after(bytes as u64 % 4).or(reader.take()),
                     3 => *reader = None,
                     4 | 5 => drop(reader.as_mut().map(read)),
@@ -631,10 +619,11 @@ mod tests {
                 }
                 let kept = streams.iter().map(|(stream, _)| {
                     let state = stream.state.lock();
+                    let Backlog { events, first, next, held, .. } = &state.backlog;
                     let bytes = |events: &mut dyn Iterator<Item = &Bytes>| events.map(Bytes::len).sum::<usize>();
-                    let read = (state.next - state.first) as usize;
-                    assert_eq!(state.held, bytes(&mut state.events.iter()));
-                    if state.attached { bytes(&mut state.events.iter().take(read)) } else { state.held }
+                    assert_eq!(*held, bytes(&mut events.iter()));
+                    let read = (next - first) as usize;
+                    if state.reading.attached { bytes(&mut events.iter().take(read)) } else { *held }
                 });
                 prop_assert_eq!(kept.sum::<usize>(), budget.kept());
                 prop_assert!(budget.kept() <= 200);
@@ -650,7 +639,7 @@ mod tests {
         let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
         let _reader = stream.read_after(0).unwrap();
         for _ in 0..3 {
-            stream.push(&[b'1'; 50], false);
+            stream.push(message([b'1'; 50], false));
         }
         assert_eq!(budget.kept(), 0, "somebody is to read it");
         let _another = stream.read_after(3).unwrap();
@@ -663,18 +652,18 @@ mod tests {
         let stream = Stream::answer(7, Accepted { json: true, events: false }, budget, Box::new(()));
         let _reader = stream.read_after(0).unwrap();
         assert_eq!(
-            stream.push(b"a question", false),
+            stream.push(message(b"a question", false)),
             Pushed::Nowhere,
             "whoever asks must not wait for an answer"
         );
-        assert_eq!(stream.push(b"1", true), Pushed::Read);
+        assert_eq!(stream.push(message(b"1", true)), Pushed::Read);
     }
 
     #[test]
     fn a_stream_of_one_message_is_json_and_cannot_be_read_later() {
         let (stream, reader) = stream(true);
         drop(reader);
-        assert_eq!(stream.push(b"1", true), Pushed::Nowhere);
+        assert_eq!(stream.push(message(b"1", true)), Pushed::Nowhere);
         assert_eq!(stream.held(), 0);
     }
 }

@@ -22,7 +22,7 @@ use super::{Incoming, Patience, Receive, TaskOutcome};
 use crate::wire::cut_off::id_of_response;
 use crate::wire::json::Scanner;
 use crate::wire::message::{Id, code, error_object, is_modern_code, write_raw_error};
-use crate::wire::oauth::{Authorizer, Refusal};
+use crate::wire::oauth::{Authorizer, Unauthorized};
 use crate::wire::sse::Parser;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -223,8 +223,8 @@ impl<R: Receive> Shared<R> {
             let refused = authorizer.refused(bearer.as_ref(), status, response.headers(), peer(&response));
             match refused.await {
                 Ok(()) => {}
-                Err(Refusal::Final) => return Ok(response),
-                Err(Refusal::NoToken(reason)) => return Err(Failure::unauthorized(status, reason)),
+                Err(Unauthorized::Final) => return Ok(response),
+                Err(Unauthorized::NoToken(reason)) => return Err(Failure::unauthorized(status, reason)),
             }
         }
     }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::wire::era::meta;
 use crate::wire::json::{Node, Scanner};
-use crate::wire::message::Message;
+use crate::wire::message::{Message, Request};
 use crate::wire::tool_headers::{ToolHeaders, encode_value};
 
 /// `MCP-Protocol-Version`
@@ -41,7 +41,7 @@ impl Outgoing {
         let mut scanner = Scanner::default();
         let body = Bytes::from(message);
         let (kind, method, params) = match Message::read(scanner.scan(&body).ok()?.root()).ok()? {
-            Message::Request { id, method, params } => {
+            Message::Request(Request { id, method, params, .. }) => {
                 (OutgoingKind::Request(id.raw().parse().ok()?), method, params)
             }
             Message::Notification { method, params } => {

@@ -54,7 +54,7 @@ pub(super) fn sort(
         return;
     }
     take(match Message::from_server(root) {
-        Ok(Message::Request { .. } | Message::Notification { .. }) => Sorted::Other(text),
+        Ok(Message::Request(_) | Message::Notification { .. }) => Sorted::Other(text),
         Ok(Message::Response { to: AnswerTo::Ours(id), outcome, .. }) => match outcome {
             _ if came != Stream::Of(id) => Sorted::Other(text),
             Outcome::Malformed(_) => Sorted::Malformed(text),

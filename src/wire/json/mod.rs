@@ -4,6 +4,7 @@
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
 
+mod raw;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod token;
 use std::borrow::Cow;
 use std::ops::Range;
 
+pub use raw::Raw;
 pub use scan::Scanner;
 
 /// Objects nested deeper than this are validated but their members are not indexed:
@@ -87,6 +89,13 @@ impl<'a> Doc<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// `{}`.
+    pub fn empty() -> Self {
+        static NOTHING: Scanner = Scanner::new();
+        let doc = Doc { text: "{}", found: &NOTHING };
+        Self { doc, span: Span { start: 0, end: 2 }, inside: 0, depth: 0, plain: false }
+    }
+
     /// The value as it was written.
     pub fn raw(self) -> &'a str {
         &self.doc.text[self.span.start as usize..self.span.end as usize]
@@ -187,6 +196,13 @@ impl<'a> Node<'a> {
         if self.doc.has_line_breaks() {
             unbreak(&mut out[start..]);
         }
+    }
+
+    /// The text that [`Node::write_with`] writes.
+    pub fn with(self, changes: &[(&str, Option<&str>)]) -> String {
+        let mut text = Vec::new();
+        self.write_with(&mut text, changes);
+        String::from_utf8(text).expect("written from UTF-8 texts")
     }
 
     /// Writes the value as it was, line breaks between tokens as spaces.

@@ -4,7 +4,7 @@ use super::token::{literal, number, string};
 use super::{Doc, INDEXED, Invalid, Member, Node, Span};
 
 /// Validates texts; keeps its memory from one to the next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scanner {
     pub(super) members: Vec<Member>,
     /// One bit a level: set for an object.
@@ -22,6 +22,20 @@ pub struct Scanner {
 const KEPT_MEMBERS: usize = 1024;
 
 impl Scanner {
+    /// One that has validated nothing yet.
+    pub(super) const fn new() -> Self {
+        Self {
+            members: Vec::new(),
+            levels: Vec::new(),
+            depth: 0,
+            deepest: 0,
+            array_at: None,
+            open: [0; INDEXED],
+            root: Span { start: 0, end: 0 },
+            broken_lines: false,
+        }
+    }
+
     /// Validates `text` as one JSON value and indexes its outer members.
     pub fn scan<'a>(&'a mut self, text: &'a [u8]) -> Result<Doc<'a>, Invalid> {
         let text = std::str::from_utf8(text).map_err(|error| Invalid { offset: error.valid_up_to() })?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::discovery::{ServerMetadata, shown};
-use super::grant::{Client, Grant, Method, Token};
+use super::grant::{Grant, Method, OauthClient, Token};
 use super::now;
 use crate::wire::http_client::body::collect;
 use crate::wire::http_client::connect::Http;
@@ -67,7 +67,7 @@ pub(super) async fn register(
     endpoint: &str,
     redirect: &str,
     port: u16,
-) -> Result<Client, String> {
+) -> Result<OauthClient, String> {
     let supported = server.token_endpoint_auth_methods_supported.as_deref();
     let takes = |method: &str| supported.is_some_and(|all| all.iter().any(|one| one == method));
     // We run on a user's machine, where nothing can be kept secret from the user.
@@ -106,7 +106,7 @@ pub(super) async fn register(
     let secret = registered.client_secret.filter(|secret| !secret.is_empty());
     let method = registered.token_endpoint_auth_method.unwrap_or(asked);
     let method = if secret.is_some() { method } else { Method::None };
-    Ok(Client { id: registered.client_id, secret, method, registered: Some(port), doubtful: false })
+    Ok(OauthClient { id: registered.client_id, secret, method, registered: Some(port), doubtful: false })
 }
 
 /// Turns the code of a login into tokens.

@@ -110,11 +110,11 @@ fn random() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::grant::{Client, Method};
+    use super::super::grant::{Method, OauthClient};
     use super::*;
 
     fn flow(scope: &str, names_itself: bool) -> Flow {
-        let client = Client {
+        let client = OauthClient {
             id: "https://c/x".into(),
             secret: None,
             method: Method::None,

@@ -16,7 +16,7 @@ pub struct Grant {
     /// What the tokens are good for, as the authorization server was told.
     pub resource: String,
     /// Who we are there.
-    pub client: Client,
+    pub client: OauthClient,
     /// The scopes that were asked for.
     #[serde(default)]
     pub scope: String,
@@ -26,7 +26,7 @@ pub struct Grant {
 
 /// A client as the authorization server knows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Client {
+pub struct OauthClient {
     /// `client_id`
     pub id: String,
     /// `client_secret`

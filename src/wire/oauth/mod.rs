@@ -32,7 +32,7 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Client, Grant, Memory, Method};
+pub use self::grant::{Grant, Memory, Method, OauthClient};
 use self::scope::Scope;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 
@@ -61,7 +61,7 @@ pub struct Settings {
 
 /// Why a request that was refused cannot be sent again.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum Unauthorized {
     /// There is nothing to be done: the server's answer stands.
     Final,
     /// No token can be had, and why.
@@ -169,11 +169,11 @@ impl Authorizer {
         status: StatusCode,
         headers: &HeaderMap,
         peer: Option<IpAddr>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Unauthorized> {
         let challenge = Challenge::read(headers);
         let lacks_scope = status == StatusCode::FORBIDDEN && challenge.lacks_scope();
         if status != StatusCode::UNAUTHORIZED && !lacks_scope {
-            return Err(Refusal::Final);
+            return Err(Unauthorized::Final);
         }
         let mut turn = self.turn.clone().lock_owned().await;
         // Somebody else may have had the same answer, here or in another process.
@@ -186,8 +186,8 @@ impl Authorizer {
             peer.map_or_else(|| self.gate(), |peer| Gate { reach: Reach::Answered(peer), ..self.gate() });
         let found = match discovery::discover(&self.server, &challenge, known, &own, &self.gate()).await {
             Ok(Some(found)) => found,
-            Ok(None) => return Err(Refusal::Final),
-            Err(reason) => return Err(Refusal::NoToken(format!("it wants a login, but {reason}"))),
+            Ok(None) => return Err(Unauthorized::Final),
+            Err(reason) => return Err(Unauthorized::NoToken(format!("it wants a login, but {reason}"))),
         };
         // What another authorization server gave is worth nothing here.
         let same = before.as_ref().filter(|grant| grant.issuer == found.server.issuer);
@@ -195,21 +195,21 @@ impl Authorizer {
             match self.renew(grant.clone(), turn).await {
                 (_, Ok(())) => return Ok(()),
                 (kept, Err(NoToken::Refused(_))) => turn = kept,
-                (_, Err(NoToken::Failed(reason))) => return Err(Refusal::NoToken(reason)),
+                (_, Err(NoToken::Failed(reason))) => return Err(Unauthorized::NoToken(reason)),
             }
         }
         // A login under way may have come to its end meanwhile.
         if self.header().as_ref() != used {
             return Ok(());
         }
-        let scope = self.scope(&challenge, &found, same, lacks_scope).map_err(Refusal::NoToken)?;
+        let scope = self.scope(&challenge, &found, same, lacks_scope).map_err(Unauthorized::NoToken)?;
         let login = self.log_in(found, scope, before).await;
         if self.header().as_ref() != used {
             self.state.lock().pending = None;
             return Ok(());
         }
         drop(turn);
-        Err(Refusal::NoToken(login.unwrap_or_else(|reason| format!("it wants a login, but {reason}"))))
+        Err(Unauthorized::NoToken(login.unwrap_or_else(|reason| format!("it wants a login, but {reason}"))))
     }
 
     /// The login that waits for a person, if there is one.
@@ -317,12 +317,12 @@ impl Authorizer {
         &self,
         found: &Discovered,
         before: Option<&Grant>,
-    ) -> Result<(TcpListener, Client), String> {
+    ) -> Result<(TcpListener, OauthClient), String> {
         let (server, settings) = (&found.server, &self.settings);
         let own = |id: &String, secret: Option<String>| {
             let supported = server.token_endpoint_auth_methods_supported.as_deref();
             let method = Method::choose(secret.is_some(), supported);
-            Client { id: id.clone(), secret, method, registered: None, doubtful: false }
+            OauthClient { id: id.clone(), secret, method, registered: None, doubtful: false }
         };
         if let Some(id) = &settings.client_id {
             if let Some(grant) =
@@ -345,7 +345,7 @@ impl Authorizer {
             && settings.callback_port.is_none_or(|own| own == port)
             && let Ok(listener) = bind(port).await
         {
-            let doubtful = Client { doubtful: true, ..grant.client.clone() };
+            let doubtful = OauthClient { doubtful: true, ..grant.client.clone() };
             self.keep(Grant { client: doubtful, ..grant.clone() });
             return Ok((listener, grant.client.clone()));
         }
@@ -570,8 +570,13 @@ mod tests {
         let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         trap.set_nonblocking(true).unwrap();
         let endpoint = format!("http://{}/x", trap.local_addr().unwrap());
-        let client =
-            Client { id: "c".into(), secret: None, method: Method::None, registered: None, doubtful: false };
+        let client = OauthClient {
+            id: "c".into(),
+            secret: None,
+            method: Method::None,
+            registered: None,
+            doubtful: false,
+        };
         let token = Token { access: "a".into(), refresh: Some("r".into()), renew_at: Some(0), scope: None };
         let grant = Grant {
             issuer: "https://as.example".into(),

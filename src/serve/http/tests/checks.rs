@@ -7,8 +7,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use super::super::{HttpServer, Rules, Settings};
-use super::fake::Shared;
+use super::fake::{Shared, whole_answer};
 use super::{META, PATIENCE, Running, call, get, modern, post, serving, token};
+use crate::wire::era::Era;
+use crate::wire::era::tests::ERA_CASES;
 
 #[tokio::test]
 async fn checks_come_in_their_order() {
@@ -343,6 +345,25 @@ async fn modern_messages_are_checked_against_their_headers() {
 }
 
 #[tokio::test]
+async fn the_era_of_a_request_is_the_same_as_over_stdio() {
+    let server = Running::open().await;
+    for (params, expected) in ERA_CASES {
+        let version = ["2026-07-28", "2099-01-01"].into_iter().find(|version| params.contains(version));
+        let version = version.map(|version| format!("MCP-Protocol-Version: {version}\r\n"));
+        let headers = format!("{}Mcp-Method: echo\r\n", version.unwrap_or_default());
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"echo","params":{params}}}"#);
+        let reply = server.ask(&post("/mcp", &headers, &body)).await;
+        let expected = match expected {
+            Ok(Era::Modern) => (200, None),
+            // It names no session.
+            Ok(Era::Legacy) => (400, Some(-32600)),
+            Err(code) => (400, Some(code)),
+        };
+        assert_eq!((reply.status, reply.code()), expected, "{params}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
 async fn who_only_knocks_keeps_nobody_out() {
     let server = Running::start(serving(Vec::new()), |settings| {
         settings.max_connections = 8;
@@ -395,7 +416,7 @@ async fn slow_heads_are_cut() {
     server.fake.noted("anybody holds 1").await;
     assert!(server.connect().await.is_closed().await);
     assert!(server.connect().await.is_closed().await);
-    server.fake.take("1").send(b"{}", true);
+    server.fake.take("1").send(whole_answer(b"{}"));
     assert_eq!(caller.reply().await.body, "{}");
     // A head without end is no better.
     let mut client = server.connect().await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::client::events_in;
+use super::fake::{notice, whole_answer};
 use super::{PATIENCE, Running, call, get, initialize, modern, post, serving};
 
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn ending_lets_calls_finish_and_takes_no_new_ones() {
     let answer = post("/mcp", &session, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#);
     assert_eq!(server.ask(&answer).await.status, 202);
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":2}"#;
-    server.fake.take("1").send(answer.as_bytes(), true);
+    server.fake.take("1").send(whole_answer(answer));
     assert_eq!(caller.reply().await.body, answer);
     assert_eq!(listener.chunk().await, None);
     timeout(PATIENCE, server.task).await.expect("it ends").unwrap().unwrap();
@@ -66,7 +67,7 @@ async fn calls_that_take_too_long_fail_at_the_end() {
     let mut events = server.connect().await;
     events.send(&modern(2, "hold", "")).await;
     server.fake.noted("anybody holds 2").await;
-    server.fake.held.lock()[1].1.send(b"{}", false);
+    server.fake.held.lock()[1].1.send(notice(b"{}"));
     server.end();
     assert_eq!(plain.reply().await.code(), Some(-32000));
     let reply = events.reply().await;

@@ -8,8 +8,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::PATIENCE;
-use crate::serve::http::{Backend, Scope, Sink};
-use crate::wire::json::{Node, Scanner};
+use crate::core::reply::Batch;
+use crate::core::route::{OutgoingKind, Route};
+use crate::serve::http::{Backend, Caller, Outgoing, Sink};
+use crate::wire::message::{Malformed, Message, Request};
 
 /// A backend that does what the method says.
 #[derive(Default)]
@@ -57,42 +59,81 @@ impl Fake {
         self.sessions.lock()[session].unrelated.clone()
     }
 
-    pub(super) fn run(&self, who: &str, message: &[u8], stream: Arc<dyn Sink>) -> String {
-        let mut scanner = Scanner::default();
-        let root = scanner.scan(message).unwrap().root();
-        let Some(method) = root.get("method").and_then(Node::as_str) else {
-            self.note(format!("{who} response"));
-            return String::new();
+    pub(super) fn run(&self, who: &str, message: Message<'_>, stream: Arc<dyn Sink>) -> String {
+        let Request { id, method, params, .. } = match message {
+            Message::Request(request) => request,
+            Message::Notification { method, .. } => {
+                self.note(format!("{who} {method}"));
+                return String::new();
+            }
+            Message::Response { .. } => {
+                self.note(format!("{who} response"));
+                return String::new();
+            }
         };
-        let Some(id) = root.get("id").map(|id| id.raw().to_owned()) else {
-            self.note(format!("{who} {method}"));
-            return String::new();
+        let id = id.raw().to_owned();
+        let result = |body: &str| {
+            stream.send(whole_answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{body}}}"#)));
         };
-        let result = |body: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{body}}}"#);
-        let error =
-            |code: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#);
+        let error = |code: i64| {
+            stream.send(error(&id, code));
+        };
         match &*method {
-            "initialize" if root.get("params").and_then(|params| params.get("fail")).is_some() => {
-                stream.send(error(-32602).as_bytes(), true);
-            }
-            "initialize" => {
-                stream.send(result("{\"hello\":1}").as_bytes(), true);
-            }
+            "initialize" if params.is_some_and(|params| params.get("fail").is_some()) => error(-32602),
+            "initialize" => result("{\"hello\":1}"),
             "hold" | "subscriptions/listen" => {
                 self.held.lock().push((id.clone(), stream));
                 self.note(format!("{who} holds {id}"));
             }
             "progress" => {
-                stream.send(br#"{"p":1}"#, false);
-                stream.send(br#"{"p":2}"#, false);
-                stream.send(result("{}").as_bytes(), true);
+                stream.send(notice(r#"{"p":1}"#));
+                stream.send(notice(r#"{"p":2}"#));
+                result("{}");
             }
             "drop" => {}
-            "unknown" => drop(stream.send(error(-32601).as_bytes(), true)),
-            "capability" => drop(stream.send(error(-32021).as_bytes(), true)),
-            _ => drop(stream.send(result(&format!("\"{who}\"")).as_bytes(), true)),
+            "unknown" => error(-32601),
+            "capability" => error(-32021),
+            _ => result(&format!("\"{who}\"")),
         }
         id
+    }
+}
+
+/// A result.
+pub(super) fn whole_answer(bytes: impl Into<Vec<u8>>) -> Outgoing<'static> {
+    Outgoing { kind: OutgoingKind::Result, bytes: bytes.into() }
+}
+
+/// A notification.
+pub(super) fn notice(bytes: impl Into<Vec<u8>>) -> Outgoing<'static> {
+    Outgoing { kind: OutgoingKind::Notice("n"), bytes: bytes.into() }
+}
+
+fn error(id: &str, code: i64) -> Outgoing<'static> {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#);
+    Outgoing { kind: OutgoingKind::Error(code), bytes: text.into() }
+}
+
+/// A part of a batch, which hands its answer on to the others when it is given up.
+struct Part {
+    stream: Arc<dyn Sink>,
+    batch: Arc<Batch>,
+    answer: Mutex<Option<Vec<u8>>>,
+}
+
+impl Sink for Part {
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        if !message.kind.is_answer() {
+            return self.stream.send(message);
+        }
+        *self.answer.lock() = Some(message.bytes);
+        true
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.batch.add(&Route::Stream(self.stream.clone()), self.answer.get_mut().take());
     }
 }
 
@@ -113,11 +154,11 @@ pub(crate) fn backend() -> Arc<impl Backend> {
 }
 
 impl Backend for Shared {
-    type Session = FakeSession;
+    type Legacy = FakeSession;
 
-    fn toolbox_exists(&self, scope: &Scope) -> bool {
-        let name = scope.toolbox.as_deref().unwrap_or_default();
-        let allowed = scope.token.as_ref().and_then(|token| token.scope.as_ref());
+    fn toolbox_exists(&self, caller: &Caller) -> bool {
+        let name = caller.toolbox.as_deref().unwrap_or_default();
+        let allowed = caller.token.as_ref().and_then(|token| token.scope.as_ref());
         ["dev", "my box"].contains(&name)
             && allowed.is_none_or(|names| names.iter().any(|allowed| allowed == name))
     }
@@ -126,16 +167,32 @@ impl Backend for Shared {
         self.0.not_ready.lock().clone().map_or(Ok(()), Err)
     }
 
-    fn open(&self, scope: Scope, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
         let mut sessions = self.0.sessions.lock();
         let session = Arc::new(FakeSession { number: sessions.len(), unrelated });
         sessions.push(session.clone());
-        self.0.note(format!("open {:?}", scope.toolbox));
+        self.0.note(format!("open {:?}", caller.toolbox));
         session
     }
 
-    fn legacy(&self, session: &Arc<FakeSession>, message: &[u8], stream: Arc<dyn Sink>) {
+    fn legacy(&self, session: &Arc<FakeSession>, message: Message<'_>, stream: Arc<dyn Sink>) {
         self.0.run(&format!("session {}", session.number), message, stream);
+    }
+
+    fn legacy_batch(
+        &self,
+        session: &Arc<FakeSession>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    ) {
+        let batch = Batch::new(parts.len());
+        for part in parts {
+            let stream = Part { stream: stream.clone(), batch: batch.clone(), answer: Mutex::default() };
+            match part {
+                Ok(message) => self.legacy(session, message, Arc::new(stream)),
+                Err(Malformed { why, .. }) => drop(stream.send(error("null", why.code))),
+            }
+        }
     }
 
     fn close(&self, session: &Arc<FakeSession>) {
@@ -144,12 +201,12 @@ impl Backend for Shared {
 
     fn modern(
         &self,
-        scope: Scope,
-        message: &[u8],
+        caller: Caller,
+        message: Message<'_>,
         _mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send> {
-        let token = scope.token.map_or_else(|| "anybody".to_owned(), |token| token.name.clone());
+        let token = caller.token.map_or_else(|| "anybody".to_owned(), |token| token.name.clone());
         let id = self.0.run(&token, message, stream);
         Box::new(Cancel(self.0.clone(), id))
     }
@@ -160,11 +217,7 @@ impl Backend for Shared {
 
     fn abandon(&self) {
         for (id, stream) in std::mem::take(&mut *self.0.held.lock()) {
-            stream.send(
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"ending"}}}}"#)
-                    .as_bytes(),
-                true,
-            );
+            stream.send(error(&id, -32000));
         }
         self.0.note("abandon");
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::client::events_in;
+use super::fake::{notice, whole_answer};
 use super::{ECHO, PATIENCE, Running, call, get, modern, post, serving};
+use crate::core::route::{Outgoing, OutgoingKind};
 
 #[tokio::test]
 async fn an_answer_is_json_or_events_as_the_client_takes_them() {
@@ -71,14 +73,14 @@ async fn closing_the_stream_cancels_a_modern_request_and_no_other() {
     server.fake.noted("anybody holds 5").await;
     drop(client);
     server.fake.noted("released 5").await;
-    assert!(!server.fake.take("5").send(b"{}", true));
+    assert!(!server.fake.take("5").send(whole_answer(b"{}")));
     // In the middle of the events; another request with the same id goes on.
     let (mut one, mut two) = (server.connect().await, server.connect().await);
     one.send(&modern(6, "hold", "")).await;
     server.fake.noted("anybody holds 6").await;
     let first = server.fake.take("6");
     two.send(&modern(6, "hold", "")).await;
-    first.send(br#"{"p":1}"#, false);
+    first.send(notice(br#"{"p":1}"#));
     assert!(one.head().await.is_event_stream());
     assert_eq!(one.events(1).await, [r#" {"p":1}"#]);
     drop(one);
@@ -87,7 +89,7 @@ async fn closing_the_stream_cancels_a_modern_request_and_no_other() {
     while server.fake.held.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert!(server.fake.take("6").send(answer.as_bytes(), true));
+    assert!(server.fake.take("6").send(whole_answer(answer)));
     assert_eq!(two.reply().await.body, answer);
     // A legacy request goes on although its client hung up.
     let session = server.session("2025-11-25").await;
@@ -95,10 +97,10 @@ async fn closing_the_stream_cancels_a_modern_request_and_no_other() {
     client.send(&post("/mcp", &session, &call(7, "hold"))).await;
     server.fake.noted("session 0 holds 7").await;
     let stream = server.fake.take("7");
-    stream.send(br#"{"p":1}"#, false);
+    stream.send(notice(br#"{"p":1}"#));
     assert!(client.head().await.is_event_stream());
     drop(client);
-    assert!(stream.send(br#"{"jsonrpc":"2.0","id":7,"result":2}"#, true));
+    assert!(stream.send(whole_answer(br#"{"jsonrpc":"2.0","id":7,"result":2}"#)));
 }
 
 #[tokio::test]
@@ -109,10 +111,15 @@ async fn one_stream_carries_what_belongs_to_no_request() {
     let changed = |kind: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{kind}/list_changed"}}"#);
     // Nobody listens yet: `list_changed` waits, once per kind, and nothing else does.
     let long = changed("long").replace('{', &format!("{{\"x\":\"{}\",", "x".repeat(2000)));
-    for message in
-        [changed("tools"), changed("tools"), long, changed("prompts"), r#"{"method":"other"}"#.to_owned()]
-    {
-        unrelated.send(message.as_bytes(), false);
+    for (kind, message) in [
+        ("tools/list_changed", changed("tools")),
+        ("tools/list_changed", changed("tools")),
+        ("long/list_changed", long),
+        ("prompts/list_changed", changed("prompts")),
+        ("other", r#"{"method":"other"}"#.to_owned()),
+    ] {
+        let method = format!("notifications/{kind}");
+        unrelated.send(Outgoing { kind: OutgoingKind::Notice(&method), bytes: message.into() });
     }
     let mut one = server.connect().await;
     one.send(&get("/mcp", &session)).await;
@@ -121,19 +128,19 @@ async fn one_stream_carries_what_belongs_to_no_request() {
         events.iter().map(|event| event.split_once(' ').unwrap().1.to_owned()).collect()
     };
     assert_eq!(data(one.events(2).await), [changed("tools"), changed("prompts")]);
-    unrelated.send(b"1", false);
+    unrelated.send(notice(b"1"));
     assert_eq!(data(one.events(1).await), ["1"]);
     // A second one takes the place of the first.
     let mut two = server.connect().await;
     two.send(&get("/mcp", &session)).await;
     assert!(two.head().await.is_event_stream());
     assert_eq!(one.chunk().await, None);
-    unrelated.send(b"2", false);
+    unrelated.send(notice(b"2"));
     assert_eq!(data(two.events(1).await), ["2"]);
     // The session's end is the stream's end.
     server.ask(&get("/mcp", &session).replacen("GET", "DELETE", 1)).await;
     assert_eq!(two.chunk().await, None);
-    assert!(!unrelated.send(b"3", false));
+    assert!(!unrelated.send(notice(b"3")));
 }
 
 #[tokio::test]
@@ -147,14 +154,14 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
     caller.send(&post("/mcp", &session, &call(1, "hold"))).await;
     server.fake.noted("session 0 holds 1").await;
     let stream = server.fake.take("1");
-    stream.send(b"1", false);
-    stream.send(b"2", false);
+    stream.send(notice(b"1"));
+    stream.send(notice(b"2"));
     assert!(caller.head().await.is_event_stream());
     let events = caller.events(2).await;
     let id = |event: &str| event.split_once(' ').unwrap().0.to_owned();
     drop(caller);
-    stream.send(b"3", false);
-    stream.send(b"4", true);
+    stream.send(notice(b"3"));
+    stream.send(whole_answer(b"4"));
     for (last, expected) in [(0, &["2", "3", "4"][..]), (1, &["3", "4"])] {
         let last = id(&events[last]);
         let reply = server.ask(&get("/mcp", &format!("{session}Last-Event-ID: {last}\r\n"))).await;
@@ -163,10 +170,10 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
         assert_eq!(data, expected);
     }
     // The session's own stream was left alone, and can be resumed as well.
-    server.fake.unrelated(0).send(b"5", false);
+    server.fake.unrelated(0).send(notice(b"5"));
     let events = listener.events(1).await;
     drop(listener);
-    server.fake.unrelated(0).send(b"6", false);
+    server.fake.unrelated(0).send(notice(b"6"));
     for last in [id(&events[0]), "unknown".to_owned(), "99-1".to_owned(), "0-99".to_owned()] {
         let mut listener = server.connect().await;
         listener.send(&get("/mcp", &format!("{session}Last-Event-ID: {last}\r\n"))).await;
@@ -176,7 +183,7 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
         } else {
             // An unknown id is ignored: a plain stream.
             let mut start = listener.chunk().await.unwrap();
-            server.fake.unrelated(0).send(b"7", false);
+            server.fake.unrelated(0).send(notice(b"7"));
             start.push_str(&listener.chunk().await.unwrap());
             assert!(start.ends_with("-1\ndata: 7\n\n"), "{start}");
         }
@@ -193,10 +200,10 @@ async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
         caller.send(&post("/mcp", &session, &call(id, "hold"))).await;
         server.fake.noted(&format!("session 0 holds {id}")).await;
         let stream = server.fake.take(&id.to_string());
-        stream.send(b"1", false);
+        stream.send(notice(b"1"));
         assert!(caller.head().await.is_event_stream());
         ids.push(caller.events(1).await[0].split_once(' ').unwrap().0.to_owned());
-        stream.send(format!("\"{}\"", "x".repeat(bytes)).as_bytes(), true);
+        stream.send(whole_answer(format!("\"{}\"", "x".repeat(bytes))));
         caller.events(1).await;
     }
     // The second one is still there.
@@ -207,7 +214,7 @@ async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
     assert!(listener.head().await.is_event_stream());
     let start = listener.chunk().await.unwrap();
     assert!(start.starts_with("id: ") && start.ends_with("-0\n\n"), "a new stream: {start}");
-    server.fake.unrelated(0).send(b"7", false);
+    server.fake.unrelated(0).send(notice(b"7"));
     assert!(listener.events(1).await[0].ends_with(" 7"));
 }
 
@@ -220,7 +227,7 @@ async fn streams_are_forgotten_after_their_time() {
     let mut client = server.connect().await;
     client.send(&get("/mcp", &format!("{session}Last-Event-ID: {first}\r\n"))).await;
     assert!(client.head().await.is_event_stream());
-    server.fake.unrelated(0).send(b"new", false);
+    server.fake.unrelated(0).send(notice(b"new"));
     assert!(client.events(1).await[0].ends_with(" new"));
 }
 
@@ -246,7 +253,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let stream = server.fake.take("1");
     let message = format!("\"{}\"", "x".repeat(500_000));
     let flood = async {
-        while stream.send(message.as_bytes(), false) {
+        while stream.send(notice(&*message)) {
             tokio::task::yield_now().await;
         }
     };

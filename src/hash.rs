@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
-pub(super) type HashMap<K, V> = std::collections::HashMap<K, V, Seeded>;
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Seeded>;
 
 /// Makes hashers with the seed of this process.
 #[derive(Clone, Copy)]
-pub(super) struct Seeded(u64);
+pub(crate) struct Seeded(u64);
 
 impl Default for Seeded {
     fn default() -> Self {
@@ -25,7 +25,7 @@ impl BuildHasher for Seeded {
 }
 
 /// Multiplies eight bytes at a time and folds the product.
-pub(super) struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Mixer {
     fn mix(&mut self, value: u64) {
@@ -49,6 +49,10 @@ impl Hasher for Mixer {
 
     fn write_u32(&mut self, value: u32) {
         self.mix(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.mix(value);
     }
 
     fn finish(&self) -> u64 {

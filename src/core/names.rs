@@ -1,0 +1,444 @@
+//! Under which names clients know what upstreams offer: where an exposed name is made.
+//!
+//! [`assign`] is the whole rule: of all that upstreams claim, and the names that clients know already, it makes a table
+//! of names. A [view](super::view) asks it whenever its upstreams change. Where nothing clashes, the names of one server
+//! do not depend on those of another; then [`Names::add`] and [`Names::remove`] change the table by one server, so that
+//! a server among thousands of tools costs what it offers itself.
+//!
+//! Invariant: a table is what [`assign`] would make of the same claims, whatever happened before.
+//! Invariant: a name leads to one thing; a name that clients know stays with its thing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::upstream::Upstream;
+use super::view::{Clash, Exposure};
+use crate::catalog::{Exposed, Item, Items, Kind, NameLimits};
+
+/// What names depend on besides what is claimed.
+pub(super) struct Naming<'a> {
+    pub(super) face: &'a dyn Exposure,
+    /// How names must look for the clients of the view.
+    pub(super) limits: NameLimits,
+    /// What was switched by hand before the view began: tools, and resources with templates, by full name.
+    pub(super) remembered: &'a [HashMap<Arc<str>, bool>; 2],
+}
+
+/// What one upstream wants named.
+pub(super) struct Claim<'a> {
+    /// Its place among those that claim; the first in order comes first.
+    pub(super) place: u64,
+    pub(super) upstream: &'a Upstream,
+    /// What it offers, if anything of it is to be named.
+    pub(super) items: Option<&'a Items>,
+    /// The names that clients know its things by: they stay.
+    pub(super) known: Option<&'a Exposed>,
+    /// What its things are called so far. Where they still are, it is used again, with all that was made of it.
+    pub(super) before: Option<&'a Arc<Exposed>>,
+}
+
+/// The names of a view.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    by_name: [HashMap<Arc<str>, Slot>; 4],
+    /// Whether somebody would like a name that another has. Then one server's names depend on another's.
+    contested: bool,
+    /// Things that are not exposed.
+    left_out: HashSet<LeftOut>,
+}
+
+/// Where a name leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    /// The upstream that claims it.
+    pub(super) claim: u64,
+    /// Which of its exposed things.
+    pub(super) item: usize,
+}
+
+/// A thing without a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct LeftOut {
+    pub(super) claim: u64,
+    pub(super) kind: Kind,
+    pub(super) name: Arc<str>,
+    pub(super) reason: Reason,
+}
+
+/// Why a thing has no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    /// An earlier server has it.
+    Taken,
+    /// Its own server offers another thing by that name.
+    Twice,
+}
+
+/// Names everything that is claimed: what clients know first, then in the order of the claims. A name that had to be
+/// altered can be called in full as well, where no other thing has that name. Returns what the things of each claim are
+/// called, in the order of the claims.
+pub(super) fn assign(naming: &Naming<'_>, claims: &[Claim<'_>]) -> (Names, Vec<Arc<Exposed>>) {
+    let mut names = Names::default();
+    for claim in claims.iter().filter(|claim| claim.known.is_some()) {
+        for kind in Kind::ALL {
+            let known = claim.items(naming, kind).filter_map(|item| claim.known_name(kind, &item.key));
+            // Where exactly it leads is filled in with the rest of the claim.
+            let place = Slot { claim: claim.place, item: usize::MAX };
+            names.by_name[kind as usize].extend(known.map(|name| (name.clone(), place)));
+        }
+    }
+    let exposed: Vec<_> = claims.iter().map(|claim| names.name_all(naming, claim)).collect();
+    for (claim, exposed) in claims.iter().zip(&exposed) {
+        names.add_full_names(claim.place, exposed);
+    }
+    (names, exposed)
+}
+
+impl Names {
+    /// Where a name leads.
+    pub(super) fn find(&self, kind: Kind, name: &str) -> Option<Slot> {
+        self.by_name[kind as usize].get(name).copied()
+    }
+
+    /// What is not exposed.
+    pub(super) fn left_out(&self) -> &HashSet<LeftOut> {
+        &self.left_out
+    }
+
+    /// Names the things of one more upstream. `None`: they clash with others, so all must be [assigned](assign) anew.
+    pub(super) fn add(&mut self, naming: &Naming<'_>, claim: &Claim<'_>) -> Option<Arc<Exposed>> {
+        if self.contested {
+            return None;
+        }
+        let before: usize = self.by_name.iter().map(HashMap::len).sum();
+        let exposed = self.name_all(naming, claim);
+        self.add_full_names(claim.place, &exposed);
+        let items = Kind::ALL.iter().flat_map(|kind| exposed.of(*kind).items());
+        let added: usize = items.map(|item| 1 + usize::from(item.full.is_some())).sum();
+        let after: usize = self.by_name.iter().map(HashMap::len).sum();
+        (!self.contested && after == before + added).then_some(exposed)
+    }
+
+    /// Forgets the names of an upstream. `false`: somebody waits for one of them, so all must be [assigned](assign)
+    /// anew.
+    pub(super) fn remove(&mut self, claim: u64, exposed: &Exposed) -> bool {
+        for kind in Kind::ALL {
+            for name in exposed.of(kind).items().iter().flat_map(|item| item.names()) {
+                if self.find(kind, name).is_some_and(|place| place.claim == claim) {
+                    self.by_name[kind as usize].remove(name);
+                }
+            }
+        }
+        self.left_out.retain(|left_out| left_out.claim != claim);
+        !self.contested
+    }
+
+    /// Gives a claim another place in the order, behind all others.
+    pub(super) fn move_to(&mut self, from: u64, to: u64, exposed: &Exposed) {
+        for kind in Kind::ALL {
+            for name in exposed.of(kind).items().iter().flat_map(|item| item.names()) {
+                if let Some(place) = self.by_name[kind as usize].get_mut(name)
+                    && place.claim == from
+                {
+                    place.claim = to;
+                }
+            }
+        }
+        let moved: Vec<_> = self.left_out.extract_if(|left_out| left_out.claim == from).collect();
+        self.left_out.extend(moved.into_iter().map(|left_out| LeftOut { claim: to, ..left_out }));
+    }
+
+    /// Gives each thing of a claim a name that clients take and nobody else has.
+    fn name_all(&mut self, naming: &Naming<'_>, claim: &Claim<'_>) -> Arc<Exposed> {
+        let mut exposed = Exposed::default();
+        for kind in Kind::ALL {
+            let most = claim.items.map_or(0, |items| items.of(kind).len());
+            exposed.reserve(kind, most);
+            self.by_name[kind as usize].reserve(most);
+            for item in claim.items(naming, kind) {
+                if exposed.of(kind).by_key(&item.key).is_some() {
+                    self.leave_out(claim, kind, item.key.clone(), Reason::Twice);
+                    continue;
+                }
+                let full = naming.face.full_name(claim.upstream, kind, &item.key);
+                let known = claim.known_name(kind, &item.key).cloned();
+                let Some(name) = known.or_else(|| self.choose(naming, claim, kind, &full, item)) else {
+                    self.leave_out(claim, kind, full.into(), Reason::Taken);
+                    continue;
+                };
+                let place = Slot { claim: claim.place, item: exposed.of(kind).items().len() };
+                self.by_name[kind as usize].insert(name.clone(), place);
+                let active = naming.starts_active(kind, &full, &name);
+                let full = (*full != *name).then(|| Arc::<str>::from(full));
+                // The first in the file has the name in full as well.
+                if let (Clash::FirstInFile, Some(full)) = (naming.face.clash(), &full) {
+                    self.by_name[kind as usize].entry(full.clone()).or_insert(place);
+                }
+                exposed.push(kind, item, name, full, active);
+            }
+        }
+        match claim.before.filter(|before| before.is_same(&exposed)) {
+            Some(before) => before.clone(),
+            None => Arc::new(exposed),
+        }
+    }
+
+    /// Lets things whose names were altered be called in full, where nobody has those names.
+    fn add_full_names(&mut self, claim: u64, exposed: &Exposed) {
+        for kind in Kind::ALL {
+            for (item, full) in exposed.of(kind).items().iter().enumerate() {
+                let Some(full) = &full.full else { continue };
+                let place = Slot { claim, item };
+                let holder = *self.by_name[kind as usize].entry(full.clone()).or_insert(place);
+                self.contested |= holder != place;
+            }
+        }
+    }
+
+    fn leave_out(&mut self, claim: &Claim<'_>, kind: Kind, name: Arc<str>, reason: Reason) {
+        self.contested |= reason == Reason::Taken;
+        self.left_out.insert(LeftOut { claim: claim.place, kind, name, reason });
+    }
+
+    /// A name that clients take and nobody has.
+    fn choose(
+        &self,
+        naming: &Naming<'_>,
+        claim: &Claim<'_>,
+        kind: Kind,
+        full: &str,
+        item: &Item,
+    ) -> Option<Arc<str>> {
+        let Naming { face, limits, .. } = naming;
+        let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name);
+        if !is_free(full)
+            && let Some(second) = face.second_name(claim.upstream, &item.key)
+        {
+            return is_free(&second).then(|| second.into());
+        }
+        if kind != Kind::Tool || (limits.fits(full) && is_free(full)) {
+            return is_free(full).then(|| full.into());
+        }
+        let first_only = face.clash() == Clash::FirstInFile;
+        if first_only && !is_free(full) {
+            return None;
+        }
+        // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
+        let server = if first_only { "" } else { &*claim.upstream.server };
+        let origin = [&*claim.upstream.group, server, &item.key];
+        let mut marked = (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt));
+        marked.find(|name| is_free(name)).map(Arc::from)
+    }
+}
+
+impl Naming<'_> {
+    /// Whether a thing is active until it is switched by hand.
+    fn starts_active(&self, kind: Kind, full: &str, name: &str) -> bool {
+        let remembered = || self.remembered[class(kind)].get(full).copied();
+        kind == Kind::Prompt || remembered().unwrap_or_else(|| self.face.starts_active(kind, full, name))
+    }
+}
+
+impl<'a> Claim<'a> {
+    /// Its things that exist for clients.
+    fn items(&self, naming: &Naming<'_>, kind: Kind) -> impl Iterator<Item = &'a Item> {
+        let items = self.items.into_iter().flat_map(move |items| items.of(kind).iter());
+        items.filter(move |item| naming.face.allows(self.upstream, kind, &item.key))
+    }
+
+    /// The name that clients know a thing by.
+    fn known_name(&self, kind: Kind, key: &str) -> Option<&'a Arc<str>> {
+        self.known?.of(kind).by_key(key).map(|item| &item.name)
+    }
+}
+
+/// Which of the two classes of switches a kind belongs to: tools, or resources with templates.
+pub(super) fn class(kind: Kind) -> usize {
+    usize::from(kind != Kind::Tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NameRule;
+    use crate::wire::era::ClientHello;
+    use crate::wire::json::Node;
+
+    /// Names of at most twelve characters; nothing that is secret exists.
+    struct Face(Clash, bool);
+
+    impl Exposure for Face {
+        fn full_name(&self, upstream: &Upstream, _: Kind, key: &str) -> String {
+            format!("{}_{key}", upstream.group)
+        }
+
+        fn second_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
+            self.1.then(|| format!("{}__{key}", upstream.server))
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, _: Node<'_>, _: &mut Vec<u8>) {}
+
+        fn allows(&self, _: &Upstream, _: Kind, key: &str) -> bool {
+            key != "secret"
+        }
+
+        fn clash(&self) -> Clash {
+            self.0
+        }
+
+        fn limits(&self) -> NameLimits {
+            NameLimits { rule: NameRule::Safe, length: 12 }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            true
+        }
+    }
+
+    const RENAME: Face = Face(Clash::Rename, false);
+    const FIRST: Face = Face(Clash::FirstInFile, false);
+    const SECOND_NAMES: Face = Face(Clash::Rename, true);
+
+    #[test]
+    fn names_follow_from_what_is_claimed_and_what_is_known() {
+        /// A group, what its one server offers, and names that clients know.
+        type Claimed<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str)]);
+        type Case<'a> =
+            (&'a str, Face, Kind, &'a [Claimed<'a>], &'a [&'a [&'a str]], &'a [(&'a str, &'a str)]);
+        // The last column: other names that lead somewhere, and the name that stands there.
+        let cases: [Case<'_>; 12] = [
+            ("as they are", RENAME, Kind::Tool, &[("a", &["b", "c"], &[])], &[&["a_b", "a_c"]], &[]),
+            (
+                "the first has it",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["b_c"], &[]), ("a_b", &["c"], &[])],
+                &[&["a_b_c"], &["a_b_7b1e66b1"]],
+                &[],
+            ),
+            (
+                "who is known has it",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["b_c"], &[]), ("a_b", &["c"], &[("c", "a_b_c")])],
+                &[&["a_b_9e9014ef"], &["a_b_c"]],
+                &[],
+            ),
+            (
+                "a known name stays",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["b"], &[("b", "other")])],
+                &[&["other"]],
+                &[("a_b", "other")],
+            ),
+            (
+                "what is offered no longer leaves its name",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["b_c"], &[]), ("a_b", &[], &[("c", "a_b_c")])],
+                &[&["a_b_c"], &[]],
+                &[],
+            ),
+            (
+                "so does what is allowed no longer",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["secret"], &[("secret", "a_b")]), ("a", &["b"], &[])],
+                &[&[], &["a_b"]],
+                &[],
+            ),
+            (
+                "too long, and known in full",
+                RENAME,
+                Kind::Tool,
+                &[("a", &["much_too_long"], &[])],
+                &[&["a_m_eb3fda42"]],
+                &[("a_much_too_long", "a_m_eb3fda42")],
+            ),
+            (
+                "only tools are altered",
+                RENAME,
+                Kind::Prompt,
+                &[("a", &["b_c!"], &[]), ("a_b", &["c!"], &[])],
+                &[&["a_b_c!"], &[]],
+                &[],
+            ),
+            ("twice is once", RENAME, Kind::Tool, &[("a", &["b", "b"], &[])], &[&["a_b"]], &[]),
+            (
+                "the other is left out",
+                FIRST,
+                Kind::Tool,
+                &[("a", &["b_c"], &[]), ("a_b", &["c", "d"], &[])],
+                &[&["a_b_c"], &["a_b_d"]],
+                &[],
+            ),
+            (
+                "in full as well",
+                FIRST,
+                Kind::Tool,
+                &[("a", &["b.c"], &[]), ("a_b", &["x"], &[]), ("a", &["b.c"], &[])],
+                &[&["a_b_0b8159a2"], &["a_b_x"], &[]],
+                &[("a_b.c", "a_b_0b8159a2")],
+            ),
+            (
+                "by another name",
+                SECOND_NAMES,
+                Kind::Prompt,
+                &[("a", &["b"], &[]), ("a", &["b"], &[]), ("a", &["b"], &[])],
+                &[&["a_b"], &["1__b"], &["2__b"]],
+                &[],
+            ),
+        ];
+        for (what, face, kind, claimed, expected, others) in cases {
+            let upstreams: Vec<_> = (0..)
+                .zip(claimed)
+                .map(|(at, claimed)| Upstream::unreal(claimed.0, &at.to_string()))
+                .collect();
+            let items: Vec<_> = claimed
+                .iter()
+                .map(|claimed| Items::default().with(kind, Items::named(kind, claimed.1)))
+                .collect();
+            let known: Vec<_> = claimed
+                .iter()
+                .map(|(_, _, names)| {
+                    let mut known = Exposed::default();
+                    for (key, name) in *names {
+                        known.push(kind, &Items::named(kind, &[key])[0], (*name).into(), None, true);
+                    }
+                    known
+                })
+                .collect();
+            let remembered = Default::default();
+            let naming = Naming { limits: face.limits(), face: &face, remembered: &remembered };
+            let claims: Vec<_> = (0..claimed.len())
+                .map(|at| Claim {
+                    place: at as u64,
+                    upstream: &upstreams[at],
+                    items: Some(&items[at]),
+                    known: Some(&known[at]),
+                    before: None,
+                })
+                .collect();
+            let (names, exposed) = assign(&naming, &claims);
+            let given = |exposed: &Arc<Exposed>| -> Vec<_> {
+                exposed.of(kind).items().iter().map(|item| item.name.to_string()).collect()
+            };
+            let given: Vec<_> = exposed.iter().map(given).collect();
+            assert_eq!(given, expected, "{what}");
+            let leads_to = |name: &str| {
+                let place = names.find(kind, name)?;
+                exposed[place.claim as usize].of(kind).items().get(place.item).map(|item| item.name.clone())
+            };
+            let listed = expected.iter().copied().flatten().map(|name| (*name, *name));
+            for (name, expected) in listed.chain(others.iter().copied()) {
+                assert_eq!(leads_to(name).as_deref(), Some(expected), "{what}: {name}");
+            }
+            assert_eq!(
+                names.by_name[kind as usize].len(),
+                exposed.iter().flat_map(|exposed| exposed.of(kind).items()).count() + others.len(),
+                "{what}: every name leads to what is there"
+            );
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Who was told what: why a `list_changed` was sent, or was not.
+//!
+//! Whoever can be told keeps a [`Ledger`]: a fingerprint of each list as it was last told of or shown. [`notices`] is
+//! the one rule: a client is told of the lists that are not what they were. So what changes and changes back tells
+//! nobody, and what a client has been shown it is not told of.
+//!
+//! A [`Window`](super::window::Window) applies the rule to everybody who looks through it, whenever something may have
+//! changed:
+//!
+//! | what happens | who calls | when the rule is applied |
+//! |---|---|---|
+//! | a group is opened or closed, things are switched: a client asked for it | `Window::tell` | at once |
+//! | an upstream comes up, goes down or offers other things | `Window::tell_unless_held` | at once, or when the last hold ends |
+//! | an open group is opened again; a new file is put in force | `Window::hold` | once, when the hold ends |
+//! | a list is answered | `Client::shown` | never: what it shows is what the client knows now |
+//!
+//! Nobody is told before lists are there to be asked for ([`Ledger::begin`]): for the servers that start with us that is
+//! when each is up or failed, for one toolbox as a plain server when it is open.
+//!
+//! Invariant: nothing of this is on the way of a call of a tool.
+
+use std::hash::{BuildHasher, Hasher};
+
+use super::view::{Exposure, View};
+use crate::catalog::Kind;
+use crate::hash::Seeded;
+use crate::wire::era::ClientHello;
+
+/// A fingerprint of each list that a client sees: equal where the lists are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lists([u64; 4]);
+
+impl Lists {
+    /// What a legacy client sees that said this of itself.
+    pub fn of_legacy(exposure: &dyn Exposure, view: &View, client: Option<&ClientHello>) -> Self {
+        Self::of(exposure, view, &exposure.adds(client, false), false, |kind| exposure.lists(client, kind))
+    }
+
+    /// What every modern client sees.
+    pub(super) fn of_modern(exposure: &dyn Exposure, view: &View) -> Self {
+        Self::of(exposure, view, &exposure.adds(None, true), true, |_| exposure.lists_to_modern())
+    }
+
+    fn of(
+        exposure: &dyn Exposure,
+        view: &View,
+        added: &str,
+        from_start: bool,
+        lists: impl Fn(Kind) -> bool,
+    ) -> Self {
+        Self(Kind::ALL.map(|kind| {
+            let mut hasher = Seeded::default().build_hasher();
+            if kind == Kind::Tool {
+                hasher.write(added.as_bytes());
+            }
+            if lists(kind) {
+                view.fingerprint(exposure, kind, from_start, &mut hasher);
+            }
+            hasher.finish()
+        }))
+    }
+}
+
+/// The rule: the kinds whose lists are not what they were.
+pub fn notices(before: &Lists, now: &Lists) -> Vec<Kind> {
+    Kind::ALL.into_iter().filter(|kind| before.0[*kind as usize] != now.0[*kind as usize]).collect()
+}
+
+/// What one client was told of and shown.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// What it knows; `None` while there are no lists to be asked for.
+    known: Option<Lists>,
+    /// How often it was told of each list.
+    told: [u64; 4],
+    /// How often it had been told of each list when it was last shown it.
+    shown: [u64; 4],
+}
+
+impl Ledger {
+    /// Whether lists are there to be asked for.
+    pub(super) fn has_begun(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// From now on there are lists, and these are what it knows.
+    pub(super) fn begin(&mut self, now: Lists) {
+        self.known.get_or_insert(now);
+    }
+
+    /// The kinds that it must be told of, now that its lists are these. From now on it knows them.
+    pub(super) fn tell(&mut self, now: Lists) -> Vec<Kind> {
+        let Some(known) = &mut self.known else { return Vec::new() };
+        let kinds = notices(known, &now);
+        *known = now;
+        kinds.iter().for_each(|kind| self.told[*kind as usize] += 1);
+        kinds
+    }
+
+    /// It is shown one of its lists, which are these.
+    pub(super) fn show(&mut self, kind: Kind, now: &Lists) {
+        let at = kind as usize;
+        if let Some(known) = &mut self.known {
+            known.0[at] = now.0[at];
+        }
+        self.shown[at] = self.told[at];
+    }
+
+    /// Whether it has been told of a list and not asked for it since.
+    pub(super) fn is_behind(&self, kind: Kind) -> bool {
+        self.shown[kind as usize] < self.told[kind as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::array;
+
+    use super::*;
+    use Event::*;
+
+    /// What happens to a client whose list of tools is a number.
+    enum Event {
+        Begins(u64),
+        /// The rule is applied; whether it is told.
+        Is(u64, bool),
+        Shown(u64),
+    }
+
+    fn lists(tools: u64) -> Lists {
+        Lists(array::from_fn(|kind| if kind == Kind::Tool as usize { tools } else { 0 }))
+    }
+
+    #[test]
+    fn a_client_is_told_of_what_it_does_not_know() {
+        let cases: [(&str, &[Event], bool); 9] = [
+            ("nobody is told before there are lists", &[Is(1, false), Is(2, false)], false),
+            ("the lists at the beginning are known", &[Begins(1), Is(1, false)], false),
+            ("a change is told once", &[Begins(1), Is(2, true), Is(2, false)], true),
+            ("what it begins with is what it knows first", &[Begins(1), Begins(2), Is(2, true)], true),
+            ("what changed back while nobody looked is no news", &[Begins(1), Is(1, false)], false),
+            ("a list that changed back after it was told is", &[Begins(1), Is(2, true), Is(1, true)], true),
+            ("what it was shown it is not told of", &[Begins(1), Shown(2), Is(2, false)], false),
+            ("what it was shown may change again", &[Begins(1), Shown(2), Is(1, true)], true),
+            ("who has asked since is not behind", &[Begins(1), Is(2, true), Shown(2), Is(2, false)], false),
+        ];
+        for (what, events, behind) in cases {
+            let mut ledger = Ledger::default();
+            for event in events {
+                match event {
+                    Begins(tools) => ledger.begin(lists(*tools)),
+                    Shown(tools) => ledger.show(Kind::Tool, &lists(*tools)),
+                    Is(tools, told) => {
+                        let expected: &[Kind] = if *told { &[Kind::Tool] } else { &[] };
+                        assert_eq!(ledger.tell(lists(*tools)), expected, "{what}");
+                    }
+                }
+            }
+            assert_eq!(ledger.is_behind(Kind::Tool), behind, "{what}");
+            assert!(!ledger.is_behind(Kind::Prompt), "{what}");
+        }
+    }
+
+    #[test]
+    fn each_list_is_compared_with_itself() {
+        let before = Lists([1, 2, 3, 4]);
+        for (now, expected) in [
+            ([1, 2, 3, 4], &[][..]),
+            ([0, 2, 3, 4], &[Kind::Tool]),
+            ([1, 2, 0, 0], &[Kind::Template, Kind::Prompt]),
+            ([4, 3, 2, 1], &Kind::ALL),
+        ] {
+            assert_eq!(notices(&before, &Lists(now)), expected, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! JSON that outlives the text that it came in: a text of its own, with the index of its outer members.
+//!
+//! For requests that wait, and for what we wrote ourselves and look into. Invariant: the text is valid JSON, so whoever
+//! holds a [`Raw`] neither scans nor doubts it.
+
+use super::{Doc, Invalid, Member, Node, Scanner, Span};
+
+/// One JSON value with its own text.
+#[derive(Clone)]
+pub struct Raw {
+    text: Box<str>,
+    found: Scanner,
+}
+
+impl Raw {
+    /// Validates a text.
+    pub fn read(text: impl Into<Box<str>>) -> Result<Self, Invalid> {
+        let (text, mut found) = (text.into(), Scanner::new());
+        found.scan_str(&text)?;
+        Ok(Self { text, found })
+    }
+
+    /// A text that we wrote ourselves.
+    pub fn own(text: impl Into<Box<str>>) -> Self {
+        Self::read(text).expect("what we write is JSON")
+    }
+
+    /// The value.
+    pub fn root(&self) -> Node<'_> {
+        Doc { text: &self.text, found: &self.found }.root()
+    }
+}
+
+impl From<Node<'_>> for Raw {
+    /// The value without the text around it. What was indexed of it stays so; nothing is scanned again.
+    fn from(node: Node<'_>) -> Self {
+        let Span { start, end } = node.span;
+        let moved = |span: Span| Span { start: span.start - start, end: span.end - start };
+        let inside = &node.doc.found.members[node.inside as usize..];
+        let members = inside.iter().take_while(|member| member.depth > node.depth && member.key.start < end);
+        let mut found = Scanner::new();
+        found.members = members
+            .map(|member| Member {
+                depth: member.depth - node.depth,
+                key: moved(member.key),
+                value: moved(member.value),
+                next: member.next - node.inside,
+                ..*member
+            })
+            .collect();
+        found.root = moved(node.span);
+        found.broken_lines = node.doc.has_line_breaks();
+        Self { text: node.raw().into(), found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stays_what_it_was_without_the_text_around_it() {
+        let text = r#" {"a":{"x":1,"y":{"z":[{"q":2}],"\u0077":"\n"}},"b":{},"c":[{"d":1}],"d":"e","f":{"g":{"h":{"i":{"j":1}}}}} "#;
+        let mut scanner = Scanner::default();
+        let root = scanner.scan_str(text).expect("JSON").root();
+        fn same(one: Node<'_>, other: Node<'_>) {
+            assert_eq!(one.raw(), other.raw());
+            assert_eq!(one.as_str(), other.as_str());
+            let [ours, theirs] = [one, other].map(|node| node.members().collect::<Vec<_>>());
+            assert_eq!(ours.len(), theirs.len(), "{}", one.raw());
+            for ((key, value), (other_key, other_value)) in ours.into_iter().zip(theirs) {
+                assert_eq!(key, other_key);
+                same(value, other_value);
+            }
+        }
+        fn each(node: Node<'_>) {
+            same(Raw::from(node).root(), node);
+            node.members().for_each(|(_, value)| each(value));
+        }
+        each(root);
+        each(Node::empty());
+        assert_eq!(Raw::from(Node::empty()).root().raw(), "{}");
+    }
+
+    #[test]
+    fn what_was_written_can_be_looked_into() {
+        let raw = Raw::own(Node::empty().with(&[("a", Some("1"))]));
+        assert_eq!(raw.root().get("a").map(Node::raw), Some("1"));
+        assert!(Raw::read("{").is_err());
+    }
+}
