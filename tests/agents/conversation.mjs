@@ -39,7 +39,8 @@ export async function converse(places, agent, face, scenario, { record = false }
     child = start(home, agent.command(settings));
     const ended = await ending(child);
     const left = await endOf([places.gateway, places.servers], 10_000);
-    if (ended.signal === (kills ? "SIGKILL" : null)) stage.check(end, left && `still running: ${left}`);
+    const asPlanned = !ended.late && ended.signal === (kills ? "SIGKILL" : null);
+    if (asPlanned) stage.check(end, left && `still running: ${left}`);
     problem ??= ended.late ? "the agent did not come to an end" : `the agent ended, and said ${ended.said}`;
     outcome.recording = recorder?.finish();
     outcome.requests = model.requests;

@@ -1,6 +1,4 @@
 // The two faces of the gateway: their files, their meta-tools, and how their tools are reached.
-//
-// A tool is `exposed` under one name in lists, and `named` by one in answers.
 
 /** The servers behind the gateway, as groups: a real one from npm, and fake ones for what honest servers do not do. */
 export function servers({ servers, fake }) {
@@ -68,7 +66,8 @@ const workbench = {
   opening: (server) => ({ toolbox_name: TOOLBOX[server] }),
   using: (server, tool, input) => ({ tool: { toolbox: TOOLBOX[server], server, tool }, arguments: input }),
   exposed: (server, tool) => `${TOOLBOX[server]}__${server}__${tool}`,
-  named: (_, tool) => tool,
+  // As a string of JSON, which some agents put into another one.
+  names: (answer, _, server, tool) => new RegExp(`"${tool}\\\\*"`).test(answer),
 };
 
 const TOOLBOX = { everything: "dev", odd: "dev", many: "archive" };
@@ -89,7 +88,8 @@ const toolman = {
   opening: (server) => ({ tools_on: [`${server}_*`], tools_off: [], resources_on: [], resources_off: [] }),
   using: (server, tool, input) => ({ name: `${server}_${tool}`, arguments: input }),
   exposed: (server, tool) => `${server}_${tool}`,
-  named: (server, tool) => `${server}_${tool}`,
+  // The catalog names all tools from the start.
+  names: (answer, catalog, server, tool) => new RegExp(`\\b${server}_${tool}(?![\\w-])`).test(`${answer}\n${catalog}`),
 };
 
 export const FACES = { workbench, toolman };

@@ -23,7 +23,7 @@ for (const client of clients) {
   report.begin(client, versionOf(client));
   for (const face of faces) {
     if (SDKS.includes(client)) {
-      report.add(client, face, trySdk(places, client, face));
+      report.add(client, face, await trySdk(places, client, face));
       continue;
     }
     for (const scenario of scenarios) {

@@ -85,13 +85,13 @@ export class Stage {
     const { agent, face, reader } = this;
     return agent.opened === "list"
       ? missing("not offered", reader.notOffered(request, tools.map((tool) => face.exposed(server, tool))))
-      : missing("not named", reader.notNamed(request, tools.map((tool) => face.named(server, tool))));
+      : missing("not named", reader.notNamed(request, server, tools));
   }
 
-  /** Opens again until the agent offers the tool: some are late. */
+  /** Opens again until the tool can be called: some agents are late. */
   *untilOffered(request, server, tool) {
-    const name = this.face.exposed(server, tool);
-    for (let tries = 0; tries < 2 && !this.way(request, name); tries += 1) {
+    const ways = [this.face.exposed(server, tool), this.face.use];
+    for (let tries = 0; tries < 2 && this.reader.notOffered(request, ways).length === ways.length; tries += 1) {
       request = yield* this.open(request, server);
     }
     return request;
@@ -99,14 +99,12 @@ export class Stage {
 
   /** Calls a tool, directly where it is offered. */
   *use(request, server, tool, input, after) {
-    const name = this.face.exposed(server, tool);
-    const way = this.way(request, name);
-    if (!way) throw new Error(`neither ${name} nor ${this.face.use} is offered`);
-    return yield call(way, way.name.endsWith(name) ? input : this.face.using(server, tool, input), after);
-  }
-
-  way(request, name) {
-    return this.reader.offered(request, name) ?? this.reader.offered(request, this.face.use);
+    const { face, reader } = this;
+    const direct = reader.offered(request, face.exposed(server, tool));
+    if (direct) return yield call(direct, input, after);
+    const through = reader.offered(request, face.use);
+    if (!through) throw new Error(`neither ${face.exposed(server, tool)} nor ${face.use} is offered`);
+    return yield call(through, face.using(server, tool, input), after);
   }
 }
 

@@ -1,6 +1,6 @@
 // What the scripted model "decides": a scenario is a generator that is given requests and yields decisions.
 //
-//     const request = yield call("open_toolbox", { toolbox_name: "dev" });
+//     const request = yield call(tool, { toolbox_name: "dev" });
 //
 // sends the model's answer, and goes on with the agent's next request. When the generator returns, the model says that
 // it is done, which ends the agent's turn.
@@ -28,9 +28,10 @@ export function follow(scenario, failed) {
   };
 }
 
-/** What an agent offers and answers, in the words of the gateway: without the prefix that the agent adds. */
+/** Finds the gateway's tools in requests, by the names that they have without the prefix that the agent adds. */
 export class Reader {
   constructor(agent, face) {
+    this.face = face;
     this.prefix = agent.prefix(face.entry);
   }
 
@@ -44,14 +45,10 @@ export class Reader {
     return names.filter((name) => !this.offered(request, name));
   }
 
-  /** Which of these names stand neither in the last answer nor in what the tools say of themselves. */
-  notNamed(request, names) {
-    const text = last(request).text + this.descriptions(request);
-    return names.filter((name) => !new RegExp(`(?<![\\w-])${name}(?![\\w-])`).test(text));
-  }
-
-  descriptions(request) {
-    return request.tools.filter(({ name }) => name.startsWith(this.prefix)).map((tool) => tool.description).join("\n");
+  /** Which of a server's tools the model was not told of. */
+  notNamed(request, server, tools) {
+    const catalog = this.offered(request, this.face.open)?.description ?? "";
+    return tools.filter((tool) => !this.face.names(last(request).text, catalog, server, tool));
   }
 }
 

@@ -9,6 +9,7 @@ import { cpSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { MANY } from "../faces.mjs";
 import { Home } from "../home.mjs";
+import { endOf, killAll } from "../processes.mjs";
 
 export const SDKS = [
   { name: "typescript-1", title: "TypeScript SDK", opened: "list", package: "@modelcontextprotocol/sdk" },
@@ -27,7 +28,7 @@ export function pinned(sdk) {
 }
 
 /** Runs an SDK's program against a face, and gives the outcome of its checks. */
-export function trySdk(places, sdk, face) {
+export async function trySdk(places, sdk, face) {
   const home = new Home(places);
   try {
     const { status, stdout, stderr } = spawnSync(...program(home, sdk, plan(home, face)), {
@@ -36,12 +37,16 @@ export function trySdk(places, sdk, face) {
       encoding: "utf8",
       timeout: 60_000,
     });
-    if (status !== 0) return { checks: { connect: stderr.trim().slice(-300), open: "not tried", call: "not tried" } };
-    return { checks: judge(sdk, face, JSON.parse(stdout)) };
+    const left = await endOf([places.gateway, places.servers], 10_000);
+    const checks = status === 0 ? judge(sdk, face, JSON.parse(stdout)) : failed(stderr.trim().slice(-300));
+    return { checks: { ...checks, end: left && `still running: ${left}` } };
   } finally {
+    killAll();
     home.remove();
   }
 }
+
+const failed = (why) => ({ connect: why, open: why, call: why });
 
 function plan(home, face) {
   const [server, tool, input] = ["many", MANY[0], { id: "7" }];
@@ -65,7 +70,7 @@ function program(home, sdk, plan) {
 
 function judge({ opened: where }, face, { before, opened, after, called }) {
   const listed = (tool) => after.includes(face.exposed("many", tool));
-  const named = (tool) => opened.includes(`"${face.named("many", tool)}"`);
+  const named = (tool) => face.names(opened, "", "many", tool);
   const unseen = MANY.filter((tool) => !(where === "list" ? listed : named)(tool));
   return {
     connect: before.includes(face.open) ? undefined : `${face.open} is not among ${before.join(", ")}`,
