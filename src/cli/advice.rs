@@ -1,14 +1,14 @@
 //! What to do about a server that is not to be had.
 
 use super::failure::{Failure, FailureKind};
-use crate::core::trouble::{Cause, Trouble};
+use crate::core::start_error::{Cause, StartError};
 
 /// What to do about it.
-pub(super) fn advice(trouble: &Trouble) -> &str {
-    if let Some(hint) = &trouble.hint {
+pub(super) fn advice(error: &StartError) -> &str {
+    if let Some(hint) = &error.hint {
         return hint;
     }
-    match trouble.cause {
+    match error.cause {
         Cause::Noise => {
             "stdout is for MCP messages only: check that the command starts an MCP server over stdio, and let it log to stderr"
         }
@@ -22,7 +22,7 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
             "check the path of its `url`; for a server with the old HTTP+SSE transport write \"type\": \"sse\""
         }
         Cause::Version => "update the server",
-        Cause::Command | Cause::Other if trouble.stderr.is_empty() => {
+        Cause::Command | Cause::Other if error.stderr.is_empty() => {
             "run its command by hand to see more; variables that it needs go into its `env`"
         }
         Cause::Command | Cause::Other => {
@@ -32,13 +32,13 @@ pub(super) fn advice(trouble: &Trouble) -> &str {
 }
 
 /// The failure of a verb that needs this server.
-pub(super) fn lost(label: &str, trouble: &Trouble) -> Failure {
-    let kind = match trouble.cause {
+pub(super) fn lost(label: &str, error: &StartError) -> Failure {
+    let kind = match error.cause {
         Cause::Login | Cause::Person => FailureKind::Authorization,
         _ => FailureKind::Unreachable,
     };
-    let message = Trouble { hint: None, ..trouble.clone() };
-    Failure::new(kind, format!("{label}: {message}"), advice(trouble))
+    let message = StartError { hint: None, ..error.clone() };
+    Failure::new(kind, format!("{label}: {message}"), advice(error))
 }
 
 #[cfg(test)]
@@ -58,13 +58,16 @@ mod tests {
             (Cause::Version, 4, "update"),
             (Cause::Other, 4, "by hand"),
         ] {
-            let failure = lost("dev/a", &Trouble::new(cause, "it is so"));
+            let failure = lost("dev/a", &StartError::new(cause, "it is so"));
             assert_eq!((failure.kind.status(), &*failure.message), (status, "dev/a: it is so"), "{cause:?}");
             assert!(failure.hint.contains(part), "{cause:?}: {}", failure.hint);
         }
-        let trouble =
-            Trouble { stderr: "  no key".into(), hint: Some("set KEY".into()), ..Trouble::from("ended") };
-        let failure = lost("dev/a", &trouble);
+        let error = StartError {
+            stderr: "  no key".into(),
+            hint: Some("set KEY".into()),
+            ..StartError::from("ended")
+        };
+        let failure = lost("dev/a", &error);
         assert_eq!(failure.message, "dev/a: ended\nlast lines of its stderr:\n  no key");
         assert_eq!(failure.hint, "set KEY");
     }

@@ -97,14 +97,14 @@ struct ServerRow<'a> {
 
 impl<'a> ServerRow<'a> {
     fn new(finding: &'a Finding) -> Self {
-        let trouble = match &finding.outcome {
-            Err(trouble) => trouble,
+        let error = match &finding.outcome {
+            Err(error) => error,
             Ok(_) => return Self { finding, problem: None, hint: remark(finding), stderr: Vec::new() },
         };
-        let lines = trouble.stderr.lines();
+        let lines = error.stderr.lines();
         let stderr = lines.map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
-        let hint = Some(advice(trouble).to_owned());
-        Self { finding, problem: Some(printable(&trouble.problem)), hint, stderr }
+        let hint = Some(advice(error).to_owned());
+        Self { finding, problem: Some(printable(&error.problem)), hint, stderr }
     }
 
     fn is_ok(&self) -> bool {

@@ -1,6 +1,9 @@
-//! The middle: which upstreams there are, which clients, and how requests go from one to the other.
+//! The middle: which upstreams there are, which clients, and how requests go from one to the other. The gateway in `serve`
+//! drives it; upstreams tell it when they change.
+//!
+//! Invariant: its parts lock for themselves, briefly, and never across an await.
+//! Invariant: a task that it spawns has ended, or is cut off, when [`Engine::stop`] returns.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -11,37 +14,33 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
+use super::adapt;
 use super::audience::Audience;
-use super::bridge::{Call, Parked, level_of};
+use super::bridge::{Bridge, Call};
+use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
-use super::level;
-use super::link::{Caller, Link};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
-use super::seal::{Seal, params_digest};
-use super::session::Session;
+use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version};
+use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::oauth::Authorizer;
 use crate::wire::peer::{Answer, Lost};
 
-/// Owns the upstreams and knows the clients. Its parts lock briefly and never across an await.
+/// Owns the upstreams and knows the clients.
 pub struct Engine {
     pub(super) programs: Programs,
-    pub(super) seal: Seal,
-    /// Sealed states that were used, until they expire.
-    pub(super) used: Mutex<HashMap<String, u64>>,
-    /// Calls whose client is to answer questions.
-    pub(super) parked: Parked,
+    /// What clients come back to that were asked something.
+    pub bridge: Bridge,
     /// What is known of servers from before.
     pub known: Known,
     logins: Logins,
@@ -102,9 +101,7 @@ impl Engine {
         Arc::new(Self {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
-            seal: Seal::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
-            used: Mutex::default(),
-            parked: Parked::default(),
+            bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attended),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
@@ -114,17 +111,17 @@ impl Engine {
         })
     }
 
-    /// A window for a client, or for all callers with the same credentials.
-    pub fn window(
+    /// A workspace for a client, or for all callers with the same credentials.
+    pub fn workspace(
         &self,
         principal: &str,
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-    ) -> Arc<Window> {
-        let window = Window::new(principal, face, exposure, client);
-        self.audience.add(&window);
-        window
+    ) -> Arc<Workspace> {
+        let workspace = Workspace::new(principal, face, exposure, client);
+        self.audience.add(&workspace);
+        workspace
     }
 
     /// Top-level settings of the file.
@@ -137,17 +134,17 @@ impl Engine {
         self.limit.clone()
     }
 
-    /// The upstream for a server of a group, as this window reaches it; the same one each time.
+    /// The upstream for a server of a group, as this workspace reaches it; the same one each time.
     pub fn upstream(
         self: &Arc<Self>,
-        window: &Window,
+        workspace: &Workspace,
         group: &str,
         server: &str,
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
-        let make = |spec, past| Upstream::new(group, server, label, spec, past, Arc::downgrade(self));
-        self.registry.get(window, (group, server), spec, make)
+        let make = |spec, history| Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+        self.registry.get(workspace, (group, server), spec, make)
     }
 
     /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
@@ -196,8 +193,8 @@ impl Engine {
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        if let Some(link) = upstream.link() {
-            return self.send(&link, method, params, changes, reply, finish);
+        if let Some(connection) = upstream.connection() {
+            return self.send(&connection, method, params, changes, reply, finish);
         }
         let mut changed = Vec::new();
         params.write_with(&mut changed, changes);
@@ -206,10 +203,10 @@ impl Engine {
         let engine = self.clone();
         tokio::spawn(async move {
             match upstream.up().await {
-                Ok(link) if reply.is_wanted() => {
+                Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    engine.send(&link, method, params, &[], reply, finish);
+                    engine.send(&connection, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
                 Err(reason) => {
@@ -223,30 +220,28 @@ impl Engine {
 
     fn send(
         self: &Arc<Self>,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
         changes: &[(&str, Option<&str>)],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        if !link.takes_calls() {
+        if !connection.takes_calls() {
             let lost = Lost::new("the server does not read its input; too much waits for it already");
             return finish(Answer::Lost(&lost), reply);
         }
-        if reply.modern().is_some() || link.version().is_modern() {
+        if reply.modern().is_some() || connection.version().is_modern() {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
             let text = String::from_utf8(text).expect("written from UTF-8 texts");
-            let digest = reply.modern().map_or_else(String::new, |modern| modern.digest.clone());
-            let digest = if digest.is_empty() { params_digest(params.raw()) } else { digest };
-            return Call::launch(self, link, method, text, digest, reply, Box::new(finish));
+            return Call::launch(self, connection, method, text, reply, Box::new(finish));
         }
-        if self.must_wait_for_turn(link, &reply) {
+        if self.must_wait_for_turn(connection, &reply) {
             let mut text = Vec::new();
             params.write_with(&mut text, changes);
-            let (engine, link, turns) = (self.clone(), link.clone(), link.turns.clone());
-            return turns.wait(move |turn| {
+            let (engine, connection, gate) = (self.clone(), connection.clone(), connection.gate.clone());
+            return gate.wait(move |turn| {
                 let mut scanner = Scanner::default();
                 let params = scanner.scan(&text).expect("written as valid JSON").root();
                 let finish = |answer: Answer<'_>, reply: Reply| {
@@ -254,25 +249,25 @@ impl Engine {
                     drop(turn);
                 };
                 if reply.is_wanted() {
-                    engine.send_plainly(&link, method, params, &[], reply, finish);
+                    engine.send_plainly(&connection, method, params, &[], reply, finish);
                 }
             });
         }
-        self.send_plainly(link, method, params, changes, reply, finish);
+        self.send_plainly(connection, method, params, changes, reply, finish);
     }
 
     /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
     /// share it, and this one can be asked.
-    fn must_wait_for_turn(&self, link: &Arc<Link>, reply: &Reply) -> bool {
+    fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
         self.audience.stdio().is_none()
-            && link.asks_at_large()
+            && connection.asks_at_large()
             && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
     /// A call without state beyond its answer: between equals of the legacy era.
     fn send_plainly(
         self: &Arc<Self>,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
         changes: &[(&str, Option<&str>)],
@@ -288,20 +283,24 @@ impl Engine {
             progress: progress.map(|progress| progress.token.raw().into()),
             call: None,
         };
-        let (way, token) = (link.clone(), caller.progress.clone());
+        let (way, token) = (connection.clone(), caller.progress.clone());
         let on_answer = Box::new(move |answer: Answer<'_>| {
-            level::deliver(&way, method, token, answer, reply, finish);
+            adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
-        if let Some(id) = link.peer.request(method, write, caller, link.deadline(&session), on_answer) {
-            session.sent(&key, link, id);
+        let id = connection.peer.reserve();
+        let request = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
+        if let Some(request) = request
+            && session.goes_to(&key, connection, id)
+        {
+            request.send(method, write);
         }
     }
 
     /// Sends a client's notification to every running upstream of its view.
-    pub fn broadcast(&self, session: &Session, method: &str, params: Option<Node<'_>>) {
-        for link in self.links(session) {
-            link.peer.notify(method, |out| {
+    pub fn broadcast(&self, session: &ClientSession, method: &str, params: Option<Node<'_>>) {
+        for connection in self.connections(session) {
+            connection.peer.notify(method, |out| {
                 if let Some(params) = params {
                     params.write(out);
                 }
@@ -310,13 +309,15 @@ impl Engine {
     }
 
     /// Sets the level of log messages, for running upstreams and for those to come.
-    pub fn set_log_level(&self, session: &Session, params: Node<'_>) {
+    pub fn set_log_level(&self, session: &ClientSession, params: Node<'_>) {
         session.set_log_level(params.raw());
-        for link in self.links(session).into_iter().filter(|link| !link.version().is_modern()) {
-            match level_of(params.raw()) {
+        for connection in
+            self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
+        {
+            match log_level(params.raw()) {
                 // Others share it, and may want more.
-                Some(level) if self.audience.stdio().is_none() => link.want_level(level),
-                _ if link.can("logging") => send_quietly(&link, "logging/setLevel", params.raw()),
+                Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
+                _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
                 _ => {}
             }
         }
@@ -325,13 +326,13 @@ impl Engine {
     /// Watches something of an upstream, or no longer, on behalf of one more client.
     pub fn watch(&self, upstream: &Arc<Upstream>, what: &Watched, more: bool) {
         if upstream.count_watcher(what, more)
-            && let Some(link) = upstream.link()
+            && let Some(connection) = upstream.connection()
         {
             match what {
-                _ if link.version().is_modern() => link.listen(),
+                _ if connection.version().is_modern() => connection.listen(),
                 Watched::Resource(uri) => {
                     let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
-                    send_quietly(&link, method, &format!("{{\"uri\":{}}}", quote(uri)));
+                    send_quietly(&connection, method, &format!("{{\"uri\":{}}}", quote(uri)));
                 }
                 // It tells of them without being asked.
                 Watched::Task(_) => {}
@@ -340,14 +341,14 @@ impl Engine {
     }
 
     /// Lets a modern client hear of changes.
-    pub fn listen(&self, window: &Window, listener: Listener) {
-        window.listen(listener);
+    pub fn listen(&self, workspace: &Workspace, listener: Listener) {
+        workspace.listen(listener);
     }
 
     /// Ends every upstream and waits until nothing of them is left.
-    pub async fn shut_down(&self) {
+    pub async fn stop(&self) {
         let tasks = self.tasks.lock().take();
-        for upstream in self.registry.all_and_retired() {
+        for upstream in self.registry.all_and_draining() {
             upstream.stop();
         }
         if let Some(mut tasks) = tasks {
@@ -359,7 +360,7 @@ impl Engine {
 
     /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
     /// Those that a new file reaches in another way, or not at all, are taken out and returned; the caller
-    /// [retires](Self::retire) them.
+    /// [replaces](Self::replace) them.
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
@@ -367,7 +368,7 @@ impl Engine {
     ) -> Vec<Arc<Upstream>> {
         let state_key = |settings: &Common| settings.serving.state_key.clone();
         if state_key(&self.settings()) != state_key(&settings) {
-            self.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
         }
         self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
         *self.settings.write() = Arc::new(settings);
@@ -396,24 +397,23 @@ impl Engine {
     }
 
     /// Remembers what an upstream offers, beside everything else.
-    pub(super) fn remember(&self, link: &Arc<Link>, items: Items) {
-        self.spawn(self.known.offers(&link.upstream, items));
+    pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
+        self.spawn(self.known.offers(&connection.upstream, items));
     }
 
     /// Remembers how an upstream speaks.
-    pub(super) fn remember_manner(&self, link: &Arc<Link>) {
-        self.spawn(self.known.speaks(link));
+    pub(super) fn remember_manner(&self, connection: &Arc<Connection>) {
+        self.spawn(self.known.speaks(connection));
     }
 
     /// What of tasks a server can in the way of this version's era, as far as that is known.
     pub fn task_support(&self, transport: &Transport, version: Version) -> TaskSupport {
-        let running = self
-            .registry
-            .all()
-            .iter()
-            .find_map(|upstream| upstream.link().filter(|_| upstream.spec().transport == *transport));
+        let running =
+            self.registry.all().iter().find_map(|upstream| {
+                upstream.connection().filter(|_| upstream.spec().transport == *transport)
+            });
         let known = match running {
-            Some(link) => Some(manner(&link)),
+            Some(connection) => Some(manner(&connection)),
             None => self.known.manner(transport),
         };
         let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
@@ -435,14 +435,14 @@ impl Engine {
     fn logged_in(&self, url: &str) {
         let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
         self.registry.forgive(is_there);
-        let windows = self.audience.windows();
+        let workspaces = self.audience.workspaces();
         for upstream in self.registry.all().into_iter().filter(|upstream| upstream.has_failed()) {
             let spec = upstream.spec();
             if !is_there(&spec.transport) {
                 continue;
             }
             upstream.forgive();
-            if spec.restart || windows.iter().any(|window| window.shows(&upstream)) {
+            if spec.restart || workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
                 let _ = upstream.start();
             }
         }
@@ -450,12 +450,12 @@ impl Engine {
 
     /// Called by an upstream when it came up, went down or offers other things.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
-        for window in self.audience.windows() {
-            if window.change(|view| view.refresh(&*window.exposure(), upstream)) {
-                window.tell_unless_held();
+        for workspace in self.audience.workspaces() {
+            if workspace.change(|view| view.refresh(&*workspace.exposure(), upstream)) {
+                workspace.tell_unless_held();
             }
-            if upstream.link().is_some() {
-                self.audience.arrived(&window);
+            if upstream.connection().is_some() {
+                self.audience.arrived(&workspace);
             }
         }
         if upstream.spec().restart && upstream.has_failed() {
@@ -478,38 +478,42 @@ impl Engine {
 
     /// Tells an upstream with which a session has just begun what clients expect of it. A modern one is told with every
     /// request, and by its subscription.
-    pub(super) fn greeted(&self, link: &Arc<Link>) {
-        if link.version().is_modern() {
+    pub(super) fn greeted(&self, connection: &Arc<Connection>) {
+        if connection.version().is_modern() {
             return;
         }
-        for uri in link.upstream.watched().0 {
-            send_quietly(link, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
+        for uri in connection.upstream.watched().0 {
+            send_quietly(connection, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
         match self.audience.stdio() {
             Some(session) => {
-                if let Some(level) = session.log_level().filter(|_| link.can("logging")) {
-                    send_quietly(link, "logging/setLevel", &level);
+                if let Some(level) = session.log_level().filter(|_| connection.can("logging")) {
+                    send_quietly(connection, "logging/setLevel", &level);
                 }
             }
             None => {
-                let sees = |window: &Arc<Window>| window.shows(&link.upstream);
-                let sessions =
-                    self.audience.windows().into_iter().filter(sees).flat_map(|window| window.sessions());
-                let levels = sessions.filter_map(|session| level_of(&session.log_level()?));
-                levels.for_each(|level| link.want_level(level));
+                let sees = |workspace: &Arc<Workspace>| workspace.shows(&connection.upstream);
+                let sessions = self
+                    .audience
+                    .workspaces()
+                    .into_iter()
+                    .filter(sees)
+                    .flat_map(|workspace| workspace.sessions());
+                let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
+                levels.for_each(|level| connection.want_level(level));
             }
         }
     }
 
     /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
     /// last one was told, and nobody knows what it offers.
-    pub(super) fn renewed(&self, link: &Arc<Link>, hello: ServerHello) {
-        link.set_hello(hello);
-        self.remember_manner(link);
-        link.withdraw_questions();
-        link.tell_level_again();
-        self.greeted(link);
-        link.lists_changed();
+    pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
+        connection.profile.greeted(hello);
+        self.remember_manner(connection);
+        connection.questions.cancel();
+        connection.tell_level_again();
+        self.greeted(connection);
+        connection.changes.note(Changes::LISTS);
     }
 
     /// Waits until the client on stdin has taken most of what it was sent.
@@ -519,13 +523,15 @@ impl Engine {
         }
     }
 
-    fn links(&self, session: &Session) -> Vec<Arc<Link>> {
-        session.window.read(|view| view.entries().filter_map(|entry| entry.upstream.link()).collect())
+    fn connections(&self, session: &ClientSession) -> Vec<Arc<Connection>> {
+        session
+            .workspace
+            .read(|view| view.entries().filter_map(|entry| entry.upstream.connection()).collect())
     }
 }
 
 /// Sends a request whose answer nobody needs.
-pub(super) fn send_quietly(link: &Arc<Link>, method: &str, params: &str) {
+pub(super) fn send_quietly(connection: &Arc<Connection>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    link.peer.request(method, write, Caller::default(), link.own_deadline(), Box::new(|_| ()));
+    connection.peer.request(method, write, Caller::default(), connection.own_deadline(), Box::new(|_| ()));
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::connection::Connection;
 use super::eras::{Asking, Eras};
-use super::link::Link;
 use super::upstream::Upstream;
 use crate::catalog::Items;
 use crate::config::Transport;
@@ -74,11 +74,13 @@ impl Known {
     }
 
     /// Remembers how an upstream speaks; what is returned writes it down.
-    pub(super) fn speaks(&self, link: &Link) -> impl Future<Output = ()> + Send + use<> {
-        let manner = manner(link);
-        self.note(&link.upstream.spec().transport, manner);
-        self.eras.set(&self.digest(&link.upstream), manner.era);
-        self.save(&link.upstream, move |definitions, transport| definitions.save_manner(transport, manner))
+    pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
+        let manner = manner(connection);
+        self.note(&connection.upstream.spec().transport, manner);
+        self.eras.set(&self.digest(&connection.upstream), manner.era);
+        self.save(&connection.upstream, move |definitions, transport| {
+            definitions.save_manner(transport, manner)
+        })
     }
 
     /// Remembers what an upstream offers, by what is returned.
@@ -145,7 +147,7 @@ impl Known {
 }
 
 /// How an upstream speaks that runs.
-pub(super) fn manner(link: &Link) -> Manner {
-    let era = if link.version().is_modern() { Era::Modern } else { Era::Legacy };
-    Manner { era, tasks: link.tasks() }
+pub(super) fn manner(connection: &Connection) -> Manner {
+    let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
+    Manner { era, tasks: connection.profile.tasks() }
 }

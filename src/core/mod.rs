@@ -1,15 +1,16 @@
 //! The engine: upstreams and their processes, the catalog, clients and their views.
 
+mod adapt;
 pub mod audience;
 pub mod backoff;
-mod bridge;
-mod connection;
+pub mod bridge;
+mod carrier;
+pub mod connection;
 pub mod engine;
 mod eras;
+mod gate;
 pub mod known;
-mod level;
-mod life;
-pub mod link;
+mod lifecycle;
 mod logins;
 pub mod modern;
 mod names;
@@ -24,12 +25,11 @@ pub mod reply;
 pub mod route;
 #[cfg(test)]
 mod routing_tests;
-pub mod seal;
+
 pub mod session;
+pub mod start_error;
 mod stderr;
 pub mod tasks;
-pub mod trouble;
-mod turns;
 pub mod upstream;
 pub mod view;
-pub mod window;
+pub mod workspace;

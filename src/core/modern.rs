@@ -1,11 +1,11 @@
-//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes.
+//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
+//! table of methods reads them, replies complete results by them, windows tell listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::reply::Reply;
-use super::seal::params_digest;
-use super::session::Session;
+use super::session::ClientSession;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::wire::era::{TASKS, can_be_asked, declares_at, meta, our_info};
@@ -19,8 +19,8 @@ pub struct ModernCall {
     pub capabilities: String,
     /// Least severity of the log messages that it wants; `None` is none at all.
     pub log_level: Option<usize>,
-    /// Digest of the parameters, for state that the client carries.
-    pub digest: String,
+    /// The client's own parameters, raw, where state that the client carries is good for them alone.
+    pub(super) params: Option<Box<str>>,
     /// Whether results of the method say how long they may be kept.
     cacheable: bool,
     /// Whether it brings what was asked for, so that its result is good for nobody else.
@@ -76,7 +76,7 @@ impl ModernCall {
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
             log_level,
-            digest: if stateful { params_digest(params.raw()) } else { String::new() },
+            params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
             is_retry: ["inputResponses", "requestState"].iter().any(|key| params.get(key).is_some()),
             server: server(),
@@ -155,7 +155,7 @@ pub enum Watched {
 
 /// A `subscriptions/listen` of a client.
 pub struct Listener {
-    session: Weak<Session>,
+    session: Weak<ClientSession>,
     id: Id,
     kinds: Vec<Kind>,
     resources: Vec<String>,
@@ -167,9 +167,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream.
+    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream. `None`: the client
+    /// cancelled the request meanwhile.
     ///
-    /// `None`: the client gave the request up meanwhile.
+    /// Relies on one thread: what changes between the acknowledgement and [`Engine::listen`](super::engine::Engine::listen)
+    /// is not told.
     pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
         let id = reply.id()?;
         let filter = params.get("notifications");
@@ -192,7 +194,7 @@ impl Listener {
         }
         let session = reply.session().clone();
         let mut tasks = strings(filter, "taskIds");
-        tasks.retain(|id| session.window.tasks.find(id).is_some());
+        tasks.retain(|id| session.workspace.tasks.find(id).is_some());
         if !tasks.is_empty() {
             granted.push(format!("\"taskIds\":[{}]", quoted(&tasks)));
         }
@@ -262,7 +264,7 @@ impl Listener {
     }
 
     /// Whether it is the one with this id.
-    pub fn belongs_to(&self, session: &Session, id: &Id) -> bool {
+    pub fn belongs_to(&self, session: &ClientSession, id: &Id) -> bool {
         self.id == *id && std::ptr::eq(self.session.as_ptr(), session)
     }
 
@@ -334,7 +336,7 @@ mod tests {
             let call = ModernCall {
                 capabilities: "{}".into(),
                 log_level: None,
-                digest: String::new(),
+                params: None,
                 cacheable: true,
                 is_retry,
                 server: "toolman",

@@ -4,14 +4,14 @@
 //! the one rule: a client is told of the lists that are not what they were. So what changes and changes back tells
 //! nobody, and what a client has been shown it is not told of.
 //!
-//! A [`Window`](super::window::Window) applies the rule to everybody who looks through it, whenever something may have
+//! A [`Workspace`](super::workspace::Workspace) applies the rule to everybody who has it, whenever something may have
 //! changed:
 //!
 //! | what happens | who calls | when the rule is applied |
 //! |---|---|---|
-//! | a group is opened or closed, things are switched: a client asked for it | `Window::tell` | at once |
-//! | an upstream comes up, goes down or offers other things | `Window::tell_unless_held` | at once, or when the last hold ends |
-//! | an open group is opened again; a new file is put in force | `Window::hold` | once, when the hold ends |
+//! | a group is opened or closed, things are switched: a client asked for it | `Workspace::tell` | at once |
+//! | an upstream comes up, goes down or offers other things | `Workspace::tell_unless_held` | at once, or when the last hold ends |
+//! | an open group is opened again; a new file is put in force | `Workspace::hold` | once, when the hold ends |
 //! | a list is answered | `Client::shown` | never: what it shows is what the client knows now |
 //!
 //! Nobody is told before lists are there to be asked for ([`Ledger::begin`]): for the servers that start with us that is

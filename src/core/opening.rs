@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use super::engine::Engine;
 use super::modern::Watched;
-use super::session::Session;
-use super::trouble::Trouble;
+use super::session::ClientSession;
+use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
 use super::view::View;
-use super::window::Window;
+use super::workspace::Workspace;
 
 /// What calls in flight on an upstream that a new file has no place for may take.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
@@ -24,29 +24,29 @@ const BEFORE_NEXT: Duration = Duration::from_millis(700);
 pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
 /// An upstream that was to start, and what came of it.
-type Attempt = (Arc<Upstream>, Result<(), Trouble>);
+type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
     /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the window's
+    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the workspace's
     /// lists afterwards, unless every one failed, and its clients are told. Returns the servers that failed. `None`: the
     /// group was closed meanwhile, or the file has it no longer.
     pub async fn open(
         self: &Arc<Self>,
-        window: &Arc<Window>,
+        workspace: &Arc<Workspace>,
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> Option<Failures> {
-        let begun = window.change(|view| view.begin_opening(&*window.exposure(), group, upstreams));
+        let begun = workspace.change(|view| view.begin_opening(&*workspace.exposure(), group, upstreams));
         let Some(number) = begun else {
             // Its client is gone already, and nobody else will end what was made for it.
-            self.release(window, upstreams.to_vec());
+            self.release(workspace, upstreams.to_vec());
             return None;
         };
         // Of a group that is open already, each server stands in lists as soon as it is up.
-        let hold = window.read(|view| view.is_open(group)).then(|| window.hold());
-        let attempts = settle(window, Some(group), || ()).await;
-        let (failed, given_up) = window.change(|view| {
+        let hold = workspace.read(|view| view.is_open(group)).then(|| workspace.hold());
+        let attempts = settle(workspace, Some(group), || ()).await;
+        let (failed, given_up) = workspace.change(|view| {
             if !view.end_opening(number) {
                 return None;
             }
@@ -61,73 +61,73 @@ impl Engine {
                 view.open(group);
             // Another opening of it may have more luck.
             } else if !view.is_opening(group) {
-                view.remove(&*window.exposure(), group);
+                view.remove(&*workspace.exposure(), group);
                 return Some((failed, members));
             }
             Some((failed, Vec::new()))
         })?;
-        self.release(window, given_up);
-        self.audience.arrived(window);
-        window.begin();
-        window.tell();
+        self.release(workspace, given_up);
+        self.audience.arrived(workspace);
+        workspace.begin();
+        workspace.tell();
         drop(hold);
         Some(failed)
     }
 
-    /// Takes a group out of the window and ends those of its servers that no other window has. Returns how many ran.
-    pub fn close(&self, window: &Arc<Window>, group: &str) -> usize {
-        let upstreams: Vec<_> = window.change(|view| {
+    /// Takes a group out of the workspace and ends those of its servers that no other workspace has. Returns how many ran.
+    pub fn close(&self, workspace: &Arc<Workspace>, group: &str) -> usize {
+        let upstreams: Vec<_> = workspace.change(|view| {
             let upstreams = view.group(group).map(|entry| entry.upstream.clone()).collect();
-            view.remove(&*window.exposure(), group);
+            view.remove(&*workspace.exposure(), group);
             upstreams
         });
         let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
-        self.release(window, upstreams);
-        window.tell();
+        self.release(workspace, upstreams);
+        workspace.tell();
         running
     }
 
-    /// Ends everything of a window that is no longer looked through.
-    pub fn discard(&self, window: &Arc<Window>) {
-        let upstreams = self.forget(window);
-        self.release(window, upstreams);
+    /// Ends everything of a workspace that nobody has any more.
+    pub fn discard(&self, workspace: &Arc<Workspace>) {
+        let upstreams = self.forget(workspace);
+        self.release(workspace, upstreams);
     }
 
-    /// Tells those who look through a window of nothing any more, and opens nothing for them. Returns what stands in it.
-    pub fn forget(&self, window: &Arc<Window>) -> Vec<Arc<Upstream>> {
-        self.audience.remove(window);
-        window.change(View::shut)
+    /// Tells those who share a workspace of nothing any more, and opens nothing for them. Returns what stands in it.
+    pub fn forget(&self, workspace: &Arc<Workspace>) -> Vec<Arc<Upstream>> {
+        self.audience.remove(workspace);
+        workspace.change(View::shut)
     }
 
-    /// Lets go of upstreams that no longer stand in a window: its subscriptions to them end, and so do those that
+    /// Lets go of upstreams that no longer stand in a workspace: its subscriptions to them end, and so do those that
     /// nobody else has open.
-    fn release(&self, window: &Window, upstreams: Vec<Arc<Upstream>>) {
-        for session in window.sessions() {
+    fn release(&self, workspace: &Workspace, upstreams: Vec<Arc<Upstream>>) {
+        for session in workspace.sessions() {
             self.unsubscribe(&session, &upstreams);
         }
-        let windows = self.audience.windows();
+        let workspaces = self.audience.workspaces();
         for upstream in upstreams {
-            if upstream.spec().lives_on || windows.iter().any(|window| window.shows(&upstream)) {
+            if upstream.spec().lives_on || workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
                 continue;
             }
-            self.end_retired(&windows, &upstream);
-            self.registry.remove(&upstream, upstream.close());
+            self.stop_draining(&workspaces, &upstream);
+            self.registry.remove(&upstream, upstream.stop_for_good());
         }
     }
 
     /// Ends those that a new file has put this one in the place of and that still finish calls, unless these may be calls
     /// of others.
-    fn end_retired(&self, windows: &[Arc<Window>], upstream: &Upstream) {
+    fn stop_draining(&self, workspaces: &[Arc<Workspace>], upstream: &Upstream) {
         let (group, server) = (&upstream.group, &upstream.server);
-        if windows.iter().any(|window| window.read(|view| view.server(group, server).is_some())) {
+        if workspaces.iter().any(|workspace| workspace.read(|view| view.server(group, server).is_some())) {
             return;
         }
-        for before in self.registry.retired(group, server) {
+        for before in self.registry.draining(group, server) {
             before.stop();
         }
     }
 
-    fn unsubscribe(&self, session: &Session, upstreams: &[Arc<Upstream>]) {
+    fn unsubscribe(&self, session: &ClientSession, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
             for own in session.end_subscriptions(&upstream.group, &upstream.server) {
                 self.watch(upstream, &Watched::Resource(own), false);
@@ -138,16 +138,16 @@ impl Engine {
     /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
     /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
     /// What is returned resolves when each of them is up or failed.
-    pub fn retire(
+    pub fn replace(
         self: &Arc<Self>,
         upstream: Arc<Upstream>,
         next: Vec<Arc<Upstream>>,
     ) -> oneshot::Receiver<()> {
         let (settled, receiver) = oneshot::channel();
-        self.registry.retire(&upstream);
+        self.registry.note_draining(&upstream);
         self.spawn(async move {
             let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
-            let ending = upstream.retire(LONGEST_DRAIN);
+            let ending = upstream.drain(LONGEST_DRAIN);
             tokio::pin!(ending);
             let ended = timeout(head_start, &mut ending).await.is_ok();
             let starting = async {
@@ -173,14 +173,14 @@ pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
     }
 }
 
-/// Starts what stands in a window, of one group or all of it, and waits until each is up or failed. It looks again
+/// Starts what stands in a workspace, of one group or all of it, and waits until each is up or failed. It looks again
 /// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
 /// tried once.
-pub async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
+pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
     let mut tried: Vec<Arc<Upstream>> = Vec::new();
     let (mut attempts, mut outcomes) = (JoinSet::new(), Vec::new());
     loop {
-        let members: Vec<_> = window.read(|view| {
+        let members: Vec<_> = workspace.read(|view| {
             let wanted =
                 view.entries().filter(|entry| group.is_none_or(|group| *entry.upstream.group == *group));
             wanted.map(|entry| entry.upstream.clone()).collect()
@@ -213,7 +213,7 @@ pub async fn settle(window: &Window, group: Option<&str>, mut on_each: impl FnMu
     }
 }
 
-async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, Trouble>) -> Attempt {
+async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
         Ok(phase) => upstream.settled(phase).await.map(drop),
         Err(refused) => Err(refused),
@@ -222,10 +222,10 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
 }
 
 /// Why an upstream is not up: it failed, or it has ended since.
-fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<Trouble> {
+fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
     if upstream.is_up() {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));
-    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_trouble()))
+    attempt.and_then(|(_, outcome)| outcome.clone().err()).or_else(|| Some(upstream.last_error()))
 }

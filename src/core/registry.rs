@@ -7,8 +7,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::reload::stays;
-use super::upstream::{Past, Spec, Upstream};
-use super::window::Window;
+use super::upstream::{FailureHistory, Spec, Upstream};
+use super::workspace::Workspace;
 use crate::config::{Isolation, Transport};
 
 /// The upstreams of a gateway.
@@ -19,9 +19,9 @@ pub struct Registry(Mutex<Upstreams>);
 struct Upstreams {
     upstreams: HashMap<RegistryKey, Arc<Upstream>>,
     /// What is known of those that were closed, so that opening them again does not make them fail more often.
-    pasts: HashMap<RegistryKey, Past>,
+    histories: HashMap<RegistryKey, FailureHistory>,
     /// Upstreams that a new file has no place for and that may still have calls in flight.
-    retired: Vec<Weak<Upstream>>,
+    draining: Vec<Weak<Upstream>>,
 }
 
 /// Group, server, and the client that has it for itself.
@@ -36,32 +36,32 @@ pub(super) struct Renewed {
 }
 
 impl Registry {
-    /// The upstream for a server of a group, as this window reaches it; the same one each time. `make` makes it, with what
+    /// The upstream for a server of a group, as this workspace reaches it; the same one each time. `make` makes it, with what
     /// is left of one that was there before.
     pub(super) fn get(
         &self,
-        window: &Window,
+        workspace: &Workspace,
         (group, server): (&str, &str),
         spec: impl FnOnce() -> Spec,
-        make: impl FnOnce(Spec, Option<Past>) -> Arc<Upstream>,
+        make: impl FnOnce(Spec, Option<FailureHistory>) -> Arc<Upstream>,
     ) -> Arc<Upstream> {
         let mut state = self.0.lock();
-        let places = places(window, group, server);
+        let places = places(workspace, group, server);
         if let Some(upstream) = places.iter().find_map(|place| state.upstreams.get(place)) {
             return upstream.clone();
         }
         let ([shared, own], spec) = (places, spec());
         let place = if spec.isolation == Isolation::Session { own } else { shared };
-        let past = state.pasts.remove(&place).filter(|past| past.transport == spec.transport);
-        let upstream = make(spec, past);
+        let history = state.histories.remove(&place).filter(|history| history.transport == spec.transport);
+        let upstream = make(spec, history);
         state.upstreams.insert(place, upstream.clone());
         upstream
     }
 
-    /// The upstream for a server of a group as this window reaches it, if it has ever been needed.
-    pub fn known(&self, window: &Window, group: &str, server: &str) -> Option<Arc<Upstream>> {
+    /// The upstream for a server of a group as this workspace reaches it, if it has ever been needed.
+    pub fn known(&self, workspace: &Workspace, group: &str, server: &str) -> Option<Arc<Upstream>> {
         let state = self.0.lock();
-        places(window, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
+        places(workspace, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
     }
 
     /// Every upstream.
@@ -70,9 +70,9 @@ impl Registry {
     }
 
     /// Every upstream that may still run, those included that a new file has no place for.
-    pub(super) fn all_and_retired(&self) -> Vec<Arc<Upstream>> {
+    pub(super) fn all_and_draining(&self) -> Vec<Arc<Upstream>> {
         let state = self.0.lock();
-        state.upstreams.values().cloned().chain(state.retired.iter().filter_map(Weak::upgrade)).collect()
+        state.upstreams.values().cloned().chain(state.draining.iter().filter_map(Weak::upgrade)).collect()
     }
 
     /// Puts a new file in force: for each upstream what `spec` says of it by group and server.
@@ -94,35 +94,35 @@ impl Registry {
     }
 
     /// Notes one that a new file has no place for and that may still have calls in flight.
-    pub(super) fn retire(&self, upstream: &Arc<Upstream>) {
-        let retired = &mut self.0.lock().retired;
-        retired.retain(|upstream| upstream.strong_count() > 0);
-        retired.push(Arc::downgrade(upstream));
+    pub(super) fn note_draining(&self, upstream: &Arc<Upstream>) {
+        let draining = &mut self.0.lock().draining;
+        draining.retain(|upstream| upstream.strong_count() > 0);
+        draining.push(Arc::downgrade(upstream));
     }
 
     /// Those that were in this place before and that may still have calls in flight.
-    pub(super) fn retired(&self, group: &str, server: &str) -> Vec<Arc<Upstream>> {
-        let all: Vec<_> = self.0.lock().retired.iter().filter_map(Weak::upgrade).collect();
+    pub(super) fn draining(&self, group: &str, server: &str) -> Vec<Arc<Upstream>> {
+        let all: Vec<_> = self.0.lock().draining.iter().filter_map(Weak::upgrade).collect();
         all.into_iter().filter(|before| *before.group == *group && *before.server == *server).collect()
     }
 
     /// Takes one out that was closed, and keeps what must be known of it for a while.
-    pub(super) fn remove(&self, upstream: &Arc<Upstream>, past: Past) {
+    pub(super) fn remove(&self, upstream: &Arc<Upstream>, history: FailureHistory) {
         let (mut state, now) = (self.0.lock(), Instant::now());
-        state.pasts.retain(|_, past| past.matters(now));
+        state.histories.retain(|_, history| history.matters(now));
         let place = state.upstreams.extract_if(|_, other| Arc::ptr_eq(other, upstream)).next();
         if let Some((place, _)) = place {
-            state.pasts.insert(place, past);
+            state.histories.insert(place, history);
         }
     }
 
     /// Forgets the failures of those that were closed and are reached so.
     pub(super) fn forgive(&self, is_meant: impl Fn(&Transport) -> bool) {
-        self.0.lock().pasts.retain(|_, past| !is_meant(&past.transport));
+        self.0.lock().histories.retain(|_, history| !is_meant(&history.transport));
     }
 }
 
-/// Where a server of a group is, for all clients and for the window's own.
-fn places(window: &Window, group: &str, server: &str) -> [RegistryKey; 2] {
-    [None, Some(window.client)].map(|client| (group.into(), server.into(), client))
+/// Where a server of a group is, for all clients and for the workspace's own.
+fn places(workspace: &Workspace, group: &str, server: &str) -> [RegistryKey; 2] {
+    [None, Some(workspace.client)].map(|client| (group.into(), server.into(), client))
 }

@@ -1,23 +1,26 @@
-//! What upstreams say of their own accord: notifications, and questions to the client.
+//! What upstreams say of their own accord: notifications, and questions to the client. A connection hands it here, message
+//! by message.
+//!
+//! Invariant: what belongs to one client reaches no other; what cannot be told whose it is reaches nobody.
 
 use std::sync::Arc;
 
-use super::bridge::{Call, Needed, level_of};
+use super::bridge::{Call, Needed};
+use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
-use super::link::Link;
 use super::progress::{Progress, write_params};
-use super::session::{Question, Session};
+use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::Kind;
-use crate::wire::era::{LOG_LEVELS, declares, meta};
+use crate::wire::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::wire::json::{Node, Scanner, quote};
 use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::wire::peer::{Answer, Deadline};
 
 /// The client that something belongs to, and its request, where there is one.
 struct Addressees {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     call: Option<Arc<Call>>,
 }
@@ -32,41 +35,47 @@ impl Addressees {
     }
 }
 
-impl Engine {
-    /// Takes a notification of an upstream; `on` is our request on whose stream it came, where streams tell.
-    pub(super) fn upstream_notification(
-        &self,
-        link: &Arc<Link>,
-        on: Option<u64>,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) {
+/// A message of an upstream on its way to clients.
+pub(super) struct Relay<'a> {
+    engine: &'a Engine,
+    connection: &'a Arc<Connection>,
+    on: Option<u64>,
+}
+
+impl<'a> Relay<'a> {
+    /// Of which connection the message is; `on` is our request on whose stream it came, where streams tell.
+    pub(super) fn new(engine: &'a Engine, connection: &'a Arc<Connection>, on: Option<u64>) -> Self {
+        Self { engine, connection, on }
+    }
+
+    /// Takes a notification.
+    pub(super) fn notification(&self, method: &str, params: Option<Node<'_>>) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
         }
+        let changes = &self.connection.changes;
         match method {
-            "notifications/progress" => self.upstream_progress(link, params),
-            "notifications/cancelled" => upstream_cancelled(link, params),
-            "notifications/tools/list_changed" => link.list_changed(Kind::Tool),
-            "notifications/prompts/list_changed" => link.list_changed(Kind::Prompt),
+            "notifications/progress" => self.progress(params),
+            "notifications/cancelled" => cancelled(self.connection, params),
+            "notifications/tools/list_changed" => changes.note(Changes::list(Kind::Tool)),
+            "notifications/prompts/list_changed" => changes.note(Changes::list(Kind::Prompt)),
             "notifications/resources/list_changed" => {
-                link.list_changed(Kind::Resource);
-                link.list_changed(Kind::Template);
+                changes.note(Changes::list(Kind::Resource) | Changes::list(Kind::Template));
             }
-            "notifications/resources/updated" => self.resource_updated(link, params),
-            "notifications/tasks/status" | "notifications/tasks" => self.task_changed(link, method, params),
+            "notifications/resources/updated" => self.resource_updated(params),
+            "notifications/tasks/status" | "notifications/tasks" => self.task_changed(method, params),
             "notifications/subscriptions/acknowledged" => {
                 if let Some(id) = subscription_of(params).and_then(|id| id.raw().parse().ok()) {
-                    link.listens(id);
+                    self.connection.listens(id);
                 }
             }
-            _ => self.relay(link, on, method, params),
+            _ => self.other(method, params),
         }
     }
 
     /// Log messages, and whatever no rule names, go to the client that they belong to.
-    fn relay(&self, link: &Arc<Link>, on: Option<u64>, method: &str, params: Option<Node<'_>>) {
-        let Some(to) = self.addressees(link, on) else { return };
+    fn other(&self, method: &str, params: Option<Node<'_>>) {
+        let Some(to) = self.addressees() else { return };
         // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
@@ -74,12 +83,13 @@ impl Engine {
         if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-            let wanted = match to.call.as_ref().and_then(|call| call.log_level()) {
+            let wanted = match to.call.as_ref().and_then(|call| call.modern()).map(|modern| modern.log_level)
+            {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Where others share the upstream they may have asked it for more.
-                None if self.audience.stdio().is_none() => {
-                    to.session.log_level().as_deref().and_then(level_of)
+                None if self.engine.audience.stdio().is_none() => {
+                    to.session.log_level().as_deref().and_then(log_level)
                 }
                 None => None,
             };
@@ -88,7 +98,7 @@ impl Engine {
             }
         }
         to.session.notify(to.key.as_ref(), method, |out| match params {
-            Some(params) if link.version().is_modern() => without_subscription(params, out),
+            Some(params) if self.connection.version().is_modern() => without_subscription(params, out),
             Some(params) => params.write(out),
             None => {}
         });
@@ -96,11 +106,11 @@ impl Engine {
 
     /// Whose a message is: that of the request on whose stream it came; else of the one client with calls in flight
     /// there; else, over stdio, of the only client there is. With calls of several clients in flight it is nobody's.
-    fn addressees(&self, link: &Arc<Link>, on: Option<u64>) -> Option<Addressees> {
+    fn addressees(&self) -> Option<Addressees> {
         let mut found: Vec<(u64, Addressees)> = Vec::new();
-        link.peer.each(|id, caller| {
+        self.connection.peer.each(|id, caller| {
             if let Some(session) = &caller.session
-                && on.is_none_or(|on| on == id)
+                && self.on.is_none_or(|on| on == id)
             {
                 let audience = Addressees {
                     session: session.clone(),
@@ -111,11 +121,12 @@ impl Engine {
             }
         });
         if found.is_empty() {
-            let session = self.audience.stdio()?;
+            let session = self.engine.audience.stdio()?;
             return Some(Addressees { session, key: None, call: None });
         }
-        let windows = |window: u64| found.iter().all(|(_, other)| other.session.window.id == window);
-        if !windows(found[0].1.session.window.id) {
+        let workspaces =
+            |workspace: u64| found.iter().all(|(_, other)| other.session.workspace.id == workspace);
+        if !workspaces(found[0].1.session.workspace.id) {
             return None;
         }
         // Of several calls of one client the oldest that is not waiting for it already.
@@ -125,16 +136,16 @@ impl Engine {
     }
 
     /// Clients hear of a resource under the URI by which they subscribed.
-    fn resource_updated(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
+    fn resource_updated(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
-        for window in self.audience.windows() {
-            let exposed = window.exposure().full_name(&link.upstream, Kind::Resource, &own);
-            if !window.shows(&link.upstream) {
+        for workspace in self.engine.audience.workspaces() {
+            let exposed = workspace.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
+            if !workspace.shows(&self.connection.upstream) {
                 continue;
             }
             for uri in [exposed.as_str(), &*own] {
-                for session in window.sessions() {
+                for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
@@ -145,7 +156,7 @@ impl Engine {
                         });
                     }
                 }
-                window.each_listener(|listener| listener.resource_updated(uri));
+                workspace.each_listener(|listener| listener.resource_updated(uri));
                 if exposed == *own {
                     break;
                 }
@@ -155,15 +166,15 @@ impl Engine {
 
     /// Progress goes to the client whose call it is, under the client's own token; that of a task may come when the
     /// call is long answered.
-    fn upstream_progress(&self, link: &Arc<Link>, params: Option<Node<'_>>) {
+    fn progress(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &Session, key: Option<&Arc<str>>, token: &str| {
+        let notify = |session: &ClientSession, key: Option<&Arc<str>>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
         };
-        let caller = link.peer.touch(id, |caller| {
+        let caller = self.connection.peer.touch(id, |caller| {
             Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?, caller.call.clone()))
         });
         match caller {
@@ -172,9 +183,9 @@ impl Engine {
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
             None => {
-                for window in self.audience.windows() {
-                    if let Some(token) = window.tasks.progress_token(link, id) {
-                        window.sessions().iter().for_each(|session| notify(session, None, &token));
+                for workspace in self.engine.audience.workspaces() {
+                    if let Some(token) = workspace.tasks.progress_token(self.connection, id) {
+                        workspace.sessions().iter().for_each(|session| notify(session, None, &token));
                     }
                 }
             }
@@ -182,45 +193,40 @@ impl Engine {
     }
 
     /// The client whose task it is hears of it, in the way of its era.
-    fn task_changed(&self, link: &Arc<Link>, method: &str, params: Option<Node<'_>>) {
+    fn task_changed(&self, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
-        for window in self.audience.windows() {
-            let Some(id) = window.tasks.known(link, &own) else { continue };
-            if link.version().is_modern() {
-                window.each_listener(|listener| listener.task_changed(&id, params));
+        for workspace in self.engine.audience.workspaces() {
+            let Some(id) = workspace.tasks.known(self.connection, &own) else { continue };
+            if self.connection.version().is_modern() {
+                workspace.each_listener(|listener| listener.task_changed(&id, params));
                 continue;
             }
-            for session in window.sessions() {
+            for session in workspace.sessions() {
                 session.notify(None, method, |out| params.write_with(out, &[("taskId", Some(&quote(&id)))]));
             }
         }
     }
 
     /// Takes a request of an upstream: a question for the client whose call it belongs to.
-    pub(super) fn upstream_request(
-        &self,
-        link: &Arc<Link>,
-        on: Option<u64>,
-        id: Id,
-        method: &str,
-        params: Option<Node<'_>>,
-    ) {
+    pub(super) fn request(&self, id: Id, method: &str, params: Option<Node<'_>>) {
+        let connection = self.connection;
         if method == "ping" {
-            link.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
+            connection.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
         }
         // What is asked while no call is under way says nothing of calls.
-        let crowded =
-            link.asks_at_large() && link.peer.any(|caller| caller.session.is_some()) && link.turns.asked();
-        let task = params.and_then(|params| self.task_owner(link, params));
+        let crowded = connection.asks_at_large()
+            && connection.peer.any(|caller| caller.session.is_some())
+            && connection.gate.asked();
+        let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
-            Some((window, _)) => self.owner(link, on, window),
-            None => self.addressees(link, on),
+            Some((workspace, _)) => self.owner(workspace),
+            None => self.addressees(),
         };
         let Some(to) = to else {
             return refuse(
-                link,
+                connection,
                 &id,
                 code::INVALID_REQUEST,
                 "it cannot be told which client this question belongs to",
@@ -239,65 +245,68 @@ impl Engine {
                     true => (code::INVALID_PARAMS, "Invalid params", needed.to_string()),
                     false => (code::METHOD_NOT_FOUND, "Method not found", needed.capability.to_owned()),
                 };
-                return refuse(link, &id, code, &format!("{problem}: the client does not support {what}"));
+                return refuse(
+                    connection,
+                    &id,
+                    code,
+                    &format!("{problem}: the client does not support {what}"),
+                );
             }
         }
         match (&to.call, modern) {
             (Some(call), Some(_)) if needed.is_some() => call.park(id, method, params, crowded),
             // Nobody but legacy clients is asked for real.
-            _ if !to.is_legacy() => refuse(link, &id, code::METHOD_NOT_FOUND, "Method not found"),
-            _ if link.questions.lock().contains_key(&id.key()) => {
-                refuse(link, &id, code::INVALID_REQUEST, "Invalid request: this id is in use");
-            }
+            _ if !to.is_legacy() => refuse(connection, &id, code::METHOD_NOT_FOUND, "Method not found"),
             _ => match (params, task) {
                 (Some(params), Some((_, task))) => {
                     let mut text = Vec::new();
                     params.write_with(&mut text, &[("_meta", Some(&with_related(params, &task)))]);
                     let mut scanner = Scanner::default();
                     let params = scanner.scan(&text).expect("written as valid JSON").root();
-                    self.ask(link, &to, id, method, Some(params));
+                    self.ask(&to, id, method, Some(params));
                 }
-                _ => self.ask(link, &to, id, method, params),
+                _ => self.ask(&to, id, method, params),
             },
         }
     }
 
-    /// The window of the client whose task a question belongs to, and the client's id of it.
-    fn task_owner(&self, link: &Arc<Link>, params: Node<'_>) -> Option<(Arc<Window>, Arc<str>)> {
+    /// The workspace of the client whose task a question belongs to, and the client's id of it.
+    fn task_owner(&self, params: Node<'_>) -> Option<(Arc<Workspace>, Arc<str>)> {
         let own = related_id(params)?;
-        self.audience.windows().into_iter().find_map(|window| {
-            let id = window.tasks.known(link, &own)?;
-            Some((window, id))
+        self.engine.audience.workspaces().into_iter().find_map(|workspace| {
+            let id = workspace.tasks.known(self.connection, &own)?;
+            Some((workspace, id))
         })
     }
 
-    /// The client that looks through this window: by its request on whose stream something came, if it is its own.
-    fn owner(&self, link: &Arc<Link>, on: Option<u64>, window: &Arc<Window>) -> Option<Addressees> {
-        let by_request = self.addressees(link, on).filter(|to| to.session.window.id == window.id);
+    /// The client that looks through this workspace: by its request on whose stream something came, if it is its own.
+    fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
+        let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
-            let session = window.sessions().into_iter().next()?;
+            let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })
         })
     }
 
-    fn ask(&self, link: &Arc<Link>, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
-        let session = &to.session;
+    /// Asks a client of the same era for real.
+    fn ask(&self, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
+        let (connection, session) = (self.connection, &to.session);
         let progress = params.and_then(Progress::asked);
         let token = progress.map(|progress| progress.token.raw().into());
-        let question = Question { link: Arc::downgrade(link), progress: token, call: None };
+        let question = Question { connection: Arc::downgrade(connection), progress: token, call: None };
         let write = |out: &mut Vec<u8>, ours: u64| {
             if let Some(params) = params {
                 write_params(out, params, progress, &[], ours);
             }
         };
-        let key = id.key();
-        let (asker, asked, asking) = (link.clone(), session.clone(), link.asks(session));
+        let (asker, asked, asking) = (connection.clone(), session.clone(), Asking::new(connection, session));
+        let own = id.clone();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             drop(asking);
-            asker.questions.lock().remove(&id.key());
+            asker.questions.remove(&id.key());
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
-                    match related_id(result).and_then(|task| asked.window.tasks.find(&task)) {
+                    match related_id(result).and_then(|task| asked.workspace.tasks.find(&task)) {
                         Some(place) => {
                             let own_meta = with_related(result, &place.own);
                             result.write_with(out, &[("_meta", Some(&own_meta))]);
@@ -312,19 +321,27 @@ impl Engine {
                 }),
             });
         });
-        let deadline = Deadline::new(None, Some(self.settings().question_timeout), None);
+        let deadline = Deadline::new(None, Some(self.engine.settings().question_timeout), None);
         let route = session.route(to.key.as_ref());
-        if let Some(ours) = session.peer.request_via(&route, method, write, question, deadline, on_answer) {
-            link.questions.lock().insert(key, (ours, session.clone()));
+        let ours = session.peer.reserve();
+        let Some(request) = session.peer.open(ours, question, deadline, on_answer) else { return };
+        if !connection.questions.add(own.key(), ours, session) {
+            return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
+        }
+        // A connection that stops closes its peer first and cancels its questions then.
+        if connection.peer.is_open() {
+            request.send_via(&route, method, write);
+        } else {
+            connection.questions.remove(&own.key());
         }
     }
 }
 
-/// An upstream gives one of its questions up.
-fn upstream_cancelled(link: &Arc<Link>, params: Option<Node<'_>>) {
+/// An upstream cancels one of its questions.
+fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-    let Some((ours, session)) = link.questions.lock().remove(&id.key()) else { return };
+    let Some((ours, session)) = connection.questions.remove(&id.key()) else { return };
     if session.peer.forget(ours).is_some() {
         session.peer.notify("notifications/cancelled", |out| {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
@@ -350,7 +367,7 @@ fn without_subscription(params: Node<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn refuse(link: &Arc<Link>, id: &Id, code: i64, message: &str) {
+fn refuse(connection: &Arc<Connection>, id: &Id, code: i64, message: &str) {
     let error = error_object(code, message, None);
-    link.answer(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
+    connection.answer(|out| write_raw_error(out, Some(id), |out| out.extend_from_slice(error.as_bytes())));
 }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::modern::{Cache, ModernCall};
 use super::route::{OutgoingKind, Route};
-use super::session::Session;
+use super::session::ClientSession;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Raw};
 use crate::wire::message::{Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error};
@@ -42,7 +42,7 @@ impl Batch {
 /// The right to answer one request, once. Dropped without an answer it sends an error, so that whatever goes wrong
 /// no client waits for ever.
 pub struct Reply {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     modern: Option<Arc<ModernCall>>,
     /// Whether the state that a retry brings has been opened; what may stand in its place is the upstream's own.
@@ -50,12 +50,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub(super) fn new(session: Arc<Session>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
+    pub(super) fn new(session: Arc<ClientSession>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
         Self { session, key: Some(key), modern, opened: false }
     }
 
     /// Whose request it is.
-    pub fn session(&self) -> &Arc<Session> {
+    pub fn session(&self) -> &Arc<ClientSession> {
         &self.session
     }
 

@@ -54,14 +54,14 @@ pub enum Route {
 }
 
 impl Route {
-    /// Sends what `write` writes, one message of this kind.
+    /// Sends what `write` writes, one message of this kind, or nothing.
     pub fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
             Self::Pipe(out) => out.push(write),
             Self::Stream(sink) => {
                 let mut bytes = Vec::new();
                 write(&mut bytes);
-                sink.send(Outgoing { kind, bytes })
+                bytes.is_empty() || sink.send(Outgoing { kind, bytes })
             }
             Self::Nowhere => false,
         }

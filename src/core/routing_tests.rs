@@ -9,16 +9,16 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
+use super::carrier;
+use super::connection::Connection;
 use super::engine::{Engine, Surroundings};
-use super::life;
-use super::link::Link;
 use super::process::Launcher;
 use super::reply::Reply;
 use super::route::{Outgoing, Route, Sink};
-use super::session::Session;
+use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
-use super::window::Window;
+use super::workspace::Workspace;
 use crate::catalog::{Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
 use crate::wire::era::ClientHello;
@@ -43,7 +43,7 @@ enum Step {
     Release { id: u64 },
     /// A server answers one of its requests, or one that never was; the life before may still have something to say.
     Answer { upstream: usize, id: u64, error: bool, stale: bool },
-    /// A client gives a request up, which it may never have made.
+    /// A client cancels a request, which it may never have made.
     Cancel { session: usize, id: usize },
     /// A server ends, and is there again.
     Crash { upstream: usize },
@@ -127,10 +127,10 @@ struct World {
     engine: Arc<Engine>,
     upstreams: Vec<Arc<Upstream>>,
     /// The life before this one.
-    before: HashMap<usize, Arc<Link>>,
+    before: HashMap<usize, Arc<Connection>>,
     /// What waits with us, and gaps where it was answered.
     held: Vec<Option<Reply>>,
-    clients: Vec<(Arc<Session>, Arc<Heard>)>,
+    clients: Vec<(Arc<ClientSession>, Arc<Heard>)>,
 }
 
 /// What a client has heard.
@@ -167,8 +167,8 @@ impl World {
         }
         let clients = (0..SESSIONS).map(|_| {
             let heard = Arc::new(Heard::default());
-            let window = Window::new("", 0, Arc::new(Unseen), None);
-            (Session::new(window, Route::Stream(heard.clone())), heard)
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            (ClientSession::new(workspace, Route::Stream(heard.clone())), heard)
         });
         Self {
             engine: Engine::new(config.common, around),
@@ -199,34 +199,34 @@ impl World {
                 }
             }
             Step::Answer { upstream, id, error, stale } => {
-                let link = match stale {
+                let connection = match stale {
                     true => self.before.get(&upstream).cloned(),
-                    false => self.upstreams[upstream].link(),
+                    false => self.upstreams[upstream].connection(),
                 };
                 let outcome = match error {
                     true => format!(r#""error":{{"code":{id},"message":"m"}}"#),
                     false => format!(r#""result":{{"mark":"{upstream}-{id}"}}"#),
                 };
-                if let Some(link) = link {
-                    self.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
+                if let Some(connection) = connection {
+                    self.line(&connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
                 }
             }
             Step::Cancel { session, id } => {
                 let id = Id::from_raw(IDS[id]).expect("an id");
-                if let Some((link, ours)) = self.clients[session].0.cancel(&id) {
-                    link.peer.forget(ours);
+                if let Some((connection, ours)) = self.clients[session].0.cancel(&id) {
+                    connection.peer.forget(ours);
                 }
             }
             Step::Crash { upstream } => {
-                let link = self.upstreams[upstream].link().expect("it is up");
-                link.close("it ended");
+                let connection = self.upstreams[upstream].connection().expect("it is up");
+                connection.stop("it ended");
                 self.upstreams[upstream].pretend(None);
                 self.upstreams[upstream].pretend(Some(Items::default()));
-                self.before.insert(upstream, link);
+                self.before.insert(upstream, connection);
             }
             Step::Noise { upstream } => {
-                let link = self.upstreams[upstream].link().expect("it is up");
-                self.line(&link, r#"{"jsonrpc":"2.0","id":1,"method":"#);
+                let connection = self.upstreams[upstream].connection().expect("it is up");
+                self.line(&connection, r#"{"jsonrpc":"2.0","id":1,"method":"#);
             }
         }
     }
@@ -248,8 +248,8 @@ impl World {
         self.clients[session].0.accept(Id::from_raw(id).expect("an id"), None, None, None)
     }
 
-    fn line(&self, link: &Arc<Link>, line: &str) {
-        life::take(&self.engine, link, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
+    fn line(&self, connection: &Arc<Connection>, line: &str) {
+        carrier::take(&self.engine, connection, &mut Scanner::default(), Line::Whole(line.as_bytes()), None);
     }
 
     fn told(&self) -> Vec<Vec<Told>> {
@@ -271,7 +271,7 @@ proptest! {
                 model.take(step);
                 prop_assert_eq!(world.told(), model.told.to_vec(), "after {:?}", step);
             }
-            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.link().expect("up").peer.open()).collect();
+            let open: Vec<_> = world.upstreams.iter().map(|upstream| upstream.connection().expect("up").peer.open_count()).collect();
             let expected: Vec<_> =
                 (0..UPSTREAMS).map(|n| model.open.values().filter(|target| target.0 == n).count()).collect();
             prop_assert_eq!(open, expected, "nothing is left behind");
@@ -286,9 +286,9 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
         let world = World::new();
         world.call(0, "1", 0, |_, _| panic!("injected"));
         world.call(0, "2", 0, |_, reply| reply.result(r#"{"mark":"fine"}"#));
-        let link = world.upstreams[0].link().expect("it is up");
+        let connection = world.upstreams[0].connection().expect("it is up");
         for id in 1..=2 {
-            world.line(&link, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            world.line(&connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
         }
         let internal = format!("error {}", code::INTERNAL);
         let expected = [("1".to_owned(), internal), ("2".to_owned(), "result fine".to_owned())];
@@ -300,12 +300,12 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
 fn an_isolated_server_is_known_in_every_window_of_its_client() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let window = |client| engine.window("", 0, Arc::new(Unseen), client);
-        let one = window(None);
-        let (other, stranger) = (window(Some(one.client)), window(None));
+        let workspace = |client| engine.workspace("", 0, Arc::new(Unseen), client);
+        let one = workspace(None);
+        let (other, stranger) = (workspace(Some(one.client)), workspace(None));
         let spec = Spec { isolation: Isolation::Session, ..(*Upstream::unreal("box", "s").spec()).clone() };
         let upstream = engine.upstream(&one, "box", "s", "box", || spec);
-        let known = |window| engine.registry.known(window, "box", "s");
+        let known = |workspace| engine.registry.known(workspace, "box", "s");
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
         assert!(known(&stranger).is_none());
     });
@@ -315,13 +315,13 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
 fn nothing_is_opened_for_a_client_that_is_gone() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let window = engine.window("", 0, Arc::new(Unseen), None);
+        let workspace = engine.workspace("", 0, Arc::new(Unseen), None);
         let spec = (*Upstream::unreal("box", "s").spec()).clone();
-        let upstream = engine.upstream(&window, "box", "s", "box", || spec);
-        engine.discard(&window);
-        assert!(engine.open(&window, "box", &[upstream]).await.is_none());
-        assert!(engine.registry.known(&window, "box", "s").is_none(), "nobody would ever end it");
-        assert_eq!(window.read(|view| view.entries().count()), 0);
+        let upstream = engine.upstream(&workspace, "box", "s", "box", || spec);
+        engine.discard(&workspace);
+        assert!(engine.open(&workspace, "box", &[upstream]).await.is_none());
+        assert!(engine.registry.known(&workspace, "box", "s").is_none(), "nobody would ever end it");
+        assert_eq!(workspace.read(|view| view.entries().count()), 0);
     });
 }
 

@@ -14,22 +14,22 @@ use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
-use super::window::{Origin, Window};
+use super::workspace::{Origin, Workspace};
 use crate::catalog::Kind;
 use crate::wire::era::ClientHello;
 use crate::wire::message::{Id, Refusal, code, write_notification};
 use crate::wire::peer::{Lost, Peer};
 
 /// One client over stdio, one legacy session, or one modern request over HTTP.
-pub struct Session {
+pub struct ClientSession {
     /// What the client sees.
-    pub window: Arc<Window>,
+    pub workspace: Arc<Workspace>,
     /// Our requests to the client: questions of upstreams.
     pub peer: Arc<Peer<Question>>,
     main: Route,
@@ -49,7 +49,7 @@ pub struct Session {
 /// A question of an upstream that waits for the client.
 pub struct Question {
     /// Who asked.
-    pub link: Weak<Link>,
+    pub connection: Weak<Connection>,
     /// The upstream's own progress token, raw.
     pub progress: Option<Box<str>>,
     /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
@@ -64,15 +64,15 @@ struct Waiting {
     id: Id,
     batch: Option<Arc<Batch>>,
     /// Where it was sent.
-    target: Option<(Arc<Link>, u64)>,
+    target: Option<(Arc<Connection>, u64)>,
     route: Route,
 }
 
-impl Session {
-    /// A client that looks through `window`; messages that belong to no request go by `main`.
-    pub fn new(window: Arc<Window>, main: Route) -> Arc<Self> {
+impl ClientSession {
+    /// A client that has `workspace`; messages that belong to no request go by `main`.
+    pub fn new(workspace: Arc<Workspace>, main: Route) -> Arc<Self> {
         let session = Arc::new(Self {
-            window: window.clone(),
+            workspace: workspace.clone(),
             peer: Peer::new(Arc::new(main.clone())),
             main,
             hello: OnceLock::new(),
@@ -86,7 +86,7 @@ impl Session {
         });
         // A modern request over HTTP hears of nothing but its own answer.
         if !matches!(session.main, Route::Nowhere) {
-            window.join(&session);
+            workspace.join(&session);
         }
         session
     }
@@ -141,11 +141,16 @@ impl Session {
         self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
-    /// Notes to which upstream a request went, so that it can be cancelled there.
-    pub fn sent(&self, key: &Arc<str>, link: &Arc<Link>, id: u64) {
-        if let Some(mut waiting) = own(&mut self.waiting.lock(), key) {
-            waiting.get_mut().target = Some((link.clone(), id));
-        }
+    /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants its answer any
+    /// more, so it is not to be sent.
+    pub fn goes_to(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) -> bool {
+        let before = match own(&mut self.waiting.lock(), key) {
+            Some(mut waiting) => waiting.get_mut().target.replace((connection.clone(), id)),
+            None => return false,
+        };
+        // Not with the requests locked: the last one to know a connection drops all of it.
+        drop(before);
+        true
     }
 
     /// The id of a request, while the client wants its answer.
@@ -194,7 +199,7 @@ impl Session {
     }
 
     /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
-    pub fn cancel(&self, id: &Id) -> Option<(Arc<Link>, u64)> {
+    pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
@@ -226,7 +231,7 @@ impl Session {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        self.window.end_listeners();
+        self.workspace.end_listeners();
     }
 
     /// Waits until every request is answered.
@@ -246,7 +251,8 @@ impl Session {
         loop {
             let targets: Vec<_> =
                 self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
-            let cancelled = targets.iter().filter(|(link, id)| link.peer.cancel(*id, reason, &lost)).count();
+            let cancelled =
+                targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
             // One that is over may let another begin.
             if cancelled == 0 {
                 return;
@@ -321,7 +327,7 @@ impl Session {
 
     /// What its lists hold now.
     fn lists(&self) -> Lists {
-        self.window.read(|view| Lists::of_legacy(&*self.window.exposure(), view, self.hello()))
+        self.workspace.read(|view| Lists::of_legacy(&*self.workspace.exposure(), view, self.hello()))
     }
 
     /// The level of log messages that the client asked for, as raw parameters.
@@ -359,7 +365,7 @@ impl Session {
 
     /// Ends the subscriptions that lead to a server which no longer stands in the view.
     pub fn end_lost_subscriptions(&self) {
-        self.window.read(|view| {
+        self.workspace.read(|view| {
             self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
         });
     }
@@ -403,8 +409,8 @@ mod tests {
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {
         let [main, first_way, second_way] = [(); 3].map(|()| Arc::new(Heard::default()));
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Stream(main.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Stream(main.clone()));
         for id in ["7", r#""a""#, r#""\u0061b""#, "7.0"] {
             let id = || Id::from_raw(id).expect("an id");
             let accept = |id: Id, way: &Arc<Heard>| {
@@ -431,11 +437,49 @@ mod tests {
         }
     }
 
+    /// Whenever a client cancels a request, nothing is sent, or what was sent can be cancelled as well.
+    #[test]
+    fn a_request_is_never_sent_past_its_cancellation() {
+        for cancelled_after in ["nothing", "opened", "noted", "sent"] {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.pretend(Some(Default::default()));
+            let connection = upstream.connection().expect("it is up");
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            let session = ClientSession::new(workspace, Route::Nowhere);
+            let id = || Id::from_raw("7").expect("an id");
+            let reply = session.accept(id(), None, None, None).expect("the id is free");
+            let (key, mut found) = (reply.key().clone(), false);
+            let mut cancel_after = |step| {
+                if step == cancelled_after {
+                    let target = session.cancel(&id());
+                    found = target.is_some_and(|(connection, ours)| connection.peer.forget(ours).is_some());
+                }
+            };
+            cancel_after("nothing");
+            let ours = connection.peer.reserve();
+            let request =
+                connection.peer.open(ours, Default::default(), None, Box::new(move |_| drop(reply)));
+            let request = request.expect("it is not closed");
+            cancel_after("opened");
+            if session.goes_to(&key, &connection, ours) {
+                cancel_after("noted");
+                request.send("tools/call", |_, _| ());
+                cancel_after("sent");
+            } else {
+                drop(request);
+            }
+            let is_written = connection.out.held() > 0;
+            assert_eq!(is_written, cancelled_after == "sent", "after {cancelled_after}");
+            assert_eq!(found, ["noted", "sent"].contains(&cancelled_after), "after {cancelled_after}");
+            assert_eq!(connection.peer.open_count(), 0, "after {cancelled_after}");
+        }
+    }
+
     #[test]
     fn a_refusal_never_has_the_id_of_a_request_in_flight() {
         let heard = Arc::new(Heard::default());
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Stream(heard.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let id = |raw| Id::from_raw(raw).expect("an id");
         let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
         for (refused, shown) in [("7", "null"), ("7.0", "null"), ("\"7\"", "\"7\""), ("8", "8")] {
@@ -447,8 +491,8 @@ mod tests {
 
     #[test]
     fn subscriptions_end_with_their_own_server() {
-        let window = Window::new("", 0, Arc::new(Unseen), None);
-        let session = Session::new(window, Route::Nowhere);
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let session = ClientSession::new(workspace, Route::Nowhere);
         for (group, server) in [("box", "a"), ("box", "b"), ("other", "a")] {
             session.subscribe(&format!("{group}/{server}"), &Upstream::unreal(group, server), server);
         }

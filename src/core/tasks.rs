@@ -1,11 +1,14 @@
-//! Tasks: calls that upstreams finish later. A client sees those that it began, under names that are unique for it.
+//! Tasks: calls that upstreams finish later. Results that begin one are noted on their way to the client, and what is said
+//! of tasks later goes through here in both directions.
+//!
+//! Invariant: a client sees the tasks that it began and no other, under ids that are unique for it.
 
 use std::sync::{Arc, LazyLock, Weak};
 
 use memchr::memmem::Finder;
 use parking_lot::Mutex;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::upstream::Upstream;
 use crate::config::Transport;
 use crate::wire::era::meta;
@@ -27,6 +30,13 @@ struct TaskTable {
     begun: u64,
 }
 
+impl TaskTable {
+    /// The task that this upstream knows by this id.
+    fn find(&self, connection: &Arc<Connection>, own: &str) -> Option<&Task> {
+        self.tasks.iter().find(|task| *task.own == *own && task.is_of(connection))
+    }
+}
+
 struct Task {
     number: u64,
     /// As the client knows it.
@@ -35,21 +45,21 @@ struct Task {
     own: Box<str>,
     upstream: Weak<Upstream>,
     /// A process takes its tasks with it, and the next one may use their ids again.
-    link: Weak<Link>,
+    connection: Weak<Connection>,
     /// Our request that began it, which is its progress token, and the client's own token, raw.
     progress: Option<(u64, Box<str>)>,
 }
 
 impl Task {
-    fn is_of(&self, link: &Arc<Link>) -> bool {
-        let lasts = matches!(link.upstream.spec().transport, Transport::Http(_));
-        std::ptr::eq(self.upstream.as_ptr(), &*link.upstream)
-            && (lasts || std::ptr::eq(self.link.as_ptr(), &**link))
+    fn is_of(&self, connection: &Arc<Connection>) -> bool {
+        let lasts = matches!(connection.upstream.spec().transport, Transport::Http(_));
+        std::ptr::eq(self.upstream.as_ptr(), &*connection.upstream)
+            && (lasts || std::ptr::eq(self.connection.as_ptr(), &**connection))
     }
 
     /// The connection by which it can be asked for.
-    fn link(&self) -> Option<Arc<Link>> {
-        self.upstream.upgrade()?.link().filter(|link| self.is_of(link))
+    fn connection(&self) -> Option<Arc<Connection>> {
+        self.upstream.upgrade()?.connection().filter(|connection| self.is_of(connection))
     }
 }
 
@@ -58,16 +68,16 @@ pub struct TaskPlace {
     /// As the client knows it.
     pub id: Arc<str>,
     /// Where it is.
-    pub link: Arc<Link>,
+    pub connection: Arc<Connection>,
     /// As it is known there.
     pub own: String,
 }
 
 impl Tasks {
     /// Notes a task that the client has begun; returns the id that the client is told.
-    fn begin(&self, link: &Arc<Link>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
+    fn begin(&self, connection: &Arc<Connection>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
         let mut table = self.0.lock();
-        if let Some(known) = table.tasks.iter().find(|task| *task.own == *own && task.is_of(link)) {
+        if let Some(known) = table.find(connection, own) {
             return known.id.clone();
         }
         let is_taken = |id: &str| table.tasks.iter().any(|task| *task.id == *id);
@@ -80,8 +90,15 @@ impl Tasks {
         let id: Arc<str> = id.into();
         table.begun += 1;
         let number = table.begun;
-        let (upstream, way) = (Arc::downgrade(&link.upstream), Arc::downgrade(link));
-        table.tasks.push(Task { number, id: id.clone(), own: own.into(), upstream, link: way, progress });
+        let (upstream, way) = (Arc::downgrade(&connection.upstream), Arc::downgrade(connection));
+        table.tasks.push(Task {
+            number,
+            id: id.clone(),
+            own: own.into(),
+            upstream,
+            connection: way,
+            progress,
+        });
         if table.tasks.len() > MOST_TASKS {
             table.tasks.remove(0);
         }
@@ -92,7 +109,7 @@ impl Tasks {
     pub fn find(&self, id: &str) -> Option<TaskPlace> {
         let table = self.0.lock();
         let task = table.tasks.iter().find(|task| *task.id == *id)?;
-        Some(TaskPlace { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
+        Some(TaskPlace { id: task.id.clone(), connection: task.connection()?, own: task.own.to_string() })
     }
 
     /// The next tasks after the one with this number, and the number to go on from, if there are more.
@@ -103,22 +120,21 @@ impl Tasks {
         let last = shown.last().map(|task| task.number);
         let more = last.filter(|last| table.tasks.iter().any(|task| task.number > *last));
         let place = |task: &&Task| {
-            Some(TaskPlace { id: task.id.clone(), link: task.link()?, own: task.own.to_string() })
+            Some(TaskPlace { id: task.id.clone(), connection: task.connection()?, own: task.own.to_string() })
         };
         (shown.iter().filter_map(place).collect(), more)
     }
 
     /// The client's id of a task of this upstream, if it is one of the client's.
-    pub(super) fn known(&self, link: &Arc<Link>, own: &str) -> Option<Arc<str>> {
-        let table = self.0.lock();
-        table.tasks.iter().find(|task| *task.own == *own && task.is_of(link)).map(|task| task.id.clone())
+    pub(super) fn known(&self, connection: &Arc<Connection>, own: &str) -> Option<Arc<str>> {
+        self.0.lock().find(connection, own).map(|task| task.id.clone())
     }
 
     /// The client's own progress token of the task that began with this request of ours.
-    pub(super) fn progress_token(&self, link: &Arc<Link>, request: u64) -> Option<Box<str>> {
+    pub(super) fn progress_token(&self, connection: &Arc<Connection>, request: u64) -> Option<Box<str>> {
         let table = self.0.lock();
-        let mut tokens =
-            table.tasks.iter().filter(|task| task.is_of(link)).filter_map(|task| task.progress.as_ref());
+        let tasks = table.tasks.iter().filter(|task| task.is_of(connection));
+        let mut tokens = tasks.filter_map(|task| task.progress.as_ref());
         tokens.find(|(id, _)| *id == request).map(|(_, token)| token.clone())
     }
 }
@@ -127,7 +143,7 @@ impl Tasks {
 /// token, in case that the result is a task that begins.
 pub(super) fn results(
     tasks: &Tasks,
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     method: &str,
     begun_by: Option<(u64, Box<str>)>,
     result: Node<'_>,
@@ -143,16 +159,16 @@ pub(super) fn results(
     let (mut id, mut task) = (None, None);
     if let Some(own) = legacy.and_then(id_in) {
         let mut text = Vec::new();
-        let known = quote(&tasks.begin(link, &own, begun_by));
+        let known = quote(&tasks.begin(connection, &own, begun_by));
         legacy.expect("it has an id").write_with(&mut text, &[("taskId", Some(&known))]);
         task = Some(String::from_utf8(text).expect("written from UTF-8 texts"));
     } else if method == "tools/call" && is_modern {
-        id = id_in(result).map(|own| tasks.begin(link, &own, begun_by));
+        id = id_in(result).map(|own| tasks.begin(connection, &own, begun_by));
     } else if method.starts_with("tasks/") {
-        id = id_in(result).and_then(|own| tasks.known(link, &own));
+        id = id_in(result).and_then(|own| tasks.known(connection, &own));
     }
     let id = id.map(|id| quote(&id));
-    let related = related(tasks, link, result);
+    let related = related(tasks, connection, result);
     let changes: Vec<(&str, Option<&str>)> = [("taskId", &id), ("task", &task), ("_meta", &related)]
         .into_iter()
         .filter_map(|(key, value)| value.as_deref().map(|value| (key, Some(value))))
@@ -172,8 +188,8 @@ pub(super) fn related_id(message: Node<'_>) -> Option<String> {
 }
 
 /// The `_meta` of a message that belongs to a task, with the client's id of it.
-fn related(tasks: &Tasks, link: &Arc<Link>, message: Node<'_>) -> Option<String> {
-    let known = tasks.known(link, &related_id(message)?)?;
+fn related(tasks: &Tasks, connection: &Arc<Connection>, message: Node<'_>) -> Option<String> {
+    let known = tasks.known(connection, &related_id(message)?)?;
     Some(with_related(message, &known))
 }
 
@@ -194,11 +210,13 @@ mod tests {
     use super::*;
 
     /// A result as the client gets it.
-    fn shown(tasks: &Tasks, link: &Arc<Link>, method: &str, result: &str) -> String {
+    fn shown(tasks: &Tasks, connection: &Arc<Connection>, method: &str, result: &str) -> String {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(result).unwrap().root();
         let mut shown = String::new();
-        results(tasks, link, method, Some((7, "\"t\"".into())), node, |node| shown = node.raw().to_owned());
+        results(tasks, connection, method, Some((7, "\"t\"".into())), node, |node| {
+            shown = node.raw().to_owned()
+        });
         shown
     }
 
@@ -208,7 +226,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| {
             let upstream = Upstream::unreal(name, name);
             upstream.pretend(Some(Default::default()));
-            upstream.link().unwrap()
+            upstream.connection().unwrap()
         });
         let legacy = r#"{"task":{"taskId":"1","x":1.0}}"#;
         assert_eq!(shown(&tasks, &a, "tools/call", legacy), legacy);
@@ -227,7 +245,7 @@ mod tests {
         {
             assert_eq!(shown(&tasks, &b, method, other), other);
         }
-        assert!(Arc::ptr_eq(&tasks.find("1~2").unwrap().link, &b));
+        assert!(Arc::ptr_eq(&tasks.find("1~2").unwrap().connection, &b));
         assert_eq!(tasks.find("1~2").unwrap().own, "1");
         assert_eq!(tasks.progress_token(&a, 7).as_deref(), Some("\"t\""));
         assert_eq!(tasks.progress_token(&a, 8), None);
@@ -245,9 +263,9 @@ mod tests {
         let tasks = Tasks::default();
         let upstream = Upstream::unreal("a", "a");
         upstream.pretend(Some(Default::default()));
-        let link = upstream.link().unwrap();
+        let connection = upstream.connection().unwrap();
         for n in 0..MOST_TASKS + 10 {
-            tasks.begin(&link, &n.to_string(), None);
+            tasks.begin(&connection, &n.to_string(), None);
         }
         assert!(tasks.find("9").is_none());
         let (mut seen, mut after) = (Vec::new(), 0);

@@ -8,11 +8,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::backoff::Backoff;
-use super::connection;
+use super::connection::Connection;
 use super::engine::Engine;
-use super::link::Link;
+use super::lifecycle;
 use super::modern::Watched;
-use super::trouble::Trouble;
+use super::start_error::StartError;
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
 use crate::wire::oauth::Login;
@@ -59,9 +59,9 @@ pub struct Spec {
 struct UpstreamState {
     generation: u64,
     backoff: Backoff,
-    link: Option<Arc<Link>>,
+    connection: Option<Arc<Connection>>,
     items: Arc<Items>,
-    last_failure: Option<Trouble>,
+    last_failure: Option<StartError>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
@@ -75,20 +75,20 @@ struct UpstreamState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     /// The file has it no longer, or has another in its place.
-    Retired,
+    Removed,
     /// Nobody has it open any more; whoever opens it gets another.
     Closed,
 }
 
 /// What the next upstream in the place of a closed one has to know of it.
-pub(super) struct Past {
+pub(super) struct FailureHistory {
     /// How it was reached.
     pub(super) transport: Transport,
     backoff: Backoff,
-    last_failure: Option<Trouble>,
+    last_failure: Option<StartError>,
 }
 
-impl Past {
+impl FailureHistory {
     /// Whether it can still keep anybody from starting.
     pub(super) fn matters(&self, now: Instant) -> bool {
         self.backoff.matters(now)
@@ -105,7 +105,7 @@ pub enum Phase {
     /// Connected, its lists read.
     Up,
     /// Not to be had, and why.
-    Failed(Trouble),
+    Failed(StartError),
 }
 
 /// How a connection ended.
@@ -113,9 +113,9 @@ pub enum End {
     /// We wanted it.
     Stopped,
     /// It did not come up.
-    Failed(Trouble),
+    Failed(StartError),
     /// It was up for so long.
-    Down(Trouble, Duration),
+    Down(StartError, Duration),
 }
 
 impl Upstream {
@@ -125,11 +125,11 @@ impl Upstream {
         server: &str,
         label: &str,
         spec: Spec,
-        past: Option<Past>,
+        history: Option<FailureHistory>,
         engine: Weak<Engine>,
     ) -> Arc<Self> {
         let (backoff, last_failure) =
-            past.map_or_else(Default::default, |past| (past.backoff, past.last_failure));
+            history.map_or_else(Default::default, |history| (history.backoff, history.last_failure));
         Arc::new(Self {
             group: group.into(),
             server: server.into(),
@@ -154,8 +154,8 @@ impl Upstream {
     }
 
     /// The connection, while there is one.
-    pub fn link(&self) -> Option<Arc<Link>> {
-        self.state.lock().link.clone()
+    pub fn connection(&self) -> Option<Arc<Connection>> {
+        self.state.lock().connection.clone()
     }
 
     /// What it offered when last asked.
@@ -174,11 +174,11 @@ impl Upstream {
     }
 
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
-    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, Trouble> {
+    pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, StartError> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
             match state.over {
-                Some(Over::Retired) => {
+                Some(Over::Removed) => {
                     return Err(
                         "the configuration has changed, and this server is no longer part of it".into()
                     );
@@ -198,7 +198,7 @@ impl Upstream {
             state.stop = Some(stop);
             self.phase.send_replace(Phase::Starting);
             let life = Life::new(self);
-            let run = connection::run(engine.clone(), self.clone(), state.generation, stopped);
+            let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
             let whole = async move {
                 run.await;
                 drop(life);
@@ -217,7 +217,7 @@ impl Upstream {
     }
 
     /// Starts it if need be and waits until it is connected or failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Link>, Trouble> {
+    pub async fn up(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled(phase).await
@@ -225,8 +225,8 @@ impl Upstream {
 
     /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
     /// started again. Returns when everything of it is gone.
-    pub(super) async fn retire(self: &Arc<Self>, patience: Duration) {
-        self.state.lock().over = Some(Over::Retired);
+    pub(super) async fn drain(self: &Arc<Self>, patience: Duration) {
+        self.state.lock().over = Some(Over::Removed);
         let _ = tokio::time::timeout(patience, self.rest()).await;
         self.stop();
         self.gone().await;
@@ -241,14 +241,14 @@ impl Upstream {
     async fn rest(&self) {
         loop {
             let less = self.less_waiting.notified();
-            let (waiting, link) = {
+            let (waiting, connection) = {
                 let state = self.state.lock();
-                (state.waiting, state.link.clone())
+                (state.waiting, state.connection.clone())
             };
-            match link {
+            match connection {
                 _ if waiting > 0 => less.await,
-                Some(link) => {
-                    link.peer.none_open(|caller| caller.session.is_some()).await;
+                Some(connection) => {
+                    connection.peer.none_open(|caller| caller.session.is_some()).await;
                     if self.state.lock().waiting == 0 {
                         return;
                     }
@@ -260,11 +260,12 @@ impl Upstream {
 
     /// Whether a client waits for it.
     pub(super) fn is_busy(&self) -> bool {
-        let (waiting, link) = {
+        let (waiting, connection) = {
             let state = self.state.lock();
-            (state.waiting, state.link.clone())
+            (state.waiting, state.connection.clone())
         };
-        waiting > 0 || link.is_some_and(|link| link.peer.any(|caller| caller.session.is_some()))
+        waiting > 0
+            || connection.is_some_and(|connection| connection.peer.any(|caller| caller.session.is_some()))
     }
 
     /// Takes over what clients expect of an upstream that this one stands in for.
@@ -274,11 +275,11 @@ impl Upstream {
     }
 
     /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Link>, Trouble> {
+    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Connection>, StartError> {
         let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
         match settled.as_deref() {
             Ok(Phase::Failed(reason)) => Err(reason.clone()),
-            _ => self.link().ok_or_else(|| "it was closed".into()),
+            _ => self.connection().ok_or_else(|| "it was closed".into()),
         }
     }
 
@@ -295,8 +296,8 @@ impl Upstream {
     }
 
     /// Whether the file has it no longer, or has another in its place.
-    pub fn is_retired(&self) -> bool {
-        self.state.lock().over == Some(Over::Retired)
+    pub fn is_removed(&self) -> bool {
+        self.state.lock().over == Some(Over::Removed)
     }
 
     /// Whether clients watch it.
@@ -317,7 +318,7 @@ impl Upstream {
     }
 
     /// Why it is not up, if it is not.
-    pub(super) fn last_trouble(&self) -> Trouble {
+    pub(super) fn last_error(&self) -> StartError {
         self.state.lock().last_failure.clone().unwrap_or_else(|| "it was closed".into())
     }
 
@@ -341,26 +342,26 @@ impl Upstream {
 
     /// Ends it for good, and says what the next one in its place has to know. A call that came before and has not
     /// started it yet does not start it any more.
-    pub(super) fn close(self: &Arc<Self>) -> Past {
+    pub(super) fn stop_for_good(self: &Arc<Self>) -> FailureHistory {
         self.state.lock().over = Some(Over::Closed);
         self.stop();
         let mut state = self.state.lock();
         let (backoff, last_failure) = (std::mem::take(&mut state.backoff), state.last_failure.clone());
-        Past { transport: self.spec().transport.clone(), backoff, last_failure }
+        FailureHistory { transport: self.spec().transport.clone(), backoff, last_failure }
     }
 
     /// Ends it: calls in flight fail at once, the process ends in the background.
     pub fn stop(self: &Arc<Self>) {
-        let (stop, link) = {
+        let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
-            (state.stop.take(), state.link.take())
+            (state.stop.take(), state.connection.take())
         };
-        if let Some(link) = link {
-            link.close("it was closed");
+        if let Some(connection) = connection {
+            connection.stop("it was closed");
         }
         if let Some(stop) = stop {
             let _ = stop.send(());
@@ -368,13 +369,13 @@ impl Upstream {
     }
 
     /// Called by the connection of `generation` when it is up.
-    pub(super) fn came_up(self: &Arc<Self>, generation: u64, link: Arc<Link>, items: Items) {
+    pub(super) fn came_up(self: &Arc<Self>, generation: u64, connection: Arc<Connection>, items: Items) {
         {
             let mut state = self.state.lock();
             if state.generation != generation {
                 return;
             }
-            state.link = Some(link);
+            state.connection = Some(connection);
             state.items = Arc::new(items);
         }
         // The views first: whoever waits for the phase must find the tools in them.
@@ -404,7 +405,7 @@ impl Upstream {
             if state.generation != generation {
                 return;
             }
-            state.link = None;
+            state.connection = None;
             state.stop = None;
             let (reason, uptime) = match end {
                 End::Stopped => {
@@ -483,7 +484,7 @@ impl Upstream {
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
-                self.came_up(0, Link::new(self.clone(), Default::default(), String::new()), items);
+                self.came_up(0, Connection::new(self.clone(), Default::default(), String::new()), items);
             }
             None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }
@@ -506,37 +507,39 @@ fn jitter() -> f64 {
 mod tests {
     use super::*;
     use crate::catalog::Kind;
-    use crate::core::link::Caller;
+    use crate::core::connection::Caller;
     use crate::core::route::Route;
-    use crate::core::session::Session;
-    use crate::core::window::Window;
+    use crate::core::session::ClientSession;
+    use crate::core::workspace::Workspace;
     use crate::wire::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
-    fn in_flight() -> (Arc<Upstream>, Arc<Link>, u64, oneshot::Receiver<bool>) {
+    fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
-        let link = upstream.link().expect("it is up");
-        let window = Window::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
-        let caller = Caller { session: Some(Session::new(window, Route::Nowhere)), ..Caller::default() };
+        let connection = upstream.connection().expect("it is up");
+        let workspace = Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
+        let caller =
+            Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
         let on_answer = Box::new(move |answer: Answer<'_>| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
-        let id = link.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
-        (upstream, link, id, fate)
+        let id =
+            connection.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
+        (upstream, connection, id, fate)
     }
 
     #[tokio::test]
     async fn what_is_to_end_waits_for_its_calls_in_flight_and_no_longer() {
-        let (upstream, link, id, fate) = in_flight();
-        let retire = upstream.retire(Duration::from_secs(3600));
+        let (upstream, connection, id, fate) = in_flight();
+        let drain = upstream.drain(Duration::from_secs(3600));
         let finish = async {
             tokio::task::yield_now().await;
             assert!(upstream.is_up(), "it is waited for");
-            link.peer.fail(id, &Lost::new("as good as an answer"));
+            connection.peer.fail(id, &Lost::new("as good as an answer"));
         };
-        tokio::join!(retire, finish);
+        tokio::join!(drain, finish);
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false));
         assert!(upstream.start().is_err(), "it is not started again");
@@ -545,7 +548,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_to_end_does_not_wait_for_ever() {
         let (upstream, _, _, fate) = in_flight();
-        upstream.retire(Duration::from_millis(20)).await;
+        upstream.drain(Duration::from_millis(20)).await;
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false), "the call has failed");
     }
@@ -554,14 +557,17 @@ mod tests {
     fn what_an_older_life_reports_changes_nothing() {
         let upstream = Upstream::unreal("box", "a");
         let items = |name: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[name]));
-        let link = || Link::new(upstream.clone(), Default::default(), String::new());
+        let connection = || Connection::new(upstream.clone(), Default::default(), String::new());
         upstream.state.lock().generation = 2;
-        let (old, now) = (link(), link());
+        let (old, now) = (connection(), connection());
         upstream.came_up(2, now.clone(), items("now"));
         upstream.offers(1, items("old"));
         upstream.came_up(1, old, items("old"));
         upstream.ended(1, End::Down("old".into(), Duration::ZERO));
-        assert!(upstream.is_up() && upstream.link().is_some_and(|link| Arc::ptr_eq(&link, &now)));
+        assert!(
+            upstream.is_up()
+                && upstream.connection().is_some_and(|connection| Arc::ptr_eq(&connection, &now))
+        );
         assert_eq!(*upstream.items(), items("now"));
         upstream.offers(2, items("new"));
         assert_eq!(*upstream.items(), items("new"));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use super::level;
+use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
@@ -75,7 +75,7 @@ pub struct View {
     open: Vec<Arc<str>>,
     /// The groups that are being opened, by the number of the opening.
     openings: BTreeMap<u64, Arc<str>>,
-    /// Nobody looks through it any more.
+    /// Nobody has it any more.
     shut: bool,
     names: Names,
     /// Places in `entries`, by group and server.
@@ -128,7 +128,7 @@ impl Entry {
 
     /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
     fn is_newer(&self) -> bool {
-        self.upstream.link().is_some_and(|link| link.version().is_modern())
+        self.upstream.connection().is_some_and(|connection| connection.version().is_modern())
     }
 
     /// Whether its things stand in lists.
@@ -225,7 +225,7 @@ impl View {
         }
     }
 
-    /// Begins to open a group: adds its upstreams. `None`: nobody looks through this view any more.
+    /// Begins to open a group: adds its upstreams. `None`: nobody has this view any more.
     pub fn begin_opening(
         &mut self,
         face: &dyn Exposure,
@@ -330,7 +330,7 @@ impl View {
 
     /// Takes over what the upstream offers now, or that it is down. `false`: that is nothing new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
-        self.take_over(face, upstream, upstream.link().is_some(), upstream.items())
+        self.take_over(face, upstream, upstream.connection().is_some(), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -423,7 +423,7 @@ impl View {
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
             entry.upstream = upstream.clone();
-            if upstream.link().is_some() {
+            if upstream.connection().is_some() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
             if rename {
@@ -493,7 +493,7 @@ impl View {
             self.write_entry(face, entry, kind, out, &mut first, from_start);
             // Only legacy clients see what was switched since the start.
             if kind == Kind::Tool && !from_start && entry.is_newer() {
-                level::tools(out, start);
+                adapt::tools(out, start);
             }
         }
     }

@@ -10,8 +10,8 @@ use super::{Gateway, SHUTTING_DOWN};
 use crate::catalog::Kind;
 use crate::config::{Serving, Token};
 use crate::core::route::{Route, Sink};
-use crate::core::session::Session;
-use crate::core::window::Window;
+use crate::core::session::ClientSession;
+use crate::core::workspace::Workspace;
 use crate::faces::Part;
 use crate::wire::json::{Node, Scanner};
 use crate::wire::message::{Id, Malformed, Message, Refusal};
@@ -20,19 +20,19 @@ use crate::wire::message::{Id, Malformed, Message, Refusal};
 #[derive(Default)]
 pub(super) struct Guests {
     /// Views that modern callers with the same credentials share, by principal and path.
-    pub(super) windows: HashMap<(String, Option<String>), Arc<Window>>,
-    sessions: Vec<Weak<Session>>,
+    pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
+    sessions: Vec<Weak<ClientSession>>,
 }
 
 impl Guests {
-    fn add(&mut self, session: &Arc<Session>) {
+    fn add(&mut self, session: &Arc<ClientSession>) {
         if self.sessions.len() == self.sessions.capacity() {
             self.sessions.retain(|session| session.strong_count() > 0);
         }
         self.sessions.push(Arc::downgrade(session));
     }
 
-    fn sessions(&self) -> Vec<Arc<Session>> {
+    fn sessions(&self) -> Vec<Arc<ClientSession>> {
         self.sessions.iter().filter_map(Weak::upgrade).collect()
     }
 }
@@ -40,31 +40,31 @@ impl Guests {
 impl Gateway {
     /// Lets what must run from the start begin, before anybody has come.
     pub fn begin_http(self: &Arc<Self>) {
-        let window = self.window(0, "", None);
-        self.begin(&window);
-        self.guests.lock().windows.insert((String::new(), None), window);
+        let workspace = self.workspace(0, "", None);
+        self.begin(&workspace);
+        self.guests.lock().workspaces.insert((String::new(), None), workspace);
     }
 
     /// Sends those away who shared a view by a token that is no longer good.
     pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
         let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
-        let mut windows = Vec::new();
-        self.guests.lock().windows.retain(|(principal, _), window| {
+        let mut workspaces = Vec::new();
+        self.guests.lock().workspaces.retain(|(principal, _), workspace| {
             let stays = !lost.iter().any(|token| token.name == *principal);
             if !stays {
-                windows.push(window.clone());
+                workspaces.push(workspace.clone());
             }
             stays
         });
-        for window in windows {
-            window.end_listeners();
-            self.engine.discard(&window);
+        for workspace in workspaces {
+            workspace.end_listeners();
+            self.engine.discard(&workspace);
         }
     }
 
     /// Ends every upstream.
     pub async fn end(&self) {
-        self.engine.shut_down().await;
+        self.engine.stop().await;
     }
 
     fn part(caller: &Caller) -> Part {
@@ -77,19 +77,19 @@ impl Gateway {
     }
 
     /// The view that modern callers with these credentials share.
-    fn shared_window(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Window>> {
+    fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
         let key = (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
         let client = {
             let guests = self.guests.lock();
-            if let Some(window) = guests.windows.get(&key) {
-                return Some(window.clone());
+            if let Some(workspace) = guests.workspaces.get(&key) {
+                return Some(workspace.clone());
             }
             // On whichever path, it is the same client.
-            let mut others = guests.windows.iter();
-            others.find(|((principal, _), _)| *principal == key.0).map(|(_, window)| window.client)
+            let mut others = guests.workspaces.iter();
+            others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
         };
-        let window = self.window(self.faces.place_of(&Self::part(caller))?, &key.0, client);
-        Some(self.guests.lock().windows.entry(key).or_insert(window).clone())
+        let workspace = self.workspace(self.faces.place_of(&Self::part(caller))?, &key.0, client);
+        Some(self.guests.lock().workspaces.entry(key).or_insert(workspace).clone())
     }
 
     /// Checks that the headers of a call over HTTP say what its body says, as far as its tool is known. Where it is not,
@@ -98,10 +98,10 @@ impl Gateway {
         &self,
         name: &str,
         arguments: Option<Node<'_>>,
-        session: &Session,
+        session: &ClientSession,
     ) -> Result<(), Refusal> {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
-        let target = session.window.read(|view| view.find(Kind::Tool, name));
+        let target = session.workspace.read(|view| view.find(Kind::Tool, name));
         let Some(target) = target else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
@@ -110,7 +110,7 @@ impl Gateway {
 }
 
 impl Backend for Arc<Gateway> {
-    type Legacy = Session;
+    type Legacy = ClientSession;
 
     fn toolbox_exists(&self, caller: &Caller) -> bool {
         self.faces.place_of(&Gateway::part(caller)).is_some()
@@ -123,31 +123,31 @@ impl Backend for Arc<Gateway> {
         }
     }
 
-    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Session> {
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<ClientSession> {
         let face = self.faces.place_of(&Gateway::part(&caller)).unwrap_or(0);
-        let window = self.window(face, &Gateway::principal(&caller), None);
-        let session = Session::new(window, Route::Stream(unrelated));
+        let workspace = self.workspace(face, &Gateway::principal(&caller), None);
+        let session = ClientSession::new(workspace, Route::Stream(unrelated));
         self.guests.lock().add(&session);
         session
     }
 
-    fn legacy(&self, session: &Arc<Session>, message: Message<'_>, stream: Arc<dyn Sink>) {
+    fn legacy(&self, session: &Arc<ClientSession>, message: Message<'_>, stream: Arc<dyn Sink>) {
         self.take(session, Ok(message), Some(Route::Stream(stream)), None);
     }
 
     fn legacy_batch(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         parts: Vec<Result<Message<'_>, Malformed>>,
         stream: Arc<dyn Sink>,
     ) {
         self.take_batch(session, parts, Some(Route::Stream(stream)));
     }
 
-    fn close(&self, session: &Arc<Session>) {
+    fn close(&self, session: &Arc<ClientSession>) {
         session.end();
         session.abandon("the session has ended");
-        self.engine.discard(&session.window);
+        self.engine.discard(&session.workspace);
     }
 
     fn modern(
@@ -157,8 +157,8 @@ impl Backend for Arc<Gateway> {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send> {
-        let Some(window) = self.shared_window(&caller) else { return Box::new(()) };
-        let session = Session::new(window, Route::Nowhere);
+        let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
+        let session = ClientSession::new(workspace, Route::Nowhere);
         session.mirrored.set(mirrored).expect("the session is new");
         self.guests.lock().add(&session);
         let id = match &message {
@@ -194,14 +194,14 @@ fn is_known(serving: &Serving, token: &Token) -> bool {
 /// Cancels a modern request whose client closed the stream.
 struct CancelOnDrop {
     gateway: Arc<Gateway>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     id: Id,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if let Some((link, ours)) = self.gateway.give_up(&self.session, &self.id) {
-            link.peer.send_cancelled(ours, "the client closed the stream");
+        if let Some((connection, ours)) = self.gateway.give_up(&self.session, &self.id) {
+            connection.peer.send_cancelled(ours, "the client closed the stream");
         }
     }
 }

@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use super::Gateway;
 use crate::catalog::Kind;
-use crate::core::trouble::Trouble;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::wire::oauth::Login;
 
 /// Names in full, and what they became.
@@ -25,7 +25,7 @@ pub struct Finding {
     /// What people know it by.
     pub label: String,
     /// How many tools clients see of it, or why it cannot be used.
-    pub outcome: Result<usize, Trouble>,
+    pub outcome: Result<usize, StartError>,
     /// How long it took until that was known.
     pub took: Duration,
     /// Names that clients would not take: in full, and what they became.
@@ -43,10 +43,10 @@ impl Gateway {
     /// [`Gateway::end`].
     pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
         let face = self.faces.whole();
-        let window = self.engine.window("doctor", 0, face.clone(), None);
-        let patients = self.upstreams_by_hand(&*face, &window);
+        let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
+        let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
-        window.change(|view| view.add(&*face, &upstreams));
+        workspace.change(|view| view.add(&*face, &upstreams));
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {
             let upstream = upstream.clone();
@@ -67,7 +67,7 @@ impl Gateway {
             let (outcome, took) =
                 outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
             let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
-            let (tools, renamed) = exposed(&window, &upstream);
+            let (tools, renamed) = exposed(&workspace, &upstream);
             findings.push(Finding {
                 group: upstream.group.clone(),
                 server,
@@ -84,9 +84,9 @@ impl Gateway {
     }
 }
 
-/// How many tools of an upstream are seen through the window, and those whose names were changed.
-fn exposed(window: &Window, upstream: &Arc<Upstream>) -> (usize, Renamed) {
-    window.read(|view| {
+/// How many tools of an upstream are seen in the workspace, and those whose names were changed.
+fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed) {
+    workspace.read(|view| {
         let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
             return (0, Vec::new());
         };

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::{Face, Part};
 
 /// The faces at work. The first is for those who may see everything, the others are made when somebody comes who may see
-/// a part, or asks for one toolbox alone. Their places never change: windows know their face by it.
+/// a part, or asks for one toolbox alone. Their places never change: workspaces know their face by it.
 pub(super) struct Faces(RwLock<Vec<(Part, Arc<dyn Face>)>>);
 
 impl Faces {
@@ -26,14 +26,14 @@ impl Faces {
         self.0.read()[place].1.clone()
     }
 
-    /// The face that is seen through a window.
-    pub(super) fn of(&self, window: &Window) -> Arc<dyn Face> {
-        self.at(window.face())
+    /// The face that is seen in a workspace.
+    pub(super) fn of(&self, workspace: &Workspace) -> Arc<dyn Face> {
+        self.at(workspace.face())
     }
 
-    /// The part of the file that is seen through a window.
-    pub(super) fn part_of(&self, window: &Window) -> Part {
-        self.0.read()[window.face()].0.clone()
+    /// The part of the file that is seen in a workspace.
+    pub(super) fn part_of(&self, workspace: &Workspace) -> Part {
+        self.0.read()[workspace.face()].0.clone()
     }
 
     /// The place of the face of a part; `None` if the file has no such part.

@@ -13,7 +13,7 @@ use crate::config::ToolFilter;
 use crate::core::engine::Engine;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::find::{Query, document};
 use crate::faces::{Declared, Face, FoundThing, Searched, ServerPlace};
 use crate::search::{Index, ServerDoc};
@@ -215,9 +215,9 @@ impl Finders {
 
     /// Searches beside everything else and answers in the words of the face. Nothing is started.
     pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
-        let (face, window) = (face.clone(), reply.session().window.clone());
-        let (sources, places) = sources(&gateway.engine, &*face, &window);
-        let finder = self.of(window.face());
+        let (face, workspace) = (face.clone(), reply.session().workspace.clone());
+        let (sources, places) = sources(&gateway.engine, &*face, &workspace);
+        let finder = self.of(workspace.face());
         tokio::spawn(async move {
             let searching = tokio::task::spawn_blocking(move || {
                 let findings = finder.lock().search(&sources, &query.text, query.limit);
@@ -227,7 +227,7 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                window.read(|view| face.found(view, &query.text, &found, &unknown))
+                workspace.read(|view| face.found(view, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {
                 reply.result(&answer);
@@ -235,30 +235,30 @@ impl Finders {
         });
     }
 
-    /// Makes the index of a window's face before somebody waits for it, where search is on.
-    pub(super) fn prepare(&self, gateway: &Gateway, window: &Window) {
-        let face = gateway.faces.of(window);
+    /// Makes the index of a workspace's face before somebody waits for it, where search is on.
+    pub(super) fn prepare(&self, gateway: &Gateway, workspace: &Workspace) {
+        let face = gateway.faces.of(workspace);
         if face.searches().is_some() {
-            let (sources, _) = sources(&gateway.engine, &*face, window);
-            let finder = self.of(window.face());
+            let (sources, _) = sources(&gateway.engine, &*face, workspace);
+            let finder = self.of(workspace.face());
             tokio::task::spawn_blocking(move || finder.lock().follow(&sources));
         }
     }
 }
 
 /// The servers that a face searches, in their order, and where each of them is.
-fn sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
+fn sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     match face.searches() {
-        Some(Searched::File) => file_sources(engine, face, window),
-        Some(Searched::View) => view_sources(window),
+        Some(Searched::File) => file_sources(engine, face, workspace),
+        Some(Searched::View) => view_sources(workspace),
         None => Default::default(),
     }
 }
 
 /// Every server of the file.
-fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
+fn file_sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |server: Declared<'_>| {
-        let running = engine.registry.known(window, server.group, server.key);
+        let running = engine.registry.known(workspace, server.group, server.key);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
         let filter = server.spec.filter.clone();
         let offers = match (items, engine.known.definitions()) {
@@ -278,8 +278,8 @@ fn file_sources(engine: &Engine, face: &dyn Face, window: &Window) -> (Vec<Sourc
     face.servers().into_iter().map(source).unzip()
 }
 
-/// Every server that stands in the lists of a window.
-fn view_sources(window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
+/// Every server that stands in the lists of a workspace.
+fn view_sources(workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |entry: &Entry| {
         let (group, server) = (&*entry.upstream.group, &*entry.upstream.server);
         let source = Source {
@@ -290,7 +290,7 @@ fn view_sources(window: &Window) -> (Vec<Source>, Vec<ServerPlace>) {
         };
         (source, (group.to_owned(), server.to_owned()))
     };
-    window.read(|view| view.entries().filter(|entry| entry.is_listed()).map(source).unzip())
+    workspace.read(|view| view.entries().filter(|entry| entry.is_listed()).map(source).unzip())
 }
 
 /// What tells a server apart from all others. No name can hold a line break.

@@ -7,9 +7,9 @@ use super::{Gateway, TWICE, modern, startup};
 use crate::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::reach::prompt;
 use crate::faces::{Found, Viewer, WantedUri, Wording};
 use crate::wire::json::Node;
@@ -54,8 +54,8 @@ fn subscribe(
     let (session, more) = (reply.session().clone(), method == "resources/subscribe");
     let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
     let what = Watched::Resource(own_uri.clone());
-    let link = upstream.link();
-    if link.as_ref().is_some_and(|link| link.version().is_modern()) {
+    let connection = upstream.connection();
+    if connection.as_ref().is_some_and(|connection| connection.version().is_modern()) {
         let is_new = match more {
             true => session.subscribe(uri, upstream, &own_uri),
             false => session.unsubscribe(uri),
@@ -77,7 +77,7 @@ fn subscribe(
             false => gateway.engine.forward(upstream, method, params, &changes, reply, relay),
         };
     }
-    if link.is_some() && upstream.is_watched(&what) {
+    if connection.is_some() && upstream.is_watched(&what) {
         if session.subscribe(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
         }
@@ -98,26 +98,30 @@ fn subscribe(
 /// Where a URI leads for a client.
 fn find_resource(
     gateway: &Gateway,
-    session: &Session,
+    session: &ClientSession,
     uri: &str,
     leaves: bool,
     reads: bool,
     reply: &Reply,
 ) -> Found {
-    session.window.read(|view| {
-        let sender = session.window.link_sender(view, uri);
+    session.workspace.read(|view| {
+        let sender = session.workspace.link_sender(view, uri);
         let wanted = WantedUri { uri, sender, leaves, reads };
         gateway.face(session).resource(view, &gateway.viewer(reply), &wanted)
     })
 }
 
 /// Who has the resource, if it can be watched.
-pub(super) fn resource_of(gateway: &Gateway, window: &Window, uri: &str) -> Option<(Arc<Upstream>, String)> {
+pub(super) fn resource_of(
+    gateway: &Gateway,
+    workspace: &Workspace,
+    uri: &str,
+) -> Option<(Arc<Upstream>, String)> {
     let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
-    let found = window.read(|view| {
-        let sender = window.link_sender(view, uri);
+    let found = workspace.read(|view| {
+        let sender = workspace.link_sender(view, uri);
         let wanted = WantedUri { uri, sender, leaves: false, reads: false };
-        gateway.faces.of(window).resource(view, &viewer, &wanted)
+        gateway.faces.of(workspace).resource(view, &viewer, &wanted)
     });
     match found {
         Found::At(upstream, own) => Some((upstream, own)),
@@ -130,7 +134,7 @@ pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply)
         return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
     };
     let session = reply.session().clone();
-    let found = session.window.read(|view| prompt(view, &name));
+    let found = session.workspace.read(|view| prompt(view, &name));
     match found {
         Ok((upstream, own)) => {
             let changes = [("name", Some(&*own))];
@@ -155,7 +159,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let named = text("name").or_else(|| text("uri")).unwrap_or_default();
     let found = match (text("name"), text("uri")) {
         (Some(name), None) => {
-            session.window.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
+            session.workspace.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
         }
         (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
         _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
@@ -176,18 +180,22 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
 }
 
 /// Whose template or resource is to be completed, and its own URI there.
-fn completed(gateway: &Gateway, uri: &str, session: &Session) -> Result<(Arc<Upstream>, String), String> {
-    if let Some(target) = session.window.read(|view| view.find(Kind::Template, uri)) {
+fn completed(
+    gateway: &Gateway,
+    uri: &str,
+    session: &ClientSession,
+) -> Result<(Arc<Upstream>, String), String> {
+    if let Some(target) = session.workspace.read(|view| view.find(Kind::Template, uri)) {
         return Ok((target.upstream.clone(), target.raw_key().to_owned()));
     }
-    resource_of(gateway, &session.window, uri)
+    resource_of(gateway, &session.workspace, uri)
         .ok_or_else(|| format!("There is no resource or template '{uri}'."))
 }
 
 /// Answers as the upstream did; where it did not, the error names what was asked for.
 fn relay(
     gateway: &Gateway,
-    session: &Session,
+    session: &ClientSession,
     name: &str,
 ) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
     let (face, name) = (gateway.face(session), name.to_owned());

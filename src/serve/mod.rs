@@ -26,14 +26,14 @@ use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
 use crate::catalog::Kind;
+use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
-use crate::core::link::Link;
 use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::view::View;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::wire::era::{ClientHello, LOG_LEVELS, our_info};
 use crate::wire::json::{Node, quote};
@@ -84,9 +84,9 @@ impl Gateway {
             switch_file: RwLock::new(switch_file),
         });
         let weak = Arc::downgrade(&gateway);
-        gateway.engine.audience.on_arrival(move |window| {
+        gateway.engine.audience.on_arrival(move |workspace| {
             if let Some(gateway) = weak.upgrade() {
-                modern::watch_resources(&gateway, window);
+                modern::watch_resources(&gateway, workspace);
             }
         });
         gateway
@@ -97,23 +97,23 @@ impl Gateway {
         reload::reload(self, configured);
     }
 
-    /// A window of a face for a client, or for all callers with the same credentials.
-    fn window(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Window> {
+    /// A workspace of a face for a client, or for all callers with the same credentials.
+    fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
         let at_work = self.faces.at(face);
-        let window = self.engine.window(principal, face, at_work.clone(), client);
+        let workspace = self.engine.workspace(principal, face, at_work.clone(), client);
         if at_work.starts_all().is_some() {
-            startup::furnish(self, &*at_work, &window);
+            startup::furnish(self, &*at_work, &workspace);
         }
-        window
+        workspace
     }
 
     /// Lets what must run from the start begin.
-    fn begin(self: &Arc<Self>, window: &Arc<Window>) {
+    fn begin(self: &Arc<Self>, workspace: &Arc<Workspace>) {
         let face = self.faces.whole();
         self.recall(&*face);
         match face.starts_all() {
-            Some(_) => startup::start_all(self, &face, window),
-            None => self.finders.prepare(self, window),
+            Some(_) => startup::start_all(self, &face, workspace),
+            None => self.finders.prepare(self, workspace),
         }
     }
 
@@ -123,8 +123,8 @@ impl Gateway {
         self.engine.known.recall(&transports);
     }
 
-    fn face(&self, session: &Session) -> Arc<dyn Face> {
-        self.faces.of(&session.window)
+    fn face(&self, session: &ClientSession) -> Arc<dyn Face> {
+        self.faces.of(&session.workspace)
     }
 
     /// Who asks, as faces see it.
@@ -132,7 +132,7 @@ impl Gateway {
         self.viewer_of(reply.session(), reply.modern().is_some())
     }
 
-    fn viewer_of<'a>(&self, session: &'a Session, modern: bool) -> Viewer<'a> {
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
         Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
     }
 
@@ -140,7 +140,7 @@ impl Gateway {
     /// A panic costs the message that caused it: the reply to a request answers when it is dropped.
     fn take(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         message: Result<Message<'_>, Malformed>,
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
@@ -154,7 +154,7 @@ impl Gateway {
     /// Takes the parts of a batch, whose answers leave together.
     fn take_batch(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         parts: Vec<Result<Message<'_>, Malformed>>,
         route: Option<Route>,
     ) {
@@ -167,7 +167,7 @@ impl Gateway {
 
     fn take_message(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         message: Result<Message<'_>, Malformed>,
         route: Option<Route>,
         batch: Option<&Arc<Batch>>,
@@ -207,7 +207,7 @@ impl Gateway {
         let wording = match method {
             "tools/call" => {
                 let call = ToolCall { name: &name, arguments: params.get("arguments") };
-                reply.session().window.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
+                reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
             }
             _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
         };
@@ -262,10 +262,10 @@ impl Gateway {
     }
 
     /// The group that has to be opened before this client can ask for anything.
-    fn opens_first(&self, session: &Session) -> Option<String> {
+    fn opens_first(&self, session: &ClientSession) -> Option<String> {
         let face = self.face(session);
         let group = face.opens_first()?;
-        session.window.read(|view| !view.is_open(group)).then(|| group.to_owned())
+        session.workspace.read(|view| !view.is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
@@ -295,7 +295,7 @@ impl Gateway {
     }
 
     /// The `instructions` for a client, as a member with a comma before it.
-    fn instructions(&self, session: &Session, viewer: &Viewer<'_>) -> String {
+    fn instructions(&self, session: &ClientSession, viewer: &Viewer<'_>) -> String {
         let text = self.face(session).instructions(viewer);
         text.map(|text| format!(",\"instructions\":{}", quote(&text))).unwrap_or_default()
     }
@@ -316,7 +316,7 @@ impl Gateway {
         }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
-        let step = reply.session().window.read(|view| {
+        let step = reply.session().workspace.read(|view| {
             match face.opens_first().filter(|group| !view.is_open(group)) {
                 Some(group) => Step::Open(group.to_owned(), Then::Request),
                 None => face.call(view, &self.viewer(&reply), &call, remembered),
@@ -338,28 +338,35 @@ impl Gateway {
         if !viewer.modern {
             session.shown(kind);
         }
-        session.window.read(|view| {
+        session.workspace.read(|view| {
             let hint = match viewer.modern {
-                true => modern::list_hint(self, &session.window, view, kind),
+                true => modern::list_hint(self, &session.workspace, view, kind),
                 false => Cache::default(),
             };
             reply.result_kept(hint, |out| {
                 out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
-                self.write_list(&session.window, view, &viewer, kind, out);
+                self.write_list(&session.workspace, view, &viewer, kind, out);
                 out.push(b']');
             });
         });
     }
 
     /// Appends everything of a kind that a client is shown, separated by commas.
-    fn write_list(&self, window: &Window, view: &View, viewer: &Viewer<'_>, kind: Kind, out: &mut Vec<u8>) {
-        let face = self.faces.of(window);
+    fn write_list(
+        &self,
+        workspace: &Workspace,
+        view: &View,
+        viewer: &Viewer<'_>,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.faces.of(workspace);
         let [first, last] = match kind {
             Kind::Tool => face.own_tools(view, viewer),
             _ => Default::default(),
         };
         out.extend_from_slice(first.as_bytes());
-        let exposure = window.exposure();
+        let exposure = workspace.exposure();
         let listed = match viewer.modern {
             true => exposure.lists_to_modern(),
             false => exposure.lists(viewer.client, kind),
@@ -388,7 +395,7 @@ impl Gateway {
         reply.result("{}");
     }
 
-    fn notification(&self, session: &Arc<Session>, method: &str, params: Option<Node<'_>>) {
+    fn notification(&self, session: &Arc<ClientSession>, method: &str, params: Option<Node<'_>>) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
         }
@@ -401,36 +408,36 @@ impl Gateway {
     }
 
     /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
-    fn cancelled(&self, session: &Session, params: Option<Node<'_>>) {
+    fn cancelled(&self, session: &ClientSession, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-        if let Some((link, ours)) = self.give_up(session, &id) {
-            link.peer.notify("notifications/cancelled", |out| {
+        if let Some((connection, ours)) = self.give_up(session, &id) {
+            connection.peer.notify("notifications/cancelled", |out| {
                 params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
             });
         }
     }
 
     /// Forgets a request, and says which one of ours the upstream is to be told of.
-    fn give_up(&self, session: &Session, id: &Id) -> Option<(Arc<Link>, u64)> {
-        let listener = session.window.take_listener(session, id);
+    fn give_up(&self, session: &ClientSession, id: &Id) -> Option<(Arc<Connection>, u64)> {
+        let listener = session.workspace.take_listener(session, id);
         // Before the subscription is dropped, which would answer it.
         let sent = session.cancel(id);
         if let Some(listener) = listener {
             modern::unlisten(self, &listener);
         }
-        sent.filter(|(link, ours)| link.peer.forget(*ours).is_some())
+        sent.filter(|(connection, ours)| connection.peer.forget(*ours).is_some())
     }
 }
 
 /// The client reports on a question: the upstream hears it under its own token.
-fn progress(session: &Session, params: Option<Node<'_>>) {
+fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
     let asker =
-        session.peer.touch(id, |question| Some((question.link.upgrade()?, question.progress.clone()?)));
-    if let Some(Some((link, token))) = asker {
-        link.peer.notify("notifications/progress", |out| {
+        session.peer.touch(id, |question| Some((question.connection.upgrade()?, question.progress.clone()?)));
+    if let Some(Some((connection, token))) = asker {
+        connection.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
     }
@@ -486,8 +493,8 @@ mod tests {
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
-        let window = Window::new("", 0, Arc::new(Panics), None);
-        let session = Session::new(window, Route::Stream(heard.clone()));
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
         for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", "{}"), (3, "ping", "{}")] {

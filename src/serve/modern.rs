@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::tasks::refuse_tasks;
 use super::{Gateway, TWICE, items, startup, tasks};
 use crate::catalog::Kind;
+use crate::core::bridge::seal::State;
 use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
-use crate::core::seal::State;
 use crate::core::view::View;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Raw, quote};
 use crate::wire::message::code;
@@ -54,14 +54,14 @@ pub(super) fn tokens_differ(gateway: &Gateway) -> bool {
 }
 
 /// How long a list may be kept: no longer than any part of it.
-pub(super) fn list_hint(gateway: &Gateway, window: &Window, view: &View, kind: Kind) -> Cache {
+pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, kind: Kind) -> Cache {
     let own = own_hint(gateway);
-    if !window.exposure().lists_to_modern() {
+    if !workspace.exposure().lists_to_modern() {
         return own;
     }
-    view.entries().fold(own, |whole, entry| match entry.upstream.link() {
-        Some(link) if !link.can(kind.capability()) => whole,
-        Some(link) => whole.and(link.hint(kind)),
+    view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
+        Some(connection) if !connection.can(kind.capability()) => whole,
+        Some(connection) => whole.and(connection.profile.hint(kind)),
         // It may come back at any time.
         None => whole.and(Cache { ttl: 0, public: true }),
     })
@@ -75,13 +75,13 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     {
         return reply.refuse(refusal);
     }
-    let state = match gateway.engine.unseal(method, params, reply.session()) {
+    let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
         Ok(state) => state,
         Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
     };
     let again = match state {
         State::Parked(token) => {
-            if let Err(reply) = gateway.engine.resume(token, params, reply) {
+            if let Err(reply) = gateway.engine.bridge.resume(token, params, reply) {
                 let why = "Invalid params: requestState was used before, or its call is over; call again without it";
                 reply.error(code::INVALID_PARAMS, why, None);
             }
@@ -121,30 +121,30 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     }
     let Some(mut listener) = Listener::open(params, reply) else { return };
     for id in listener.tasks() {
-        if let Some(place) = session.window.tasks.find(&id) {
-            let task = (place.link.upstream.clone(), Watched::Task(place.own));
+        if let Some(place) = session.workspace.tasks.find(&id) {
+            let task = (place.connection.upstream.clone(), Watched::Task(place.own));
             gateway.engine.watch(&task.0, &task.1, true);
             listener.watched.insert(id, task);
         }
     }
-    gateway.engine.listen(&session.window, listener);
-    watch_resources(gateway, &session.window);
+    gateway.engine.listen(&session.workspace, listener);
+    watch_resources(gateway, &session.workspace);
 }
 
 /// Lets upstreams know which of their resources are listened for, also those that were not there before.
-pub(super) fn watch_resources(gateway: &Gateway, window: &Window) {
-    for uri in window.listened() {
-        let Some((upstream, own)) = items::resource_of(gateway, window, &uri) else { continue };
+pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
+    for uri in workspace.listened() {
+        let Some((upstream, own)) = items::resource_of(gateway, workspace, &uri) else { continue };
         let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
         let what = Watched::Resource(own);
-        window.each_listener(|listener| {
+        workspace.each_listener(|listener| {
             let before = listener.watched.get(&uri);
             let is_watched = before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream));
             if is_watched || !listener.wants(&uri) {
                 return;
             }
             // Who stands in for another was told what that one was watched for.
-            let told = before.is_some_and(|(before, _)| before.is_retired()) && upstream.is_watched(&what);
+            let told = before.is_some_and(|(before, _)| before.is_removed()) && upstream.is_watched(&what);
             if !told {
                 gateway.engine.watch(&upstream, &what, true);
             }

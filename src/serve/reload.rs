@@ -1,5 +1,5 @@
 //! A new file is put in force while clients are there. What changes does so at once and in one piece; what has to start
-//! or end does that afterwards. Every window is held meanwhile, so that each client hears of the lists that are not what
+//! or end does that afterwards. Every workspace is held meanwhile, so that each client hears of the lists that are not what
 //! they were once, where nothing is slow.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Configured, Gateway};
 use crate::core::opening::start_and_settle;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
-use crate::core::window::{Hold, Window};
+use crate::core::workspace::{Hold, Workspace};
 use crate::faces::{Declared, Face};
 
 /// What starts within this time is told of together with what has changed at once. Who is later is announced by itself.
@@ -28,7 +28,7 @@ struct Moves {
 
 /// Puts a new file in force. What has to start and end because of it does that beside everything else.
 pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
-    let holds = gateway.engine.audience.windows().iter().map(Window::hold).collect();
+    let holds = gateway.engine.audience.workspaces().iter().map(Workspace::hold).collect();
     *gateway.switch_file.write() = configured.switch_file;
     Moves::put_in_force(gateway, configured.face).make(gateway, holds);
 }
@@ -52,27 +52,27 @@ impl Moves {
         gateway.faces.replace(&face);
         // What is still searched is indexed anew when it is asked for.
         gateway.finders.clear();
-        for window in gateway.engine.audience.windows() {
-            moves.renew_window(gateway, &window, &*face);
+        for workspace in gateway.engine.audience.workspaces() {
+            moves.renew_workspace(gateway, &workspace, &*face);
         }
         moves
     }
 
-    /// Shows what the new file holds through a window.
-    fn renew_window(&mut self, gateway: &Arc<Gateway>, window: &Arc<Window>, whole: &dyn Face) {
-        let mut part = gateway.faces.part_of(window);
-        let token = whole.common().serving.tokens.iter().find(|token| token.name == window.principal);
+    /// Shows what the new file holds in a workspace.
+    fn renew_workspace(&mut self, gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, whole: &dyn Face) {
+        let mut part = gateway.faces.part_of(workspace);
+        let token = whole.common().serving.tokens.iter().find(|token| token.name == workspace.principal);
         if let Some(token) = token.filter(|_| gateway.engine.audience.stdio().is_none()) {
             part.names = token.scope.clone();
         }
         let Some(place) = gateway.faces.place_of(&part) else {
-            return shut(gateway, window, whole, part.toolbox.as_deref());
+            return shut(gateway, workspace, whole, part.toolbox.as_deref());
         };
         let face = gateway.faces.at(place);
-        let before = window.exposure();
-        window.set_face(place, face.clone());
-        let wanted = wanted(gateway, window, &*face);
-        window.change(|view| {
+        let before = workspace.exposure();
+        workspace.set_face(place, face.clone());
+        let wanted = wanted(gateway, workspace, &*face);
+        workspace.change(|view| {
             for upstream in &wanted {
                 match view.server(&upstream.group, &upstream.server) {
                     Some(entry) if Arc::ptr_eq(&entry.upstream, upstream) => {}
@@ -89,7 +89,7 @@ impl Moves {
                 }
             }
         });
-        for session in window.sessions() {
+        for session in workspace.sessions() {
             session.end_lost_subscriptions();
         }
     }
@@ -109,7 +109,7 @@ impl Moves {
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
             let is_waited_for = !next.is_empty();
-            let settled = gateway.engine.retire(old, next);
+            let settled = gateway.engine.replace(old, next);
             waits.extend(is_waited_for.then_some(settled));
         }
         tokio::spawn(async move {
@@ -129,25 +129,25 @@ impl Moves {
     }
 }
 
-/// Nothing is to be seen through a window any more: its toolbox is gone, or not for this client.
-fn shut(gateway: &Gateway, window: &Arc<Window>, whole: &dyn Face, toolbox: Option<&str>) {
-    gateway.guests.lock().windows.retain(|_, other| !Arc::ptr_eq(other, window));
-    window.end_listeners();
+/// Nothing is to be seen in a workspace any more: its toolbox is gone, or not for this client.
+fn shut(gateway: &Gateway, workspace: &Arc<Workspace>, whole: &dyn Face, toolbox: Option<&str>) {
+    gateway.guests.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
+    workspace.end_listeners();
     match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
-        true => gateway.engine.discard(window),
+        true => gateway.engine.discard(workspace),
         // What the file has no longer ends by itself, after its calls in flight.
-        false => drop(gateway.engine.forget(window)),
+        false => drop(gateway.engine.forget(workspace)),
     }
 }
 
-/// The upstreams that stand in a window from now on, in their order: those of what is open, or all.
-fn wanted(gateway: &Arc<Gateway>, window: &Arc<Window>, face: &dyn Face) -> Vec<Arc<Upstream>> {
+/// The upstreams that stand in a workspace from now on, in their order: those of what is open, or all.
+fn wanted(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, face: &dyn Face) -> Vec<Arc<Upstream>> {
     let servers = face.servers();
-    let upstream = |server: &Declared<'_>| gateway.upstream(window, server);
+    let upstream = |server: &Declared<'_>| gateway.upstream(workspace, server);
     if face.starts_all().is_some() {
         return servers.iter().map(upstream).collect();
     }
-    let opened = window.read(View::groups);
+    let opened = workspace.read(View::groups);
     let wanted =
         opened.iter().flat_map(|group| servers.iter().filter(move |server| *server.group == **group));
     wanted.map(upstream).collect()

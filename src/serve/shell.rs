@@ -7,10 +7,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::Gateway;
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::Viewer;
 use crate::wire::era::{ClientHello, Version};
 use crate::wire::json::{Scanner, quote};
@@ -25,8 +25,8 @@ const TOKEN: &str = "1";
 /// A client in this process.
 pub struct Shell {
     gateway: Arc<Gateway>,
-    window: Arc<Window>,
-    session: Arc<Session>,
+    workspace: Arc<Workspace>,
+    session: Arc<ClientSession>,
     messages: mpsc::Receiver<Vec<u8>>,
     upstreams: Vec<Arc<Upstream>>,
 }
@@ -54,9 +54,9 @@ impl Shell {
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let face = gateway.faces.whole();
-        let window = gateway.engine.window("shell", 0, face.clone(), None);
+        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
-        let session = Session::new(window.clone(), Route::Stream(Arc::new(Mailbox(send))));
+        let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
         session.greet(ClientHello {
             version: Version::LATEST_LEGACY,
             name: "mcp-workbench".to_owned(),
@@ -64,9 +64,9 @@ impl Shell {
             can_be_asked: true,
         });
         gateway.engine.audience.attach_stdio(&session);
-        let upstreams = gateway.upstreams_by_hand(&*face, &window).into_iter();
+        let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
-        Self { gateway, window, session, messages, upstreams }
+        Self { gateway, workspace, session, messages, upstreams }
     }
 
     /// Every server of the file, in its order.
@@ -81,7 +81,7 @@ impl Shell {
 
     /// What a client would see if the upstreams offered this.
     pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
-        let exposure = self.window.exposure();
+        let exposure = self.workspace.exposure();
         let exposure = &*exposure;
         let mut view = View::default();
         let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
@@ -168,6 +168,6 @@ impl Shell {
     /// Ends every upstream and waits until nothing of them is left.
     pub async fn end(self) {
         self.session.end();
-        self.gateway.engine.shut_down().await;
+        self.gateway.engine.stop().await;
     }
 }

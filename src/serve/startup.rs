@@ -19,7 +19,7 @@ use crate::config::Isolation;
 use crate::core::opening::settle;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::Face;
 use crate::faces::toolman::Change;
 use crate::store::Switched;
@@ -81,17 +81,17 @@ impl Startup {
     }
 }
 
-/// Puts every server into a window, and what was switched before.
-pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, window: &Arc<Window>) {
-    if let Some(file) = switch_file(gateway, window) {
+/// Puts every server into a workspace, and what was switched before.
+pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<Workspace>) {
+    if let Some(file) = switch_file(gateway, workspace) {
         let Switched { tools, resources, .. } = Switched::load(&file.path);
         let known =
             |names: BTreeMap<String, bool>| names.into_iter().map(|(name, on)| (name.into(), on)).collect();
-        window.change(|view| view.remembered = [known(tools), known(resources)]);
+        workspace.change(|view| view.remembered = [known(tools), known(resources)]);
     }
-    let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(window, server)).collect();
-    window.change(|view| {
-        view.add(&*window.exposure(), &upstreams);
+    let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(workspace, server)).collect();
+    workspace.change(|view| {
+        view.add(&*workspace.exposure(), &upstreams);
         for upstream in &upstreams {
             view.open_in_place(&upstream.group);
         }
@@ -102,17 +102,17 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, window: &Arc<Wind
 }
 
 /// Starts every server at once; lists wait until each is up or failed, for a while.
-pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, window: &Arc<Window>) {
+pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, workspace: &Arc<Workspace>) {
     let Some(patience) = face.starts_all() else { return };
-    let (gateway, face, window) = (gateway.clone(), face.clone(), window.clone());
+    let (gateway, face, workspace) = (gateway.clone(), face.clone(), workspace.clone());
     tokio::spawn(async move {
         let on_each = || resume(&gateway, gateway.startup.take(false));
         // Whoever is late is announced, and nobody waits for it any more.
-        let _ = timeout(patience, settle(&window, None, on_each)).await;
-        warn_of_schemes(&*face, &window);
-        gateway.finders.prepare(&gateway, &window);
-        for window in gateway.engine.audience.windows() {
-            window.begin();
+        let _ = timeout(patience, settle(&workspace, None, on_each)).await;
+        warn_of_schemes(&*face, &workspace);
+        gateway.finders.prepare(&gateway, &workspace);
+        for workspace in gateway.engine.audience.workspaces() {
+            workspace.begin();
         }
         resume(&gateway, gateway.startup.take(true));
     });
@@ -138,25 +138,25 @@ fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     }
 }
 
-/// Where what is switched in a window is remembered: not what those switch who see a part of the file.
-fn switch_file(gateway: &Gateway, window: &Window) -> Option<SwitchFile> {
-    gateway.switch_file.read().clone().filter(|_| window.face() == 0)
+/// Where what is switched in a workspace is remembered: not what those switch who see a part of the file.
+fn switch_file(gateway: &Gateway, workspace: &Workspace) -> Option<SwitchFile> {
+    gateway.switch_file.read().clone().filter(|_| workspace.face() == 0)
 }
 
 /// Remembers what was switched, as it is by the time that it can, and goes on. It may have to wait for another
 /// process, which must not hold up anybody else.
 pub(super) fn remember_switches(
     gateway: &Gateway,
-    window: &Arc<Window>,
+    workspace: &Arc<Workspace>,
     change: Change,
     go_on: impl FnOnce() + Send + 'static,
 ) {
-    let Some(file) = switch_file(gateway, window) else { return go_on() };
-    let window = window.clone();
+    let Some(file) = switch_file(gateway, workspace) else { return go_on() };
+    let workspace = workspace.clone();
     tokio::task::spawn_blocking(move || {
         let saved = Switched::change(&file.state, &file.path, |all| {
             all.file = file.config.display().to_string();
-            window.read(|view| {
+            workspace.read(|view| {
                 for (class, known) in [&mut all.tools, &mut all.resources].into_iter().enumerate() {
                     let names = change.on[class].iter().chain(&change.off[class]);
                     let switched = names.filter_map(|name| view.switched[class].get_key_value(name));
@@ -172,12 +172,12 @@ pub(super) fn remember_switches(
 }
 
 /// Says so where a client may stumble over the names of resources.
-fn warn_of_schemes(face: &dyn Face, window: &Window) {
+fn warn_of_schemes(face: &dyn Face, workspace: &Workspace) {
     let is_prefixed_oddly = |entry: &Entry| {
         let prefix = face.full_name(&entry.upstream, Kind::Resource, "");
         prefix.strip_prefix(&*entry.upstream.group).is_some_and(|separator| separator.contains('_'))
     };
-    let is_odd = window.read(|view| {
+    let is_odd = workspace.read(|view| {
         let mut resources = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| view.items(kind));
         resources.any(|(entry, _)| is_prefixed_oddly(entry))
     });

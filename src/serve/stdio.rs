@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
 use crate::core::route::Route;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::wire::cut_off::raw_id;
 use crate::wire::era::Version;
 use crate::wire::json::{Node, Scanner};
@@ -31,10 +31,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let out = Outbox::new();
-    let window = gateway.window(0, "stdio", None);
-    let session = Session::new(window.clone(), Route::Pipe(out.clone()));
+    let workspace = gateway.workspace(0, "stdio", None);
+    let session = ClientSession::new(workspace.clone(), Route::Pipe(out.clone()));
     gateway.engine.audience.attach_stdio(&session);
-    gateway.begin(&window);
+    gateway.begin(&workspace);
     let writer = tokio::spawn({
         let out = out.clone();
         async move { out.run(stdout).await }
@@ -52,7 +52,7 @@ pub async fn run(
         let _ = timeout(DRAIN, session.answered()).await;
         session.cut_off(SHUTTING_DOWN);
         // What waits for an upstream to come up hears of its end.
-        gateway.engine.shut_down().await;
+        gateway.engine.stop().await;
         session.abandon(SHUTTING_DOWN);
     };
     tokio::pin!(ending);
@@ -68,7 +68,7 @@ pub async fn run(
 
 struct StdioClient {
     gateway: Arc<Gateway>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
 }
 
 impl StdioClient {

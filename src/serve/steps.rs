@@ -8,7 +8,7 @@ use crate::core::opening::Failures;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
-use crate::core::window::Window;
+use crate::core::workspace::Workspace;
 use crate::faces::toolman::Change;
 use crate::faces::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
 use crate::wire::json::{Node, Raw};
@@ -67,14 +67,14 @@ impl Gateway {
         let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
-            let failed = gateway.open_group(&session.window, &group, &then).await;
+            let failed = gateway.open_group(&session.workspace, &group, &then).await;
             if !reply.is_wanted() {
                 return;
             }
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let step = session.window.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
+            let step = session.workspace.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
             match step {
                 Step::Again => gateway.request(&method, params.root(), reply),
                 step => gateway.carry_out(step, face, params.root(), reply),
@@ -85,18 +85,18 @@ impl Gateway {
     /// `None`: the group is not there, or was closed before it had opened.
     async fn open_group(
         self: &Arc<Self>,
-        window: &Arc<Window>,
+        workspace: &Arc<Workspace>,
         group: &str,
         then: &Then,
     ) -> Option<Failures> {
         // The file may have changed since the request came.
-        let face = self.faces.of(window);
+        let face = self.faces.of(workspace);
         if !face.groups().contains(&group) {
             return None;
         }
         let servers = face.servers().into_iter().filter(|server| server.group == group);
-        let upstreams: Vec<_> = servers.map(|server| self.upstream(window, &server)).collect();
-        let failed = self.engine.open(window, group, &upstreams).await;
+        let upstreams: Vec<_> = servers.map(|server| self.upstream(workspace, &server)).collect();
+        let failed = self.engine.open(workspace, group, &upstreams).await;
         // Where nobody asked for the opening, the answer does not say what failed.
         if let Then::Request = then {
             for (server, reason) in failed.iter().flatten() {
@@ -106,44 +106,44 @@ impl Gateway {
         failed
     }
 
-    /// The upstream of a server as this window reaches it.
-    pub(super) fn upstream(self: &Arc<Self>, window: &Window, server: &Declared<'_>) -> Arc<Upstream> {
-        self.engine.upstream(window, server.group, server.key, &server.label, || server.spec.clone())
+    /// The upstream of a server as this workspace reaches it.
+    pub(super) fn upstream(self: &Arc<Self>, workspace: &Workspace, server: &Declared<'_>) -> Arc<Upstream> {
+        self.engine.upstream(workspace, server.group, server.key, &server.label, || server.spec.clone())
     }
 
     /// Every server of a face, in the order of the file, that is to be started by hand: none restarts by itself.
     pub(super) fn upstreams_by_hand(
         self: &Arc<Self>,
         face: &dyn Face,
-        window: &Window,
+        workspace: &Workspace,
     ) -> Vec<(String, Arc<Upstream>)> {
         let servers = face.servers().into_iter();
         let by_hand = servers.map(|server| {
             let spec = Spec { restart: false, ..server.spec.clone() };
-            (server.name.to_owned(), self.upstream(window, &Declared { spec, ..server }))
+            (server.name.to_owned(), self.upstream(workspace, &Declared { spec, ..server }))
         });
         by_hand.collect()
     }
 
     fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
-        let window = &reply.session().window;
-        let tools: usize = window.read(|view| {
+        let workspace = &reply.session().workspace;
+        let tools: usize = workspace.read(|view| {
             let up = view.group(group).filter(|entry| entry.up);
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
         });
-        let servers = self.engine.close(window, group);
+        let servers = self.engine.close(workspace, group);
         reply.result(&face.closed(group, tools, servers));
     }
 
     /// Switches things on and off, tells the client of the lists that changed, and remembers it.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
-        let window = reply.session().window.clone();
-        let answer = window.change(|view| {
+        let workspace = reply.session().workspace.clone();
+        let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
             face.switched(view, &self.viewer(&reply), &change)
         });
-        window.tell();
-        startup::remember_switches(self, &window, change, move || reply.result(&answer));
+        workspace.tell();
+        startup::remember_switches(self, &workspace, change, move || reply.result(&answer));
     }
 
     /// Handles a call again with what servers are known to offer, which is read beside everything else.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
-use crate::core::session::Session;
+use crate::core::session::ClientSession;
 use crate::core::tasks::TaskPlace;
 use crate::wire::era::{TASKS, TaskSupport, Version};
 use crate::wire::json::{Node, Raw, quote};
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
 /// them, from now or from before.
-pub(super) fn capabilities(gateway: &Gateway, session: &Session, version: Version) -> String {
+pub(super) fn capabilities(gateway: &Gateway, session: &ClientSession, version: Version) -> String {
     let face = gateway.face(session);
     let servers = face.servers().into_iter();
     let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
@@ -40,26 +40,21 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
     let Ok(Some(Some(id))) = params.unique("taskId").map(|id| id.map(Node::as_str)) else {
         return reply.error(code::INVALID_PARAMS, "Invalid params: \"taskId\" must be a string", None);
     };
-    let found = reply.session().window.tasks.find(&id);
-    let found = found.filter(|place| place.link.version().is_modern() == reply.modern().is_some());
+    let found = reply.session().workspace.tasks.find(&id);
+    let found = found.filter(|place| place.connection.version().is_modern() == reply.modern().is_some());
     let Some(place) = found else {
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
     let own = quote(&place.own);
     let changes = [("taskId", Some(&*own))];
-    gateway.engine.forward(
-        &place.link.upstream,
-        method,
-        params,
-        &changes,
-        reply,
-        |answer, reply| match answer {
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
+        match answer {
             Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
-        },
-    );
+        }
+    });
 }
 
 /// `tasks/list`: every task of the client, as its server says that it is now. Servers list the tasks of all our
@@ -70,7 +65,7 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
     let Some(after) = after else {
         return reply.error(code::INVALID_PARAMS, "Invalid params: unknown cursor", None);
     };
-    let (places, next) = reply.session().window.tasks.page(after);
+    let (places, next) = reply.session().workspace.tasks.page(after);
     tokio::spawn(async move {
         let asked: Vec<_> = places.into_iter().map(|place| tokio::spawn(state(place))).collect();
         let mut tasks = Vec::new();
@@ -85,7 +80,8 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
 /// A task as its server says that it is, under the client's id; `None` where it does not know it any more.
 async fn state(place: TaskPlace) -> Option<String> {
     let params = format!("{{\"taskId\":{}}}", quote(&place.own));
-    let result = tokio::time::timeout(PATIENCE, place.link.ask("tasks/get", &params)).await.ok()?.ok()?;
+    let result =
+        tokio::time::timeout(PATIENCE, place.connection.ask("tasks/get", &params)).await.ok()?.ok()?;
     Some(Raw::own(result).root().with(&[("taskId", Some(&quote(&place.id)))]))
 }
 

@@ -50,6 +50,13 @@ pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// The place in [`LOG_LEVELS`] of the level in raw parameters of `logging/setLevel`.
+pub fn log_level(params: &str) -> Option<usize> {
+    let mut scanner = Scanner::default();
+    let level = scanner.scan_str(params).ok()?.root().get("level")?.as_str()?;
+    LOG_LEVELS.iter().position(|known| *known == level)
+}
+
 /// What a client that can be asked anything declares.
 pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
 

@@ -22,7 +22,8 @@ const KEPT: usize = 2 * 1024;
 
 /// Where messages to one peer go.
 pub trait Out: Send + Sync {
-    /// Sends what `write` appends, which is one message. `false`: nobody will read it any more.
+    /// Sends what `write` appends, which is one message, or none if it appends nothing. `false`: nobody will read it any
+    /// more.
     fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool;
 }
 
@@ -74,7 +75,8 @@ impl Outbox {
         Arc::new(Self { state: Mutex::default(), filled: Notify::new(), drained: Notify::new() })
     }
 
-    /// Appends one message and the line break behind it. `false`: nobody will read it any more.
+    /// Appends one message and the line break behind it, unless `write` appends nothing. `false`: nobody will read it any
+    /// more.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let mut state = self.state.lock();
@@ -83,6 +85,9 @@ impl Outbox {
             }
             let mut message = Unsent::begin(&mut state.buffer);
             write(message.buffer);
+            if message.buffer.len() == message.start {
+                return true;
+            }
             message.buffer.push(b'\n');
             message.whole = true;
         }

@@ -1,8 +1,15 @@
 //! Requests that we send over one connection, until each is answered exactly once.
+//!
+//! A request is opened before it is sent: [`Peer::reserve`] gives its id, [`Peer::open`] makes it known here, the caller
+//! notes it wherever it must be found, and only then [`Opened::send`] writes it.
+//!
+//! Invariant: whoever can learn of a request, by its answer or by its cancellation, finds it. Nothing is written of a
+//! request that was cancelled between the two steps, on however many threads they run.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -61,14 +68,14 @@ pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
 pub struct Peer<T> {
     out: Arc<dyn Out>,
+    next: AtomicU64,
     calls: Mutex<Calls<T>>,
     /// Told of every request that is open no longer, while somebody waits for that.
     less_open: Notify,
 }
 
 struct Calls<T> {
-    next: u64,
-    /// By id, so in the order of sending.
+    /// By id, so in the order in which they were made.
     open: BTreeMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
@@ -89,7 +96,7 @@ impl Drop for Expiry {
     }
 }
 
-/// When a request is given up.
+/// When a request is cancelled for want of an answer.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     idle: Option<Duration>,
@@ -151,12 +158,36 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A connection whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        let calls = Mutex::new(Calls { next: 1, open: BTreeMap::new(), closed: None });
-        Arc::new(Self { out, calls, less_open: Notify::new() })
+        let calls = Mutex::new(Calls { open: BTreeMap::new(), closed: None });
+        Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
-    /// Sends a request. `params` gets the request's id, which also serves as its progress token. `on_answer` runs
-    /// exactly once, at once if the connection is down. Returns the id while the request is open.
+    /// The id of a request that is about to be opened.
+    pub fn reserve(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens a request under a reserved id, to be noted and then sent. `on_answer` runs exactly once, at once if the
+    /// connection is closed, which is what `None` says; it never runs if the request is forgotten.
+    pub fn open(
+        self: &Arc<Self>,
+        id: u64,
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<Opened<'_, T>> {
+        let has_deadline = deadline.is_some();
+        let mut calls = self.calls.lock();
+        if let Some(lost) = calls.closed.clone() {
+            drop(calls);
+            on_answer(Answer::Lost(&lost));
+            return None;
+        }
+        calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
+        Some(Opened { peer: self, id, has_deadline, is_sent: false })
+    }
+
+    /// Opens a request and sends it at once, where nobody but the peer has to know it by its id.
     pub fn request(
         self: &Arc<Self>,
         method: &str,
@@ -165,50 +196,8 @@ impl<T: Send + 'static> Peer<T> {
         deadline: Option<Deadline>,
         on_answer: OnAnswer,
     ) -> Option<u64> {
-        self.request_via(&*self.out, method, params, tag, deadline, on_answer)
-    }
-
-    /// As [`Peer::request`], by another way out than usual.
-    pub fn request_via(
-        self: &Arc<Self>,
-        out: &dyn Out,
-        method: &str,
-        params: impl FnOnce(&mut Vec<u8>, u64),
-        tag: T,
-        deadline: Option<Deadline>,
-        on_answer: OnAnswer,
-    ) -> Option<u64> {
-        let watched = deadline.is_some();
-        let id = {
-            let mut calls = self.calls.lock();
-            if let Some(lost) = calls.closed.clone() {
-                drop(calls);
-                on_answer(Answer::Lost(&lost));
-                return None;
-            }
-            let id = calls.next;
-            calls.next += 1;
-            calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
-            id
-        };
-        let mut params = Some(params);
-        let sent = out.send(&mut |out| {
-            if let Some(params) = params.take() {
-                write_request(out, id, method, |out| params(out, id));
-            }
-        });
-        if !sent {
-            self.fail(id, &Lost::new("the connection is closed"));
-            return None;
-        }
-        if watched {
-            let task = tokio::spawn(self.clone().expire(id));
-            let expiry = Some(Expiry(task.abort_handle()));
-            if let Some(call) = self.calls.lock().open.get_mut(&id) {
-                call.expiry = expiry;
-            }
-        }
-        Some(id)
+        let id = self.reserve();
+        self.open(id, tag, deadline, on_answer)?.send(method, params).then_some(id)
     }
 
     /// Sends a request and waits for its raw result; dropping the future cancels the request.
@@ -259,7 +248,7 @@ impl<T: Send + 'static> Peer<T> {
         true
     }
 
-    /// Gives one request up. `false`: it was not open.
+    /// Fails one request. `false`: it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
         let Some(call) = self.take(id) else { return false };
         (call.on_answer)(Answer::Lost(lost));
@@ -271,7 +260,7 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().closed.is_none()
     }
 
-    /// Gives a request up and tells the other side why. `false`: it was not open.
+    /// Fails a request and tells the other side why. `false`: it was not open.
     pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) -> bool {
         let was_open = self.fail(id, lost);
         if was_open {
@@ -293,7 +282,7 @@ impl<T: Send + 'static> Peer<T> {
         Some(call)
     }
 
-    /// Tells the other side that a request is given up.
+    /// Tells the other side that a request is cancelled.
     pub fn send_cancelled(&self, id: u64, reason: &str) {
         self.notify("notifications/cancelled", |out| {
             out.extend_from_slice(format!("{{\"requestId\":{id},\"reason\":").as_bytes());
@@ -374,7 +363,7 @@ impl<T: Send + 'static> Peer<T> {
 
     /// How many requests are open.
     #[cfg(test)]
-    pub fn open(&self) -> usize {
+    pub fn open_count(&self) -> usize {
         self.calls.lock().open.len()
     }
 
@@ -412,6 +401,55 @@ impl<T: Send + 'static> Peer<T> {
             };
             self.cancel(id, &reason, &Lost::new(reason.as_str()));
             return;
+        }
+    }
+}
+
+/// A request that is open and not sent yet; dropped, it is forgotten.
+pub struct Opened<'a, T: Send + 'static> {
+    peer: &'a Arc<Peer<T>>,
+    id: u64,
+    has_deadline: bool,
+    is_sent: bool,
+}
+
+impl<T: Send + 'static> Opened<'_, T> {
+    /// Sends it, unless it is open no longer. `params` gets its id, which also serves as its progress token. `false`: it
+    /// is over, and has been answered if it was not cancelled.
+    pub fn send(self, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
+        let peer = self.peer;
+        self.send_via(&*peer.out, method, params)
+    }
+
+    /// As [`Opened::send`], by another way out than usual.
+    pub fn send_via(mut self, out: &dyn Out, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
+        self.is_sent = true;
+        let (peer, id) = (self.peer, self.id);
+        let mut params = Some(params);
+        let sent = out.send(&mut |out| {
+            if let Some(params) = params.take().filter(|_| peer.calls.lock().open.contains_key(&id)) {
+                write_request(out, id, method, |out| params(out, id));
+            }
+        });
+        if !sent {
+            peer.fail(id, &Lost::new("the connection is closed"));
+            return false;
+        }
+        if self.has_deadline {
+            let task = tokio::spawn(peer.clone().expire(id));
+            let expiry = Some(Expiry(task.abort_handle()));
+            if let Some(call) = peer.calls.lock().open.get_mut(&id) {
+                call.expiry = expiry;
+            }
+        }
+        true
+    }
+}
+
+impl<T: Send + 'static> Drop for Opened<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            self.peer.forget(self.id);
         }
     }
 }
@@ -476,7 +514,7 @@ mod tests {
             let id = peer.request("m", |_, _| (), tag(), None, Box::new(|_| ())).expect("it is open");
             peer.replace(id, tag());
             peer.replace(id + 1, tag());
-            assert_eq!(peer.open(), 1);
+            assert!(peer.any(|_| true));
             let _ = done.send(());
         });
         receiver

@@ -15,7 +15,7 @@ use crate::cli::advice::lost;
 use crate::cli::failure::{Failure, FailureKind};
 use crate::cli::login;
 use crate::cli::screen::Screen;
-use crate::core::trouble::{Cause, Trouble};
+use crate::core::start_error::{Cause, StartError};
 use crate::serve::shell::{Called, Shell};
 use crate::wire::message::code;
 
@@ -32,11 +32,11 @@ impl Run {
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let label = upstream.to_string();
         let up = || self.screen.while_waiting("starting the server", upstream.up());
-        if let Err(trouble) = up().await {
+        if let Err(error) = up().await {
             if !login::go_through(self.screen, upstream.login().map(|login| (label.clone(), login))).await {
-                return Err(lost(&label, &trouble));
+                return Err(lost(&label, &error));
             }
-            up().await.map_err(|trouble| lost(&label, &trouble))?;
+            up().await.map_err(|error| lost(&label, &error))?;
         }
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
@@ -63,7 +63,7 @@ impl Run {
             }
         };
         match called {
-            Called::Lost(reason) => Err(lost(&address, &Trouble::new(cause(&reason), reason))),
+            Called::Lost(reason) => Err(lost(&address, &StartError::new(cause(&reason), reason))),
             Called::Error(error) => Err(refused(&address, &error)),
             Called::Result(raw) => self.result(&address, &tool, &raw),
         }
@@ -112,7 +112,7 @@ fn refused(address: &str, error: &str) -> Failure {
         && error["code"] == json!(code::UPSTREAM_LOST)
     {
         let cause = if error["data"]["login"] == true { Cause::Person } else { Cause::of_status(status) };
-        return lost(address, &Trouble::new(cause, message));
+        return lost(address, &StartError::new(cause, message));
     }
     let code = error["code"].as_i64().map_or_else(String::new, |code| format!(" (code {code})"));
     Failure::new(

@@ -7,7 +7,7 @@ use crate::cli::advice::lost;
 use crate::cli::failure::{Failure, FailureKind};
 use crate::config::locate::Face;
 use crate::config::{Transport, locate};
-use crate::core::trouble::Trouble;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::serve::shell::Shell;
@@ -32,7 +32,7 @@ pub(super) struct Catalog {
 pub(super) struct Known {
     pub(super) upstream: Arc<Upstream>,
     /// `None` was not asked.
-    pub(super) items: Option<Result<Arc<Items>, Trouble>>,
+    pub(super) items: Option<Result<Arc<Items>, StartError>>,
 }
 
 /// One thing that a server offers.
@@ -109,9 +109,9 @@ impl Catalog {
     }
 
     /// Servers that failed, and why.
-    pub(super) fn failures(&self) -> impl Iterator<Item = (String, &Trouble)> {
+    pub(super) fn failures(&self) -> impl Iterator<Item = (String, &StartError)> {
         self.servers.iter().filter_map(|server| match &server.items {
-            Some(Err(trouble)) => Some((server.upstream.to_string(), trouble)),
+            Some(Err(error)) => Some((server.upstream.to_string(), error)),
             _ => None,
         })
     }
@@ -206,13 +206,13 @@ impl Catalog {
         // The name may be right, and its server not to be had.
         let all_failed = self.failures().count() == self.servers.len();
         let meant = self.servers.iter().find_map(|known| match &known.items {
-            Some(Err(trouble)) if all_failed || may_have(self.face, &known.upstream, name) => {
-                Some((known.upstream.to_string(), trouble))
+            Some(Err(error)) if all_failed || may_have(self.face, &known.upstream, name) => {
+                Some((known.upstream.to_string(), error))
             }
             _ => None,
         });
-        if let Some((label, trouble)) = meant {
-            return lost(&label, trouble);
+        if let Some((label, error)) = meant {
+            return lost(&label, error);
         }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();

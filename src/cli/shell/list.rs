@@ -45,7 +45,7 @@ impl Run {
         for (n, known) in catalog.servers.iter().enumerate() {
             let (tools, error) = match &known.items {
                 Some(Ok(_)) => (Some(catalog.of(Kind::Tool).filter(|row| row.server == n).count()), None),
-                Some(Err(trouble)) => (None, Some(trouble.to_string())),
+                Some(Err(error)) => (None, Some(error.to_string())),
                 None => (None, None),
             };
             if self.manner.json {

@@ -232,8 +232,8 @@ impl Run {
         if failures.peek().is_none() {
             return;
         }
-        for (label, trouble) in failures {
-            let _ = writeln!(io::stderr(), "{warning}: {label}: {}", trouble.problem);
+        for (label, error) in failures {
+            let _ = writeln!(io::stderr(), "{warning}: {label}: {}", error.problem);
         }
         if !self.manner.quiet && !self.manner.json {
             let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());

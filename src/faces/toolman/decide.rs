@@ -154,7 +154,7 @@ impl Face for Toolman {
             };
         }
         let linked = || {
-            let sender = wanted.sender.clone().filter(|upstream| upstream.link().is_some());
+            let sender = wanted.sender.clone().filter(|upstream| upstream.connection().is_some());
             sender.map(|upstream| Found::At(upstream, quote(uri)))
         };
         let inactive = |name: &str| {

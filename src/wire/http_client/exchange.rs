@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::body::{collect, is_event_stream, too_long};
 use super::connect::{Failure, Http, peer};
 use super::outgoing::{Outgoing, OutgoingKind};
-use super::session::{Session, Sessions};
+use super::session::{Sessions, UpstreamSession};
 use super::sort::{Sorted, Stream, error_code, sort};
 use super::{Incoming, Patience, Receive, TaskOutcome};
 use crate::wire::cut_off::id_of_response;
@@ -181,7 +181,7 @@ impl<R: Receive> Shared<R> {
     pub(super) async fn post(
         &self,
         message: &Outgoing,
-        session: Option<&Session>,
+        session: Option<&UpstreamSession>,
     ) -> Result<Response<HttpBody>, Failure> {
         let mut headers = message.headers.clone();
         headers.insert(CONTENT_TYPE, JSON);
@@ -232,7 +232,7 @@ impl<R: Receive> Shared<R> {
     /// One GET of an event stream, from its beginning or behind the event with this id.
     pub(super) async fn get_stream(
         &self,
-        session: Option<&Session>,
+        session: Option<&UpstreamSession>,
         last_id: Option<&str>,
     ) -> Result<HttpBody, Failure> {
         let mut headers = HeaderMap::new();
@@ -266,7 +266,7 @@ impl<R: Receive> Shared<R> {
     pub(super) async fn answer(
         &self,
         id: u64,
-        session: Option<&Session>,
+        session: Option<&UpstreamSession>,
         response: Response<HttpBody>,
     ) -> Result<ReadAnswer, Failure> {
         let status = response.status();
@@ -311,7 +311,7 @@ impl<R: Receive> Shared<R> {
     async fn stream(
         &self,
         id: u64,
-        session: Option<&Session>,
+        session: Option<&UpstreamSession>,
         body: HttpBody,
     ) -> Result<ReadAnswer, Failure> {
         let mut parser = Parser::new(self.limit());
@@ -328,7 +328,11 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    async fn resume(&self, session: Option<&Session>, parser: &mut Parser) -> Result<HttpBody, Failure> {
+    async fn resume(
+        &self,
+        session: Option<&UpstreamSession>,
+        parser: &mut Parser,
+    ) -> Result<HttpBody, Failure> {
         parser.reconnect();
         let mut wait =
             parser.retry().map_or(self.patience.retry, |retry| retry.max(self.patience.retry / 10));

@@ -27,14 +27,14 @@ const MOST_FAILURES: u32 = 3;
 
 /// One legacy session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct UpstreamSession {
     /// Which of this client's sessions it is.
     number: u64,
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
 }
 
-impl Session {
+impl UpstreamSession {
     pub(super) fn has_id(&self) -> bool {
         self.id.is_some()
     }
@@ -59,7 +59,7 @@ impl Session {
 pub(super) struct Sessions {
     state: Mutex<SessionState>,
     /// The session that is open and greeted.
-    ready: watch::Sender<Option<Arc<Session>>>,
+    ready: watch::Sender<Option<Arc<UpstreamSession>>>,
     /// Whether `initialized` is on its way: nothing may overtake it.
     greeting: watch::Sender<bool>,
     renewing: tokio::sync::Mutex<()>,
@@ -67,7 +67,7 @@ pub(super) struct Sessions {
 
 #[derive(Default)]
 struct SessionState {
-    current: Option<Arc<Session>>,
+    current: Option<Arc<UpstreamSession>>,
     begun: u64,
     /// The messages that opened it.
     initialize: Option<Bytes>,
@@ -87,7 +87,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    pub(super) fn current(&self) -> Option<Arc<Session>> {
+    pub(super) fn current(&self) -> Option<Arc<UpstreamSession>> {
         self.state.lock().current.clone()
     }
 
@@ -117,7 +117,7 @@ impl Sessions {
         let mut state = self.state.lock();
         state.begun += 1;
         state.initialize = Some(initialize);
-        state.current = Some(Arc::new(Session { number: state.begun, id, version }));
+        state.current = Some(Arc::new(UpstreamSession { number: state.begun, id, version }));
         true
     }
 
@@ -141,10 +141,11 @@ impl Sessions {
     }
 
     /// Waits until this session has a successor, and then this long.
-    pub(super) async fn lost(&self, session: Option<&Session>, patience: Duration) {
+    pub(super) async fn lost(&self, session: Option<&UpstreamSession>, patience: Duration) {
         let Some(session) = session else { return std::future::pending().await };
-        let newer =
-            |ready: &Option<Arc<Session>>| ready.as_ref().is_some_and(|ready| ready.number > session.number);
+        let newer = |ready: &Option<Arc<UpstreamSession>>| {
+            ready.as_ref().is_some_and(|ready| ready.number > session.number)
+        };
         if self.ready.subscribe().wait_for(newer).await.is_err() {
             return std::future::pending().await;
         }
@@ -159,7 +160,7 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Opens a new session in place of a lost one, with the messages that opened that; once for all who ask.
-    pub(super) async fn renew(&self, lost: &Session) -> Result<(), Failure> {
+    pub(super) async fn renew(&self, lost: &UpstreamSession) -> Result<(), Failure> {
         let _one = self.sessions.renewing.lock().await;
         if self.sessions.current().is_some_and(|current| current.number != lost.number) {
             return Ok(());
@@ -220,7 +221,7 @@ impl<R: Receive> Shared<R> {
     }
 
     /// Ends only when the server is out of reach, and says why.
-    async fn listen_on(&self, session: &Session) -> Failure {
+    async fn listen_on(&self, session: &UpstreamSession) -> Failure {
         let mut parser = self.parser();
         let first = self.patience().retry;
         let (mut pause, mut failures, mut worked) = (first, 0, false);

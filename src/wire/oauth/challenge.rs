@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
-use super::scope::Scope;
+use super::scope::Scopes;
 
 /// The `Bearer` challenge of an answer; empty where there is none.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Challenge {
     /// Where the metadata of the resource is.
     pub(super) resource_metadata: Option<String>,
     /// What the request needs.
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<Scopes>,
     error: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Challenge {
     fn set(&mut self, name: &str, value: String) {
         match name.to_ascii_lowercase().as_str() {
             "resource_metadata" => self.resource_metadata = Some(value),
-            "scope" => self.scope = Some(Scope::from(&*value)),
+            "scope" => self.scope = Some(Scopes::from(&*value)),
             "error" => self.error = Some(value),
             _ => {}
         }
@@ -96,7 +96,7 @@ mod tests {
         }
         let expected = Challenge {
             resource_metadata: metadata.map(str::to_owned),
-            scope: scope.map(Scope::from),
+            scope: scope.map(Scopes::from),
             error: error.map(str::to_owned),
         };
         assert_eq!(Challenge::read(&headers), expected, "{values:?}");

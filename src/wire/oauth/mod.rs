@@ -33,7 +33,7 @@ use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
 pub use self::grant::{Grant, Memory, Method, OauthClient};
-use self::scope::Scope;
+use self::scope::Scopes;
 use super::http_client::reach::{self, Gate, Lookup, Reach};
 
 /// What a person may take to log in.
@@ -100,14 +100,14 @@ struct LoginState {
     /// Why the last login failed.
     last_failure: Option<String>,
     /// What logins were asked for that had been asked for before.
-    in_vain: Vec<Scope>,
+    in_vain: Vec<Scopes>,
 }
 
 /// A login under way.
 struct Pending {
     url: String,
     issuer: String,
-    scope: Scope,
+    scope: Scopes,
     until: Instant,
     outcome: watch::Receiver<Option<Result<(), String>>>,
     listener: AbortHandle,
@@ -227,9 +227,9 @@ impl Authorizer {
         found: &Discovered,
         same: Option<&Grant>,
         lacks_scope: bool,
-    ) -> Result<Scope, String> {
-        let before = same.map(|grant| Scope::from(&*grant.scope)).unwrap_or_default();
-        let scope = Scope::first(self.settings.scope.as_deref(), challenge.scope.as_ref(), &found.scopes);
+    ) -> Result<Scopes, String> {
+        let before = same.map(|grant| Scopes::from(&*grant.scope)).unwrap_or_default();
+        let scope = Scopes::first(self.settings.scope.as_deref(), challenge.scope.as_ref(), &found.scopes);
         let offline: &[String] = match found.server.refreshes() {
             true => found.server.scopes_supported.as_deref().unwrap_or_default(),
             false => &[],
@@ -237,7 +237,7 @@ impl Authorizer {
         let challenged = challenge.scope.clone().unwrap_or_default();
         let scope = before.clone().and(&scope).and(&challenged).and_offline(offline);
         if lacks_scope && before.has(&scope) {
-            let granted = same.and_then(|grant| grant.token.as_ref()?.scope.as_deref()).map(Scope::from);
+            let granted = same.and_then(|grant| grant.token.as_ref()?.scope.as_deref()).map(Scopes::from);
             let state = &mut *self.state.lock();
             if granted.is_none_or(|granted| granted.has(&challenged)) || state.in_vain.contains(&scope) {
                 return Err(format!(
@@ -253,7 +253,7 @@ impl Authorizer {
     async fn log_in(
         self: &Arc<Self>,
         found: Discovered,
-        scope: Scope,
+        scope: Scopes,
         before: Option<Grant>,
     ) -> Result<String, String> {
         if !self.attended {
@@ -282,7 +282,7 @@ impl Authorizer {
     async fn begin(
         self: &Arc<Self>,
         found: Discovered,
-        scope: Scope,
+        scope: Scopes,
         before: Option<Grant>,
     ) -> Result<String, String> {
         let (listener, client) = self.client(&found, before.as_ref()).await?;

@@ -5,12 +5,12 @@ use std::fmt;
 /// Scopes in the order in which they were named, each once. Empty: none is asked for, and the server gives what it
 /// gives.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Scope(Vec<String>);
+pub(super) struct Scopes(Vec<String>);
 
 /// The scope that some authorization servers want before they give a refresh token.
 const OFFLINE: &str = "offline_access";
 
-impl Scope {
+impl Scopes {
     /// What is asked for first: what the configuration says, else the challenge, else all that the resource knows.
     pub(super) fn first(configured: Option<&str>, challenged: Option<&Self>, supported: &[String]) -> Self {
         match (configured, challenged) {
@@ -47,7 +47,7 @@ impl Scope {
     }
 }
 
-impl From<&str> for Scope {
+impl From<&str> for Scopes {
     fn from(text: &str) -> Self {
         let mut scopes = Vec::new();
         for scope in text.split_ascii_whitespace() {
@@ -59,7 +59,7 @@ impl From<&str> for Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for Scopes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0.join(" "))
     }
@@ -80,20 +80,20 @@ mod tests {
             (None, None, &supported, "a b"),
             (None, None, &[], ""),
         ] {
-            let challenged = challenged.map(Scope::from);
-            assert_eq!(Scope::first(configured, challenged.as_ref(), supported).to_string(), expected);
+            let challenged = challenged.map(Scopes::from);
+            assert_eq!(Scopes::first(configured, challenged.as_ref(), supported).to_string(), expected);
         }
     }
 
     #[test]
     fn scopes_are_added_and_compared() {
-        let (one, two) = (Scope::from("a b"), Scope::from("b c"));
+        let (one, two) = (Scopes::from("a b"), Scopes::from("b c"));
         let both = one.clone().and(&two);
         assert_eq!(both.to_string(), "a b c");
-        assert!(both.has(&two) && !one.has(&two) && one.has(&Scope::default()));
+        assert!(both.has(&two) && !one.has(&two) && one.has(&Scopes::default()));
         let offline = ["offline_access".to_owned()];
         assert_eq!(one.clone().and_offline(&offline).to_string(), "a b offline_access");
         assert_eq!(one.and_offline(&[]).to_string(), "a b");
-        assert_eq!(Scope::default().and_offline(&offline).to_string(), "");
+        assert_eq!(Scopes::default().and_offline(&offline).to_string(), "");
     }
 }

@@ -1,4 +1,7 @@
-//! One call at a time, for an upstream whose questions do not say which call they belong to.
+//! One call at a time, for an upstream whose questions do not say which call they belong to. Whoever sends a call whose
+//! client can be asked goes through it: the engine, and the bridge.
+//!
+//! Invariant: nothing is called, and no turn dropped, with the gate locked; what goes through may end at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,10 +14,10 @@ type Go = Box<dyn FnOnce(Turn) + Send>;
 /// The calls whose client can be asked: as many as there are until the upstream asks for the first time, one at a
 /// time from then on.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<TurnState>);
+pub(super) struct CallGate(Mutex<GateState>);
 
 #[derive(Default)]
-struct TurnState {
+struct GateState {
     /// Whether the upstream has ever asked in mid-call.
     asks: bool,
     /// Calls that have the turn.
@@ -24,7 +27,7 @@ struct TurnState {
     passing: bool,
 }
 
-impl Turns {
+impl CallGate {
     /// Notes that the upstream asks; `true` if several calls are under way, so that the question may be any one's.
     pub(super) fn asked(&self) -> bool {
         let mut state = self.0.lock();
@@ -71,7 +74,7 @@ impl Turns {
 }
 
 /// The right to be under way; dropped, it lets the next call through.
-pub(super) struct Turn(Option<Arc<Turns>>);
+pub(super) struct Turn(Option<Arc<CallGate>>);
 
 impl Turn {
     /// For a call that needs none.
@@ -82,9 +85,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(turns) = &self.0 {
-            turns.0.lock().under_way -= 1;
-            turns.pass();
+        if let Some(gate) = &self.0 {
+            gate.0.lock().under_way -= 1;
+            gate.pass();
         }
     }
 }
@@ -95,11 +98,11 @@ mod tests {
 
     #[test]
     fn one_at_a_time_from_the_first_question_on() {
-        let turns = Arc::new(Turns::default());
+        let gate = Arc::new(CallGate::default());
         let log = Arc::new(Mutex::new(Vec::<(u32, Option<Turn>)>::new()));
         let wait = |n: u32| {
             let log = log.clone();
-            turns.wait(move |turn| log.lock().push((n, Some(turn))));
+            gate.wait(move |turn| log.lock().push((n, Some(turn))));
         };
         let begun = || log.lock().iter().map(|(n, _)| *n).collect::<Vec<_>>();
         let end = |n: u32| {
@@ -108,7 +111,7 @@ mod tests {
         };
         wait(1);
         wait(2);
-        assert!(turns.asked(), "two are under way");
+        assert!(gate.asked(), "two are under way");
         wait(3);
         wait(4);
         assert_eq!(begun(), [1, 2]);
@@ -116,8 +119,8 @@ mod tests {
         assert_eq!(begun(), [1, 2]);
         end(2);
         assert_eq!(begun(), [1, 2, 3]);
-        assert!(!turns.asked());
-        let out_of_turn = turns.at_once();
+        assert!(!gate.asked());
+        let out_of_turn = gate.at_once();
         end(3);
         assert_eq!(begun(), [1, 2, 3]);
         drop(out_of_turn);
@@ -126,13 +129,13 @@ mod tests {
 
     #[test]
     fn many_that_end_at_once_do_not_pile_up() {
-        let turns = Arc::new(Turns::default());
-        turns.asked();
-        let first = turns.at_once();
+        let gate = Arc::new(CallGate::default());
+        gate.asked();
+        let first = gate.at_once();
         let count = Arc::new(Mutex::new(0));
         for _ in 0..100_000 {
             let count = count.clone();
-            turns.wait(move |turn| {
+            gate.wait(move |turn| {
                 *count.lock() += 1;
                 drop(turn);
             });

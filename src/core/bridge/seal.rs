@@ -1,4 +1,6 @@
-//! State that a client carries for us: sealed, so that it can be neither read nor changed nor used elsewhere.
+//! State that a client carries for us. The bridge seals it when it tells a client to come back, and opens it then.
+//!
+//! Invariant: it can be neither read nor changed, nor used by somebody else, for another request, or after its time.
 
 use parking_lot::RwLock;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

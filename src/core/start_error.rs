@@ -1,4 +1,7 @@
-//! Why an upstream is not to be had.
+//! Why an upstream is not to be had, with its cause as a type: whoever acts on it, the command line above all, need not
+//! read the words.
+//!
+//! Invariant: past the lifecycle it holds no secrets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use crate::wire::http_client::Failure;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct StartError {
     /// Of which kind it is.
     pub cause: Cause,
     /// What is wrong.
@@ -20,7 +23,7 @@ pub struct Trouble {
     pub stderr: Arc<str>,
 }
 
-/// Kinds of trouble, as far as different things are to be done about them.
+/// Kinds of error, as far as different things are to be done about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// Its program cannot be found, or not run where it should.
@@ -43,7 +46,7 @@ pub enum Cause {
     Other,
 }
 
-impl Trouble {
+impl StartError {
     /// One of a kind.
     pub fn new(cause: Cause, problem: impl Into<Arc<str>>) -> Self {
         Self { cause, problem: problem.into(), hint: None, stderr: "".into() }
@@ -83,7 +86,7 @@ impl Cause {
 }
 
 /// All of it, for a model or a log.
-impl fmt::Display for Trouble {
+impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.problem)?;
         if let Some(hint) = &self.hint {
@@ -96,25 +99,25 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<&str> for Trouble {
+impl From<&str> for StartError {
     fn from(problem: &str) -> Self {
         Self::new(Cause::Other, problem)
     }
 }
 
-impl From<String> for Trouble {
+impl From<String> for StartError {
     fn from(problem: String) -> Self {
         Self::new(Cause::Other, problem)
     }
 }
 
-impl From<CommandError> for Trouble {
+impl From<CommandError> for StartError {
     fn from(error: CommandError) -> Self {
         Self { hint: Some(error.hint().into()), ..Self::new(Cause::Command, error.to_string()) }
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for StartError {
     fn from(failure: Failure) -> Self {
         let cause = match failure.status {
             _ if failure.unauthorized => Cause::Person,

@@ -1,4 +1,8 @@
-//! What carries a connection: a process with its pipes, or an HTTP client.
+//! What carries a connection: a process with its pipes, or an HTTP client. The lifecycle starts it, waits for its end and
+//! stops it.
+//!
+//! Invariant: no process, task or descendant outlives its carrier.
+//! Invariant: a message that makes us panic costs that message and nothing else.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,11 +18,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use super::connection::Connection;
 use super::engine::Engine;
-use super::link::Link;
 use super::process::{Child, Control, Exit};
+use super::start_error::StartError;
 use super::stderr::Tail;
-use super::trouble::Trouble;
 use crate::config::{Command, Http, Transport};
 use crate::wire::era::ServerHello;
 use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
@@ -37,7 +41,7 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 const STILL: Duration = Duration::from_millis(2);
 
 /// What carries a connection.
-pub(super) enum Life {
+pub(super) enum Carrier {
     /// A process.
     Process(Box<Process>),
     /// An HTTP client.
@@ -66,19 +70,22 @@ pub(super) struct Process {
     over: bool,
 }
 
-impl Life {
-    /// Starts what carries the connection; its messages reach the link from now on.
-    pub(super) async fn begin(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Self, Trouble> {
-        match &link.upstream.spec().transport {
+impl Carrier {
+    /// Starts what carries the connection; its messages reach the connection from now on.
+    pub(super) async fn begin(
+        engine: &Arc<Engine>,
+        connection: &Arc<Connection>,
+    ) -> Result<Self, StartError> {
+        match &connection.upstream.spec().transport {
             Transport::Stdio(command) => {
-                Process::begin(engine, link, command).await.map(Box::new).map(Self::Process)
+                Process::begin(engine, connection, command).await.map(Box::new).map(Self::Process)
             }
-            Transport::Http(http) => Remote::begin(engine, link, http).map(Self::Http),
+            Transport::Http(http) => Remote::begin(engine, connection, http).map(Self::Http),
         }
     }
 
     /// Waits until it is over, and says why.
-    pub(super) async fn over(&mut self) -> Trouble {
+    pub(super) async fn over(&mut self) -> StartError {
         match self {
             Self::Process(process) => process.over().await,
             Self::Http(remote) => remote.over().await,
@@ -94,15 +101,15 @@ impl Life {
     }
 
     /// The reason with what else is known, such as the last lines of stderr.
-    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn explain(&self, error: StartError) -> StartError {
         match self {
-            Self::Process(process) => process.explain(trouble),
-            Self::Http(_) => trouble,
+            Self::Process(process) => process.explain(error),
+            Self::Http(_) => error,
         }
     }
 
-    /// Ends it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
-    pub(super) async fn end(self, polite: bool) {
+    /// Stops it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
+    pub(super) async fn stop(self, polite: bool) {
         match self {
             Self::Process(mut process) => {
                 if polite {
@@ -122,18 +129,18 @@ impl Life {
 }
 
 impl Remote {
-    fn begin(engine: &Arc<Engine>, link: &Arc<Link>, http: &Http) -> Result<Self, Trouble> {
+    fn begin(engine: &Arc<Engine>, connection: &Arc<Connection>, http: &Http) -> Result<Self, StartError> {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
         // The HTTP client knows nothing of servers' names; its log lines get this one.
-        let span = tracing::error_span!("upstream", name = %link.upstream);
+        let span = tracing::error_span!("upstream", name = %connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
         let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
-        link.mirror_parameters(client.tool_headers());
+        connection.profile.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
-        let out = link.out.clone();
-        let taker = Taker { engine: engine.clone(), link: link.clone() };
+        let out = connection.out.clone();
+        let taker = Taker { engine: engine.clone(), connection: connection.clone() };
         Ok(Self {
             client: tokio::spawn(client.run(receive, taker).instrument(span)),
             _sender: Task::spawn(async move { out.hand_on(send).await }),
@@ -141,7 +148,7 @@ impl Remote {
         })
     }
 
-    async fn over(&mut self) -> Trouble {
+    async fn over(&mut self) -> StartError {
         let outcome = (&mut self.client).await;
         self.over = true;
         match outcome {
@@ -158,33 +165,33 @@ impl Drop for Remote {
     }
 }
 
-/// Hands what an HTTP server sends to the link.
+/// Hands what an HTTP server sends to the connection.
 struct Taker {
     engine: Arc<Engine>,
-    link: Arc<Link>,
+    connection: Arc<Connection>,
 }
 
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
-            (Some(reason), Some(id)) if self.link.is_greeted() => {
-                self.link.peer.fail(id, &Lost::new(self.link.redactor.redact(reason)));
+            (Some(reason), Some(id)) if self.connection.profile.is_greeted() => {
+                self.connection.peer.fail(id, &Lost::new(self.connection.redactor.redact(reason)));
             }
             (_, on) => {
                 let line = Line::Whole(incoming.message);
-                take(&self.engine, &self.link, &mut Scanner::default(), line, on);
+                take(&self.engine, &self.connection, &mut Scanner::default(), line, on);
             }
         }
     }
 
     fn renewed(&self, hello: &str) -> Result<(), String> {
-        self.engine.renewed(&self.link, ServerHello::read(hello)?);
+        self.engine.renewed(&self.connection, ServerHello::read(hello)?);
         Ok(())
     }
 
     fn missed(&self) {
-        self.link.doubt();
+        self.connection.doubt();
     }
 
     async fn room(&self) {
@@ -193,22 +200,26 @@ impl Receive for Taker {
 }
 
 impl Process {
-    async fn begin(engine: &Arc<Engine>, link: &Arc<Link>, command: &Command) -> Result<Self, Trouble> {
+    async fn begin(
+        engine: &Arc<Engine>,
+        connection: &Arc<Connection>,
+        command: &Command,
+    ) -> Result<Self, StartError> {
         let launch = engine.programs.prepare(command).await;
         let launch = launch.inspect_err(|error| {
             if let Some(places) = error.places() {
-                tracing::info!("[{}] {}", link.upstream, link.redactor.redact(&places));
+                tracing::info!("[{}] {}", connection.upstream, connection.redactor.redact(&places));
             }
         })?;
         let child =
             engine.programs.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
-        let (out, tail) = (link.out.clone(), Arc::new(Tail::default()));
+        let (out, tail) = (connection.out.clone(), Arc::new(Tail::default()));
         Ok(Self {
             control,
-            reader: OutputReader::spawn(stdout, |stdout| read(engine.clone(), link.clone(), stdout)),
+            reader: OutputReader::spawn(stdout, |stdout| read(engine.clone(), connection.clone(), stdout)),
             stderr: OutputReader::spawn(stderr, |stderr| {
-                tail.clone().drain(stderr, link.upstream.to_string(), link.redactor.clone())
+                tail.clone().drain(stderr, connection.upstream.to_string(), connection.redactor.clone())
             }),
             _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
             tail,
@@ -217,7 +228,7 @@ impl Process {
     }
 
     /// Waits until the process has ended or closed its output, and says which.
-    async fn over(&mut self) -> Trouble {
+    async fn over(&mut self) -> StartError {
         let exit = tokio::select! {
             biased;
             exit = self.control.exited() => {
@@ -241,8 +252,8 @@ impl Process {
     }
 
     /// The reason with the last lines of stderr behind it.
-    fn explain(&self, trouble: Trouble) -> Trouble {
-        Trouble { stderr: self.tail.last_lines().into(), ..trouble }
+    fn explain(&self, error: StartError) -> StartError {
+        StartError { stderr: self.tail.last_lines().into(), ..error }
     }
 }
 
@@ -332,7 +343,7 @@ impl Drop for Task {
 
 /// Reads the upstream's messages until it closes its output. Waits for the client to take what it was sent before
 /// it reads on.
-async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead + Unpin) {
+async fn read(engine: Arc<Engine>, connection: Arc<Connection>, mut stdout: impl AsyncRead + Unpin) {
     let limit = engine.limit();
     let mut lines = Lines::new(limit.load(Ordering::Relaxed));
     let mut scanner = Scanner::default();
@@ -343,25 +354,25 @@ async fn read(engine: Arc<Engine>, link: Arc<Link>, mut stdout: impl AsyncRead +
             Ok(_) => {}
         }
         while let Some(line) = lines.next_line() {
-            take(&engine, &link, &mut scanner, line, None);
+            take(&engine, &connection, &mut scanner, line, None);
             lines.pause().await;
         }
         engine.client_room().await;
     }
     if let Some(rest) = lines.rest() {
-        take(&engine, &link, &mut scanner, Line::Whole(rest), None);
+        take(&engine, &connection, &mut scanner, Line::Whole(rest), None);
     }
 }
 
-/// Hands a message to the link. A panic costs the message that caused it, not the connection.
+/// Hands a message to the connection. A panic costs the message that caused it, not the connection.
 pub(super) fn take(
     engine: &Arc<Engine>,
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     scanner: &mut Scanner,
     line: Line<'_>,
     on: Option<u64>,
 ) {
-    if catch_unwind(AssertUnwindSafe(|| link.take(engine, scanner, line, on))).is_err() {
-        tracing::error!("[{}] a message of this server made us panic; please report it", link.upstream);
+    if catch_unwind(AssertUnwindSafe(|| connection.take(engine, scanner, line, on))).is_err() {
+        tracing::error!("[{}] a message of this server made us panic; please report it", connection.upstream);
     }
 }

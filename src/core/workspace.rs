@@ -1,9 +1,9 @@
 //! What clients look through: a view, and who is told when it changes.
 //!
 //! The gateway makes one for each legacy client and one for all modern callers with the same credentials. Whoever changes
-//! its view then calls [`Window::tell`] or [`Window::tell_unless_held`]; [`notices`](super::notices) says who hears of it.
+//! its view then calls [`Workspace::tell`] or [`Workspace::tell_unless_held`]; [`notices`](super::notices) says who hears of it.
 //!
-//! Invariant: its locks stay inside. The view is looked at in [`Window::read`] and [`Window::change`], neither of which
+//! Invariant: its locks stay inside. The view is looked at in [`Workspace::read`] and [`Workspace::change`], neither of which
 //! may be called within the other.
 
 use std::collections::{HashMap, HashSet};
@@ -14,20 +14,20 @@ use parking_lot::{Mutex, RwLock};
 
 use super::modern::Listener;
 use super::notices::{Ledger, Lists};
-use super::session::Session;
+use super::session::ClientSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
 use crate::wire::message::Id;
 
-/// A view, and the sessions that look through it: one over stdio and in the legacy era, all callers with the same
+/// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
 /// credentials in the modern one.
-pub struct Window {
-    /// Tells windows apart.
+pub struct Workspace {
+    /// Tells workspaces apart.
     pub id: u64,
-    /// Tells clients apart that have upstreams for themselves: windows of the same client share it.
+    /// Tells clients apart that have upstreams for themselves: workspaces of the same client share it.
     pub client: u64,
-    /// Who looks through it, as the configuration names them.
+    /// Who has it, as the configuration names them.
     pub principal: String,
     /// Which of the gateway's faces is seen through it, and how things are named there.
     face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
@@ -36,22 +36,22 @@ pub struct Window {
     pub tasks: Tasks,
     /// URIs that results mentioned in a `resource_link`, and the group and server that sent them.
     links: Mutex<HashMap<String, Origin>>,
-    sessions: Mutex<Vec<Weak<Session>>>,
+    sessions: Mutex<Vec<Weak<ClientSession>>>,
     /// Those who listen in the modern era, and what each was told.
     listeners: Mutex<Vec<(Listener, Ledger)>>,
     /// How many holds there are.
     held: AtomicUsize,
 }
 
-/// While it lives, what changes by itself is not told of. When the last of a window's holds ends, the rule is applied
+/// While it lives, what changes by itself is not told of. When the last of a workspace's holds ends, the rule is applied
 /// once.
-pub struct Hold(Weak<Window>);
+pub struct Hold(Weak<Workspace>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(window) = self.0.upgrade() {
-            window.held.fetch_sub(1, Ordering::Relaxed);
-            window.tell_unless_held();
+        if let Some(workspace) = self.0.upgrade() {
+            workspace.held.fetch_sub(1, Ordering::Relaxed);
+            workspace.tell_unless_held();
         }
     }
 }
@@ -62,8 +62,8 @@ pub(super) type Origin = (Arc<str>, Arc<str>);
 /// URIs of links remembered at most.
 const MOST_LINKS: usize = 10_000;
 
-impl Window {
-    /// A window on nothing yet, of a client that has others, or of a new one.
+impl Workspace {
+    /// A workspace on nothing yet, of a client that has others, or of a new one.
     pub fn new(
         principal: &str,
         face: usize,
@@ -151,7 +151,7 @@ impl Window {
         self.sessions().iter().for_each(|session| session.begin());
     }
 
-    /// Tells everybody who looks through it of the lists that are not what they were.
+    /// Tells everybody who has it of the lists that are not what they were.
     pub fn tell(&self) {
         let exposure = self.exposure();
         for session in self.sessions() {
@@ -166,7 +166,7 @@ impl Window {
         }
     }
 
-    /// The same for what nobody who looks through it has asked for: when it is not held back.
+    /// The same for what nobody who has it has asked for: when it is not held back.
     pub(super) fn tell_unless_held(&self) {
         if self.held.load(Ordering::Relaxed) == 0 {
             self.tell();
@@ -188,26 +188,26 @@ impl Window {
         links.insert(uri.to_owned(), (upstream.group.clone(), upstream.server.clone()));
     }
 
-    /// Who sent a link to this URI, or stands in for it, as long as it stands in `view`, which is this window's.
+    /// Who sent a link to this URI, or stands in for it, as long as it stands in `view`, which is this workspace's.
     pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
         let (group, server) = self.links.lock().get(uri).cloned()?;
         view.server(&group, &server).map(|entry| entry.upstream.clone())
     }
 
     /// Takes a subscription out, if the request with this id is one.
-    pub fn take_listener(&self, session: &Session, id: &Id) -> Option<Listener> {
+    pub fn take_listener(&self, session: &ClientSession, id: &Id) -> Option<Listener> {
         let mut listeners = self.listeners.lock();
         let at = listeners.iter().position(|(listener, _)| listener.belongs_to(session, id))?;
         Some(listeners.swap_remove(at).0)
     }
 
-    /// Lets a client look through it.
-    pub(super) fn join(&self, session: &Arc<Session>) {
+    /// Lets a client share it.
+    pub(super) fn join(&self, session: &Arc<ClientSession>) {
         self.sessions.lock().push(Arc::downgrade(session));
     }
 
-    /// The sessions that look through it.
-    pub fn sessions(&self) -> Vec<Arc<Session>> {
+    /// The sessions that share it.
+    pub fn sessions(&self) -> Vec<Arc<ClientSession>> {
         let mut sessions = self.sessions.lock();
         sessions.retain(|session| session.strong_count() > 0);
         sessions.iter().filter_map(Weak::upgrade).collect()
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// What happens to a window through which a client looks, and to its one server.
+    /// What happens to a workspace of a client, and to its one server.
     #[derive(Debug, Clone, Copy)]
     enum Event {
         /// The client begins to be told of changes.
@@ -290,8 +290,8 @@ mod tests {
         ];
         for (what, events, expected) in cases {
             let heard = Arc::new(Heard::default());
-            let window = Window::new("", 0, Arc::new(Everything), None);
-            let session = Session::new(window.clone(), Route::Stream(heard.clone()));
+            let workspace = Workspace::new("", 0, Arc::new(Everything), None);
+            let session = ClientSession::new(workspace.clone(), Route::Stream(heard.clone()));
             session.greet(ClientHello {
                 version: Version::LATEST_LEGACY,
                 name: String::new(),
@@ -300,29 +300,29 @@ mod tests {
             });
             let upstream = Upstream::unreal("box", "s");
             let (face, mut holds) = (&Everything, Vec::new());
-            window.change(|view| view.add(face, std::slice::from_ref(&upstream)));
+            workspace.change(|view| view.add(face, std::slice::from_ref(&upstream)));
             for event in events {
                 match event {
-                    Begin => window.begin(),
+                    Begin => workspace.begin(),
                     Server(tool) => {
                         let items =
                             |tool: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[tool]));
                         upstream.pretend(tool.map(items));
-                        window.change(|view| view.refresh(face, &upstream));
-                        window.tell_unless_held();
+                        workspace.change(|view| view.refresh(face, &upstream));
+                        workspace.tell_unless_held();
                     }
                     Open => {
-                        window.change(|view| {
+                        workspace.change(|view| {
                             view.add(face, std::slice::from_ref(&upstream));
                             view.open("box");
                         });
-                        window.tell();
+                        workspace.tell();
                     }
                     Close => {
-                        window.change(|view| view.remove(face, "box"));
-                        window.tell();
+                        workspace.change(|view| view.remove(face, "box"));
+                        workspace.tell();
                     }
-                    Hold => holds.push(window.hold()),
+                    Hold => holds.push(workspace.hold()),
                     LetGo => drop(holds.pop()),
                     List => session.shown(Kind::Tool),
                 }

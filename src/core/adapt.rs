@@ -1,13 +1,16 @@
-//! What a result needs before a client of another protocol version can take it. Between equals nothing is touched.
+//! What a result needs before a client of another protocol version can take it. Every answer to a client's call goes
+//! through [`deliver`], lists of tools through [`tools`].
+//!
+//! Invariant: between equals nothing is touched, and what no rule names passes as it is.
 
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::reply::Reply;
-use super::session::Session;
+use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
 use crate::wire::era::Version;
@@ -17,7 +20,7 @@ use crate::wire::peer::Answer;
 /// Finishes a request with its answer, as the client can take it: with the ids of tasks that it knows, and of its
 /// version. `progress` is its own token, raw.
 pub(super) fn deliver(
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     method: &str,
     progress: Option<Box<str>>,
     answer: Answer<'_>,
@@ -26,15 +29,15 @@ pub(super) fn deliver(
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
     let session = reply.session().clone();
-    note_links(&session, &link.upstream, result);
+    note_links(&session, &connection.upstream, result);
     let begun_by = reply.sent_as().zip(progress);
-    tasks::results(&session.window.tasks, link, method, begun_by, result, |result| {
-        let (from, to) = (link.version(), reply.version());
+    tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
+        let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result| finish(Answer::Result(result), reply));
     });
 }
 
-/// Hands the result on, levelled where the upstream speaks a newer version than the client.
+/// Hands the result on, adapted where the upstream speaks a newer version than the client.
 fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
     if upstream <= client {
         return hand_on(result);
@@ -44,7 +47,7 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let content = result.get("content").and_then(|content| levelled(content.raw(), unknown));
+    let content = result.get("content").and_then(|content| adapted(content.raw(), unknown));
     let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
     if let Some(content) = &content {
         changes.push(("content", Some(content)));
@@ -91,7 +94,7 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
 }
 
 /// The blocks with those of an unknown type as text; `None` if there are none.
-fn levelled(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
+fn adapted(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks).ok()?;
     let mut scanner = Scanner::default();
     let mut changed = false;
@@ -130,7 +133,7 @@ fn describe(kind: &str, block: Node<'_>) -> String {
 }
 
 /// Remembers the URIs of the `resource_link`s in a result, so that the client can read them.
-fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
+fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_>) {
     static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("resource_link"));
     if MENTION.find(result.raw().as_bytes()).is_none() {
         return;
@@ -146,7 +149,7 @@ fn note_links(session: &Session, upstream: &Arc<Upstream>, result: Node<'_>) {
         if node.get("type").is_some_and(|kind| kind.raw() == "\"resource_link\"")
             && let Some(uri) = node.get("uri").and_then(Node::as_str)
         {
-            session.window.remember_link(&uri, upstream);
+            session.workspace.remember_link(&uri, upstream);
         }
     }
 }

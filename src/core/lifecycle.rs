@@ -1,4 +1,13 @@
-//! One life of an upstream: start, handshake, lists, end.
+//! One life of an upstream, from its start to the end of all that it started. [`Upstream::start`] runs it.
+//!
+//! ```text
+//! begin carrier ─▶ greet: era, handshake, lists ─▶ up: calls; lists again when they change ─▶ stop carrier
+//!       │                 │ it ended over the probe: once more, as legacy                      ▲
+//!       └── failed ───────┴── failed ─────────── stopped, crashed, or replaced by another ─────┘
+//! ```
+//!
+//! Invariant: a life reports under its generation; what an older one reports changes nothing.
+//! Invariant: calls in flight fail before anybody hears that the upstream is down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,11 +15,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 
+use super::carrier::Carrier;
+use super::connection::{Caller, Changes, Connection};
 use super::engine::Engine;
-use super::life::Life;
-use super::link::{Caller, HELLO, Link};
 use super::modern::Cache;
-use super::trouble::{Cause, Trouble};
+use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
 use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
@@ -41,10 +50,10 @@ pub(super) async fn run(
     mut stop: oneshot::Receiver<()>,
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
-    if let Some(trouble) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
+    if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         if !upstream.may_start_again() {
-            return upstream.ended(generation, End::Failed(trouble));
+            return upstream.ended(generation, End::Failed(error));
         }
         live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
@@ -59,122 +68,124 @@ async fn live(
     stop: &mut oneshot::Receiver<()>,
     deadline: tokio::time::Instant,
     first: bool,
-) -> Option<Trouble> {
+) -> Option<StartError> {
     let (_, capabilities) = engine.client_for_upstreams();
-    let link = Link::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
+    let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Life::begin(engine, &link)) => begun.unwrap_or_else(|_| Err(Trouble::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
     };
-    let mut life = match begun {
-        Ok(life) => life,
-        Err(trouble) => {
-            upstream.ended(generation, End::Failed(trouble.redacted(&link.redactor)));
+    let mut carrier = match begun {
+        Ok(carrier) => carrier,
+        Err(error) => {
+            upstream.ended(generation, End::Failed(error.redacted(&connection.redactor)));
             return None;
         }
     };
     let greeting = tokio::select! {
         biased;
         _ = &mut *stop => None,
-        greeted = timeout_at(deadline, greet(engine, &link)) => Some(match greeted {
+        greeted = timeout_at(deadline, greet(engine, &connection)) => Some(match greeted {
             Ok(greeted) => greeted,
-            Err(_) => Err(Trouble::timeout()),
+            Err(_) => Err(StartError::timeout()),
         }),
-        trouble = life.over() => Some(Err(trouble)),
+        error = carrier.over() => Some(Err(error)),
     };
     let end = match greeting {
         None => End::Stopped,
-        Some(Err(trouble)) => {
-            let trouble = life.explain(link.with_noise(trouble)).redacted(&link.redactor);
-            link.close(&trouble.to_string());
-            if first && link.is_mute() && life.is_over() {
+        Some(Err(error)) => {
+            let error = carrier.explain(connection.noise.explain(error)).redacted(&connection.redactor);
+            connection.stop(&error.to_string());
+            if first && connection.profile.is_mute() && carrier.is_over() {
                 // Those that wait for what comes of the probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
-                life.end(false).await;
-                return Some(trouble);
+                carrier.stop(false).await;
+                return Some(error);
             }
             // One that ends without a word will do so whatever it is asked.
-            if !link.is_greeted() && !life.is_over() {
+            if !connection.profile.is_greeted() && !carrier.is_over() {
                 engine.known.forget_era(upstream);
             }
-            End::Failed(trouble)
+            End::Failed(error)
         }
         Some(Ok(items)) => {
             let up_since = Instant::now();
-            upstream.came_up(generation, link.clone(), items.clone());
-            engine.remember(&link, items);
+            upstream.came_up(generation, connection.clone(), items.clone());
+            engine.remember(&connection, items);
             let ended = tokio::select! {
                 biased;
                 _ = &mut *stop => None,
-                trouble = life.over() => Some(trouble),
-                trouble = refresh(engine, &link, generation) => Some(trouble),
+                error = carrier.over() => Some(error),
+                error = refresh(engine, &connection, generation) => Some(error),
             };
             match ended {
                 None => End::Stopped,
-                Some(trouble) => {
-                    let trouble = life.explain(trouble).redacted(&link.redactor);
+                Some(error) => {
+                    let error = carrier.explain(error).redacted(&connection.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
-                    link.close(&trouble.to_string());
-                    End::Down(trouble, up_since.elapsed())
+                    connection.stop(&error.to_string());
+                    End::Down(error, up_since.elapsed())
                 }
             }
         }
     };
     let polite = matches!(end, End::Stopped);
     upstream.ended(generation, end);
-    link.close("it was closed");
-    link.report_noise();
-    life.end(polite).await;
+    connection.stop("it was closed");
+    connection.noise.report(upstream);
+    carrier.stop(polite).await;
     None
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
-async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble> {
+async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Items, StartError> {
     // A server that was replaced since it was last asked may speak otherwise now.
-    let (era, asking) = engine.known.era(&link.upstream).await;
+    let (era, asking) = engine.known.era(&connection.upstream).await;
     let hello = match era {
-        Some(Era::Legacy) => match initialize(engine, link).await {
+        Some(Era::Legacy) => match initialize(engine, connection).await {
             Ok(hello) => hello,
-            Err(trouble) => probe(engine, link).await.map_err(|_| trouble)?,
+            Err(error) => probe(engine, connection).await.map_err(|_| error)?,
         },
         Some(Era::Modern) => {
-            let answer =
-                link.peer.call("server/discover", &discover_params(link), Caller::default(), None).await;
+            let answer = connection
+                .peer
+                .call("server/discover", &discover_params(connection), Caller::default(), None)
+                .await;
             match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
                 Some(hello) => hello,
-                None => initialize(engine, link).await?,
+                None => initialize(engine, connection).await?,
             }
         }
-        None => probe(engine, link).await?,
+        None => probe(engine, connection).await?,
     };
     let modern = hello.version.is_modern();
-    link.set_hello(hello);
+    connection.profile.greeted(hello);
     // At once: whatever becomes of its lists, it need not be asked again.
-    engine.remember_manner(link);
+    engine.remember_manner(connection);
     drop(asking);
     match modern {
-        true => link.listen(),
-        false => link.peer.notify("notifications/initialized", |_| ()),
+        true => connection.listen(),
+        false => connection.peer.notify("notifications/initialized", |_| ()),
     }
-    engine.greeted(link);
+    engine.greeted(connection);
     let mut items = Items::default();
     let (tools, resources, templates, prompts) = tokio::join!(
-        list(link, Kind::Tool, |_| None),
-        list(link, Kind::Resource, |_| None),
-        list(link, Kind::Template, |_| None),
-        list(link, Kind::Prompt, |_| None),
+        list(connection, Kind::Tool, |_| None),
+        list(connection, Kind::Resource, |_| None),
+        list(connection, Kind::Template, |_| None),
+        list(connection, Kind::Prompt, |_| None),
     );
     items = items.with(Kind::Tool, tools?);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
             Ok(list) => items = items.with(kind, list),
-            Err(trouble) => {
-                let reason = trouble.redacted(&link.redactor);
-                tracing::warn!("[{}] {reason}; taken as an empty list", link.upstream);
+            Err(error) => {
+                let reason = error.redacted(&connection.redactor);
+                tracing::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
             }
         }
     }
@@ -183,13 +194,13 @@ async fn greet(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<Items, Trouble>
 
 /// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
 /// legacy. One that stays silent is asked in both eras, and the first answer counts.
-async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
-    link.set_mute(true);
-    let params = discover_params(link);
-    let discover = link.peer.call("server/discover", &params, Caller::default(), None);
+async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
+    connection.profile.set_mute(true);
+    let params = discover_params(connection);
+    let discover = connection.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
     // Over HTTP every server answers at once, if only to refuse.
-    let spec = link.upstream.spec();
+    let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
         Transport::Http(_) => spec.timeouts.connect,
@@ -200,20 +211,20 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
             if supported(&answer)
                 .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
         {
-            link.peer.call("server/discover", &params, Caller::default(), None).await
+            connection.peer.call("server/discover", &params, Caller::default(), None).await
         }
         Ok(answer) => answer,
         Err(_) => {
-            let legacy = initialize(engine, link);
+            let legacy = initialize(engine, connection);
             tokio::pin!(legacy);
             tokio::select! {
                 biased;
                 hello = &mut legacy => match hello {
                     Ok(hello) => return Ok(hello),
                     // A modern server that was slow refuses this one and answers the other.
-                    Err(trouble) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
+                    Err(error) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
                         Ok(Ok(Some(hello))) => return Ok(hello),
-                        _ => return Err(trouble),
+                        _ => return Err(error),
                     },
                 },
                 answer = &mut discover => match modern_answer(answer)? {
@@ -223,21 +234,21 @@ async fn probe(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Tr
             }
         }
     };
-    link.set_mute(false);
+    connection.profile.set_mute(false);
     match modern_answer(answer)? {
         Some(hello) => Ok(hello),
-        None => initialize(engine, link).await,
+        None => initialize(engine, connection).await,
     }
 }
 
 /// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
 /// enough to refuse it by name.
-fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, Trouble> {
+fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, StartError> {
     match supported(&answer) {
         Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
             let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
             let problem = format!("speaks other protocol versions than we do: {named}");
-            return Err(Trouble::new(Cause::Version, problem));
+            return Err(StartError::new(Cause::Version, problem));
         }
         _ => (),
     }
@@ -260,48 +271,49 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     Some(named.and_then(|named| serde_json::from_str(named.raw()).ok()).unwrap_or_default())
 }
 
-async fn initialize(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<ServerHello, Trouble> {
+async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
     let (version, capabilities) = engine.client_for_upstreams();
-    let result = link.ask("initialize", &initialize_params(version, &capabilities)).await?;
-    link.set_mute(false);
-    ServerHello::read(&result).map_err(|problem| Trouble::new(Cause::Version, problem))
+    let result = connection.ask("initialize", &initialize_params(version, &capabilities)).await?;
+    connection.profile.set_mute(false);
+    ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
 }
 
-fn discover_params(link: &Link) -> String {
-    format!("{{\"_meta\":{{{}}}}}", modern_meta(&link.capabilities))
+fn discover_params(connection: &Connection) -> String {
+    format!("{{\"_meta\":{{{}}}}}", modern_meta(&connection.capabilities))
 }
 
 /// Every page of one list, each with its deadline; empty where the upstream has no such things.
 async fn list(
-    link: &Arc<Link>,
+    connection: &Arc<Connection>,
     kind: Kind,
-    deadline: fn(&Link) -> Option<Deadline>,
-) -> Result<Vec<Item>, Trouble> {
+    deadline: fn(&Connection) -> Option<Deadline>,
+) -> Result<Vec<Item>, StartError> {
     let mut items = Vec::new();
-    if !link.can(kind.capability()) {
+    if !connection.can(kind.capability()) {
         return Ok(items);
     }
     let mut params = "{}".to_owned();
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
-        let (page, of_page) = link.ask_for(kind.list_method(), &params, deadline(link), read).await??;
-        if link.version().is_modern() {
+        let (page, of_page) =
+            connection.ask_for(kind.list_method(), &params, deadline(connection), read).await??;
+        if connection.version().is_modern() {
             let whole = hint.map_or(of_page, |hint| hint.and(of_page));
-            link.set_hint(kind, whole);
+            connection.profile.set_hint(kind, whole);
             hint = Some(whole);
         }
         items.extend(page.items);
         for tool in page.schemaless {
             tracing::warn!(
                 "[{}] tool {tool} has no usable inputSchema; any object is accepted",
-                link.upstream
+                connection.upstream
             );
         }
         if page.nameless > 0 {
             tracing::warn!(
                 "[{}] {} of its {} have no name and are left out",
-                link.upstream,
+                connection.upstream,
                 page.nameless,
                 kind.list_key()
             );
@@ -311,7 +323,9 @@ async fn list(
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
-            None if kind == Kind::Tool => return Ok(link.note_mirrored(items)),
+            None if kind == Kind::Tool => {
+                return Ok(connection.profile.note_mirrored(&connection.upstream, items));
+            }
             None => return Ok(items),
         }
     }
@@ -320,49 +334,49 @@ async fn list(
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
 /// when it turns out to be another server than the one that we greeted.
-async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Trouble {
+async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation: u64) -> StartError {
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
-        link.lists_to_change().await;
+        connection.changes.noted().await;
         if last.is_some_and(|last| last.elapsed() < BURST) {
-            let quiet = async { while timeout(QUIET, link.lists_to_change()).await.is_ok() {} };
+            let quiet = async { while timeout(QUIET, connection.changes.noted()).await.is_ok() {} };
             let _ = timeout(LONGEST_BURST, quiet).await;
         }
-        let kinds = link.changed_lists();
+        let kinds = connection.changes.take();
         let mut unread = 0;
-        if kinds & HELLO != 0 {
-            match discover_again(engine, link).await {
+        if kinds & Changes::HELLO != 0 {
+            match discover_again(engine, connection).await {
                 Ok(true) => {}
-                Ok(false) => unread |= HELLO,
-                Err(trouble) => return trouble,
+                Ok(false) => unread |= Changes::HELLO,
+                Err(error) => return error,
             }
         }
-        let mut items = (*link.upstream.items()).clone();
-        for kind in Kind::ALL.into_iter().filter(|kind| kinds & (1 << *kind as u8) != 0) {
+        let mut items = (*connection.upstream.items()).clone();
+        for kind in Kind::ALL.into_iter().filter(|kind| kinds & Changes::list(*kind) != 0) {
             // As long as the first time; a list that never ends would keep all later changes away.
-            let patience = link.upstream.spec().timeouts.connect;
-            let list = timeout(patience, list(link, kind, Link::own_deadline)).await;
-            match list.unwrap_or_else(|_| Err(Trouble::timeout())) {
+            let patience = connection.upstream.spec().timeouts.connect;
+            let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
+            match list.unwrap_or_else(|_| Err(StartError::timeout())) {
                 Ok(list) => items = items.with(kind, list),
-                Err(trouble) => {
-                    let reason = trouble.redacted(&link.redactor);
-                    tracing::warn!("[{}] {reason}; its list stays as it was", link.upstream);
-                    unread |= 1 << kind as u8;
+                Err(error) => {
+                    let reason = error.redacted(&connection.redactor);
+                    tracing::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
+                    unread |= Changes::list(kind);
                 }
             }
         }
-        engine.remember(link, items.clone());
-        link.upstream.offers(generation, items);
+        engine.remember(connection, items.clone());
+        connection.upstream.offers(generation, items);
         last = Some(Instant::now());
         failures = if unread == 0 { 0 } else { failures + 1 };
         if (1..=MOST_RETRIES).contains(&failures) {
             // Whoever is just being redeployed may have an answer a little later.
-            let (link, pause) = (Arc::downgrade(link), FIRST_RETRY * (1 << (failures - 1)));
+            let (connection, pause) = (Arc::downgrade(connection), FIRST_RETRY * (1 << (failures - 1)));
             tokio::spawn(async move {
                 sleep(pause).await;
-                if let Some(link) = link.upgrade() {
-                    link.look_again(unread);
+                if let Some(connection) = connection.upgrade() {
+                    connection.changes.note(unread);
                 }
             });
         }
@@ -371,19 +385,20 @@ async fn refresh(engine: &Arc<Engine>, link: &Arc<Link>, generation: u64) -> Tro
 
 /// Asks a modern upstream again what it can do; `false` if it does not say so now. The error is the reason why the
 /// connection must begin anew.
-async fn discover_again(engine: &Arc<Engine>, link: &Arc<Link>) -> Result<bool, Trouble> {
-    let params = discover_params(link);
-    let answer = link.peer.call("server/discover", &params, Caller::default(), link.own_deadline());
-    let answer = timeout(link.upstream.spec().timeouts.connect, answer).await;
-    match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(Trouble::timeout().to_string())))) {
+async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<bool, StartError> {
+    let params = discover_params(connection);
+    let answer =
+        connection.peer.call("server/discover", &params, Caller::default(), connection.own_deadline());
+    let answer = timeout(connection.upstream.spec().timeouts.connect, answer).await;
+    match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
         // It may still answer those that are under way.
-        Err(CallError::Lost(_)) if link.upstream.is_busy() => Ok(false),
+        Err(CallError::Lost(_)) if connection.upstream.is_busy() => Ok(false),
         Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
         answer => {
             let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
             let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;
-            link.set_hello(hello);
-            engine.remember_manner(link);
+            connection.profile.greeted(hello);
+            engine.remember_manner(connection);
             Ok(true)
         }
     }
@@ -412,18 +427,18 @@ mod tests {
         ] {
             let answer = modern_answer(Err(CallError::Refused(error.into())));
             let legacy = answer.map(|hello| assert!(hello.is_none(), "{error}"));
-            let expected = expected.map_err(|problem| Trouble::new(Cause::Version, problem));
+            let expected = expected.map_err(|problem| StartError::new(Cause::Version, problem));
             assert_eq!(legacy, expected, "{error}");
         }
     }
 
     /// Reads a list of so many pages, of one tool each, and says how many tools there were.
-    async fn read_list(pages: usize) -> Result<usize, Trouble> {
-        let link = Link::new(Upstream::unreal("box", "a"), Default::default(), String::new());
+    async fn read_list(pages: usize) -> Result<usize, StartError> {
+        let connection = Connection::new(Upstream::unreal("box", "a"), Default::default(), String::new());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
-        link.set_hello(ServerHello::read(hello).expect("it speaks our version"));
+        connection.profile.greeted(ServerHello::read(hello).expect("it speaks our version"));
         let (theirs, ours) = tokio::io::duplex(1024);
-        let (server, out) = (link.clone(), link.out.clone());
+        let (server, out) = (connection.clone(), connection.out.clone());
         let serve = async move {
             let mut requests = BufReader::new(theirs).lines();
             for page in 1.. {
@@ -437,7 +452,7 @@ mod tests {
             }
         };
         tokio::select! {
-            items = list(&link, Kind::Tool, |_| None) => items.map(|items| items.len()),
+            items = list(&connection, Kind::Tool, |_| None) => items.map(|items| items.len()),
             () = serve => unreachable!("it serves for ever"),
             _ = out.run(ours) => unreachable!("nobody closes the pipe"),
         }

@@ -1,0 +1,460 @@
+//! A call between the eras as a machine: what can happen to it, and what is to be done then. Pure: nothing is sent, locked
+//! or waited for here; [`super::Call`] carries the effects out.
+//!
+//! ```text
+//!            ┌───────────── brought ──────────────┐
+//!            ▼                                    │
+//! launch ─▶ Sent ── asks (legacy client) ──▶ Asking ── refused, or asked too often ──┐
+//!            │ ▲                                                                     │
+//!   question │ │ returned with all answers                                           │
+//!            ▼ │                                                                     ▼
+//!          Parked ── expired ────────────────────────────────────────────────────▶ Done
+//!                                                                                    ▲
+//!           Sent ── answered; or asks, or refuses for a page to visit (modern client)┘
+//! ```
+//!
+//! Invariant: the right to answer the client is here while the call is `Sent` or `Asking`, and leaves with exactly one
+//! effect. An answer of the upstream that comes while the call is `Parked` is kept for the client's return.
+
+use std::mem;
+
+use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::{Id, code};
+use crate::wire::peer::{Answer, Lost};
+
+/// How often an upstream may ask for more before a call fails.
+const MOST_ROUNDS: u32 = 10;
+
+const TOO_LATE: &str = "the client did not answer in time";
+const OVER: &str = "the call is over";
+
+/// Where a call is, and what it has been through. `R` is the right to answer its client.
+pub(super) struct CallMachine<R> {
+    client_is_modern: bool,
+    state: CallState<R>,
+    /// How many questions a legacy upstream has asked so far.
+    asked: usize,
+    /// How often a modern upstream has asked for more.
+    rounds: u32,
+    crowded: bool,
+}
+
+enum CallState<R> {
+    /// The upstream is at it.
+    Sent(R),
+    /// A modern upstream asks for more, and its legacy client is asked for that.
+    Asking(R),
+    /// A legacy upstream has asked, and its modern client was told what to bring.
+    Parked { questions: Vec<Question>, early: Option<Early> },
+    /// The client has its answer, or will never have one.
+    Done,
+}
+
+/// A question that waits for a modern client.
+struct Question {
+    /// What the client knows it by.
+    name: String,
+    /// What the upstream knows it by.
+    id: Id,
+    /// Method and parameters, as raw JSON.
+    request: String,
+}
+
+/// What happens to a call.
+pub(super) enum Event<'a, R> {
+    /// The upstream has answered, or never will.
+    Answered(Answer<'a>),
+    /// A legacy upstream asks a modern client. `crowded`: while several calls were under way, so that it may be another's.
+    Asked { id: Id, request: String, crowded: bool },
+    /// The modern client is back with what it was asked for, or part of it, and has its turn.
+    Returned { responses: Node<'a>, right: R },
+    /// The modern client did not come back in time.
+    Expired,
+    /// The legacy client has answered every question: the parameters to send the call with again.
+    Brought(String),
+    /// The legacy client did not answer.
+    Refused(Lost),
+}
+
+/// What is to be done, in this order.
+pub(super) struct Effects<'a, R> {
+    /// Answers to the upstream's questions, or why the client has none.
+    pub(super) answers: Vec<(Id, Result<Node<'a>, &'static str>)>,
+    pub(super) next: Next<'a, R>,
+}
+
+/// What is to be done at last.
+pub(super) enum Next<'a, R> {
+    Nothing,
+    /// Answer the client as the upstream has answered.
+    Deliver(R, Answer<'a>),
+    /// Answer the client that the call has failed.
+    Fail(R, Lost),
+    /// Hand a modern upstream's questions on to the modern client, which calls again.
+    HandOn(R, Node<'a>),
+    /// Have the modern client lead its user to the pages that this error names, and call again.
+    VisitFirst(R, Node<'a>),
+    /// Ask the legacy client what this result asks for.
+    AskClient(Node<'a>),
+    /// Tell the modern client what to bring, as members of an object.
+    TellClient(R, String),
+    /// Send the call again with these parameters.
+    SendAgain(String),
+    /// Let what came early happen now.
+    Replay(Early),
+    /// Cancel the call upstream, for this reason.
+    Cancel(&'static str),
+}
+
+/// An answer that came while the client was away.
+pub(super) enum Early {
+    Result(String),
+    Error(String),
+    Lost(Lost),
+}
+
+impl<R> CallMachine<R> {
+    /// A call that is about to be sent.
+    pub(super) fn new(client_is_modern: bool, right: R) -> Self {
+        Self { client_is_modern, state: CallState::Sent(right), asked: 0, rounds: 0, crowded: false }
+    }
+
+    /// The right to answer, while it is here.
+    pub(super) fn right(&self) -> Option<&R> {
+        match &self.state {
+            CallState::Sent(right) | CallState::Asking(right) => Some(right),
+            CallState::Parked { .. } | CallState::Done => None,
+        }
+    }
+
+    /// Whether a question of it waits for the modern client.
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self.state, CallState::Parked { .. })
+    }
+
+    /// Whether the upstream waits for the modern client.
+    pub(super) fn awaits_client(&self) -> bool {
+        matches!(self.state, CallState::Parked { early: None, .. })
+    }
+
+    /// Whether a question of it may have been another call's.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Takes what happens, and says what is to be done.
+    pub(super) fn on<'a>(&mut self, event: Event<'a, R>) -> Effects<'a, R> {
+        let mut answers = Vec::new();
+        let (state, next) = match (mem::replace(&mut self.state, CallState::Done), event) {
+            (CallState::Sent(right), Event::Answered(answer)) => self.answered(right, answer),
+            (CallState::Parked { questions, .. }, Event::Answered(answer)) => {
+                (CallState::Parked { questions, early: Some(Early::from(answer)) }, Next::Nothing)
+            }
+            (CallState::Sent(right), Event::Asked { id, request, crowded }) => {
+                let questions = vec![self.question(id, request, crowded)];
+                let requests = members(&questions);
+                (CallState::Parked { questions, early: None }, Next::TellClient(right, requests))
+            }
+            // The client is away; it is told of this one when it comes back.
+            (CallState::Parked { mut questions, early }, Event::Asked { id, request, crowded }) => {
+                questions.push(self.question(id, request, crowded));
+                (CallState::Parked { questions, early }, Next::Nothing)
+            }
+            (CallState::Parked { questions, early }, Event::Returned { responses, right }) => {
+                let mut open = Vec::new();
+                for question in questions {
+                    match responses.get(&question.name) {
+                        Some(response) => answers.push((question.id, Ok(response))),
+                        None => open.push(question),
+                    }
+                }
+                match early {
+                    Some(early) => (CallState::Sent(right), Next::Replay(early)),
+                    None if open.is_empty() => (CallState::Sent(right), Next::Nothing),
+                    None => {
+                        let requests = members(&open);
+                        let parked = CallState::Parked { questions: open, early: None };
+                        (parked, Next::TellClient(right, requests))
+                    }
+                }
+            }
+            (CallState::Parked { questions, .. }, Event::Expired) => {
+                answers.extend(questions.into_iter().map(|question| (question.id, Err(TOO_LATE))));
+                (CallState::Done, Next::Cancel(TOO_LATE))
+            }
+            (CallState::Asking(right), Event::Brought(params)) => {
+                (CallState::Sent(right), Next::SendAgain(params))
+            }
+            (CallState::Asking(right), Event::Refused(lost)) => (CallState::Done, Next::Fail(right, lost)),
+            // What comes too late, or out of place: nobody is left to wait for it.
+            (state, Event::Asked { id, .. }) => {
+                answers.push((id, Err(OVER)));
+                (state, Next::Nothing)
+            }
+            (state, Event::Returned { right, .. }) => (state, Next::Fail(right, Lost::new(OVER))),
+            (state, _) => (state, Next::Nothing),
+        };
+        self.state = state;
+        Effects { answers, next }
+    }
+
+    fn answered<'a>(&mut self, right: R, answer: Answer<'a>) -> (CallState<R>, Next<'a, R>) {
+        let next = match answer {
+            Answer::Result(result) if asks(result) && self.client_is_modern => Next::HandOn(right, result),
+            Answer::Result(result) if asks(result) => {
+                self.rounds += 1;
+                if self.rounds <= MOST_ROUNDS {
+                    return (CallState::Asking(right), Next::AskClient(result));
+                }
+                let reason = format!("the server asked for more input {MOST_ROUNDS} times");
+                Next::Fail(right, Lost::new(reason))
+            }
+            Answer::Error(error) if names_pages(error) && self.client_is_modern => {
+                Next::VisitFirst(right, error)
+            }
+            answer => Next::Deliver(right, answer),
+        };
+        (CallState::Done, next)
+    }
+
+    fn question(&mut self, id: Id, request: String, crowded: bool) -> Question {
+        self.asked += 1;
+        self.crowded |= crowded;
+        Question { name: format!("question-{}", self.asked), id, request }
+    }
+}
+
+impl From<Answer<'_>> for Early {
+    fn from(answer: Answer<'_>) -> Self {
+        match answer {
+            Answer::Result(result) => Self::Result(result.raw().to_owned()),
+            Answer::Error(error) => Self::Error(error.raw().to_owned()),
+            Answer::Lost(lost) => Self::Lost(lost.clone()),
+        }
+    }
+}
+
+impl Early {
+    /// Hands it over as it came.
+    pub(super) fn replay(&self, take: impl FnOnce(Answer<'_>)) {
+        let mut scanner = Scanner::default();
+        let valid = "validated when it was read";
+        match self {
+            Self::Result(text) => take(Answer::Result(scanner.scan_str(text).expect(valid).root())),
+            Self::Error(text) => take(Answer::Error(scanner.scan_str(text).expect(valid).root())),
+            Self::Lost(lost) => take(Answer::Lost(lost)),
+        }
+    }
+}
+
+/// Whether a modern upstream's result asks for more.
+fn asks(result: Node<'_>) -> bool {
+    result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"")
+}
+
+/// Whether a legacy upstream's error says which pages the user has to visit first.
+fn names_pages(error: Node<'_>) -> bool {
+    error.get("code").is_some_and(|code| code.raw().parse() == Ok(code::URL_ELICITATION))
+}
+
+fn members(questions: &[Question]) -> String {
+    let members: Vec<_> =
+        questions.iter().map(|question| format!("{}:{}", quote(&question.name), question.request)).collect();
+    members.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's right to an answer, by a number.
+    type Machine = CallMachine<u32>;
+
+    const RESULT: &str = r#"{"content":[]}"#;
+    const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{}}"#;
+    const ERROR: &str = r#"{"code":-32603,"message":"m"}"#;
+    const PAGES: &str = r#"{"code":-32042,"message":"m","data":{"elicitations":[]}}"#;
+
+    /// Lets something happen by its name, and tells what is to be done.
+    fn happen(machine: &mut Machine, event: &str) -> String {
+        let (mut scanner, lost) = (Scanner::default(), Lost::new("gone"));
+        let (event, detail) = event.split_once(' ').unwrap_or((event, ""));
+        let text = match event {
+            "result" => RESULT,
+            "asks" => ASKS,
+            "error" => ERROR,
+            "pages" => PAGES,
+            "returned" => detail,
+            _ => "null",
+        };
+        let node = scanner.scan_str(text).expect("JSON").root();
+        let event = match event {
+            "result" | "asks" => Event::Answered(Answer::Result(node)),
+            "error" | "pages" => Event::Answered(Answer::Error(node)),
+            "lost" => Event::Answered(Answer::Lost(&lost)),
+            "question" => {
+                let (id, request) = (Id::from_raw(detail).expect("an id"), format!("{{\"q\":{detail}}}"));
+                Event::Asked { id, request, crowded: false }
+            }
+            "returned" => Event::Returned { responses: node, right: 2 },
+            "expired" => Event::Expired,
+            "brought" => Event::Brought(detail.to_owned()),
+            "refused" => Event::Refused(Lost::new("no")),
+            other => unreachable!("{other}"),
+        };
+        let effects = machine.on(event);
+        let mut told: Vec<_> = effects
+            .answers
+            .iter()
+            .map(|(id, answer)| match answer {
+                Ok(answer) => format!("answer {} with {}", id.raw(), answer.raw()),
+                Err(TOO_LATE) => format!("refuse {}", id.raw()),
+                Err(reason) => format!("refuse {}: {reason}", id.raw()),
+            })
+            .collect();
+        told.extend(match effects.next {
+            Next::Nothing => None,
+            Next::Deliver(right, Answer::Result(_)) => Some(format!("deliver result to {right}")),
+            Next::Deliver(right, Answer::Error(_)) => Some(format!("deliver error to {right}")),
+            Next::Deliver(right, Answer::Lost(lost)) => Some(format!("deliver loss to {right}: {lost}")),
+            Next::Fail(right, lost) => Some(format!("fail {right}: {lost}")),
+            Next::HandOn(right, result) => {
+                assert_eq!(result.raw(), ASKS);
+                Some(format!("hand on to {right}"))
+            }
+            Next::VisitFirst(right, error) => {
+                assert_eq!(error.raw(), PAGES);
+                Some(format!("visit first by {right}"))
+            }
+            Next::AskClient(result) => {
+                assert_eq!(result.raw(), ASKS);
+                Some("ask client".to_owned())
+            }
+            Next::TellClient(right, requests) => Some(format!("tell {right} {requests}")),
+            Next::SendAgain(params) => Some(format!("send {params}")),
+            Next::Replay(early) => Some(match early {
+                Early::Result(text) | Early::Error(text) => format!("replay {text}"),
+                Early::Lost(lost) => format!("replay loss: {lost}"),
+            }),
+            Next::Cancel(_) => Some("cancel".to_owned()),
+        });
+        told.join("; ")
+    }
+
+    fn state(machine: &Machine) -> String {
+        match &machine.state {
+            CallState::Sent(right) => format!("sent {right}"),
+            CallState::Asking(right) => format!("asking {right}"),
+            CallState::Parked { questions, early } => {
+                let names: Vec<_> = questions.iter().map(|question| question.name.as_str()).collect();
+                let early = if early.is_some() { " early" } else { "" };
+                format!("parked {}{early}", names.join(" "))
+            }
+            CallState::Done => "done".to_owned(),
+        }
+    }
+
+    const ONE: &str = r#"returned {"question-1":{"a":1}}"#;
+    const BOTH: &str = r#"returned {"question-2":{"a":2},"question-1":{"a":1}}"#;
+
+    #[test]
+    fn every_event_in_every_state() {
+        /// What came before, what happens, where it leads, and what is to be done.
+        type Case = (&'static [&'static str], &'static str, &'static str, &'static str);
+        let modern: &[Case] = &[
+            (&[], "result", "done", "deliver result to 1"),
+            (&[], "error", "done", "deliver error to 1"),
+            (&[], "lost", "done", "deliver loss to 1: gone"),
+            (&[], "asks", "done", "hand on to 1"),
+            (&[], "pages", "done", "visit first by 1"),
+            (&[], "question 7", "parked question-1", r#"tell 1 "question-1":{"q":7}"#),
+            (&[], "expired", "sent 1", ""),
+            (&[], "brought {}", "sent 1", ""),
+            (&[], "refused", "sent 1", ""),
+            (&[], "returned {}", "sent 1", "fail 2: the call is over"),
+            (&["question 7"], "question 8", "parked question-1 question-2", ""),
+            (&["question 7"], ONE, "sent 2", r#"answer 7 with {"a":1}"#),
+            (&["question 7"], "returned {}", "parked question-1", r#"tell 2 "question-1":{"q":7}"#),
+            (&["question 7"], "expired", "done", "refuse 7; cancel"),
+            (&["question 7"], "result", "parked question-1 early", ""),
+            (&["question 7"], "brought {}", "parked question-1", ""),
+            (&["question 7"], "refused", "parked question-1", ""),
+            (
+                &["question 7", "question 8"],
+                ONE,
+                "parked question-2",
+                r#"answer 7 with {"a":1}; tell 2 "question-2":{"q":8}"#,
+            ),
+            (
+                &["question 7", "question 8"],
+                BOTH,
+                "sent 2",
+                r#"answer 7 with {"a":1}; answer 8 with {"a":2}"#,
+            ),
+            (&["question 7", "question 8"], "expired", "done", "refuse 7; refuse 8; cancel"),
+            // The names of questions stay unique over the whole call.
+            (&["question 7", ONE], "question 7", "parked question-2", r#"tell 2 "question-2":{"q":7}"#),
+            (&["question 7", ONE], "result", "done", "deliver result to 2"),
+            (&["question 7", "result"], ONE, "sent 2", r#"answer 7 with {"a":1}; replay {"content":[]}"#),
+            (&["question 7", "error"], "returned {}", "sent 2", r#"replay {"code":-32603,"message":"m"}"#),
+            (&["question 7", "lost"], "returned {}", "sent 2", "replay loss: gone"),
+            (&["question 7", "result"], "question 8", "parked question-1 question-2 early", ""),
+            (&["question 7", "result"], "expired", "done", "refuse 7; cancel"),
+            (&["result"], "result", "done", ""),
+            (&["result"], "expired", "done", ""),
+            (&["result"], "question 7", "done", "refuse 7: the call is over"),
+            (&["result"], "returned {}", "done", "fail 2: the call is over"),
+        ];
+        let legacy: &[Case] = &[
+            (&[], "result", "done", "deliver result to 1"),
+            (&[], "pages", "done", "deliver error to 1"),
+            (&[], "asks", "asking 1", "ask client"),
+            (&["asks"], "brought {}", "sent 1", "send {}"),
+            (&["asks"], "refused", "done", "fail 1: no"),
+            (&["asks"], "result", "asking 1", ""),
+            (&["asks"], "expired", "asking 1", ""),
+            (&["asks"], "question 7", "asking 1", "refuse 7: the call is over"),
+            (&["asks"], "returned {}", "asking 1", "fail 2: the call is over"),
+            (&["asks", "brought {}"], "asks", "asking 1", "ask client"),
+            (&["asks", "brought {}"], "result", "done", "deliver result to 1"),
+            (&["asks", "refused"], "brought {}", "done", ""),
+            (&["asks", "refused"], "refused", "done", ""),
+        ];
+        for (client_is_modern, cases) in [(true, modern), (false, legacy)] {
+            for (before, event, expected, effects) in cases {
+                let mut machine = Machine::new(client_is_modern, 1);
+                for event in *before {
+                    happen(&mut machine, event);
+                }
+                let done = happen(&mut machine, event);
+                let case = format!("{before:?}, then {event}");
+                assert_eq!((state(&machine).as_str(), done.as_str()), (*expected, *effects), "{case}");
+                let is_parked = expected.starts_with("parked");
+                assert_eq!(machine.is_parked(), is_parked, "{case}");
+                assert_eq!(machine.awaits_client(), is_parked && !expected.ends_with("early"), "{case}");
+                assert_eq!(machine.right().is_some(), !is_parked && *expected != "done", "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_upstream_asks_for_more_ten_times_and_no_more() {
+        let mut machine = Machine::new(false, 1);
+        for round in 0..MOST_ROUNDS {
+            assert_eq!(happen(&mut machine, "asks"), "ask client", "{round}");
+            happen(&mut machine, "brought {}");
+        }
+        assert_eq!(happen(&mut machine, "asks"), "fail 1: the server asked for more input 10 times");
+        assert_eq!(state(&machine), "done");
+    }
+
+    #[test]
+    fn one_crowded_question_is_enough() {
+        let mut machine = Machine::new(true, 1);
+        for (crowded, expected) in [(false, false), (true, true), (false, true)] {
+            let id = Id::from_raw("7").expect("an id");
+            machine.on(Event::Asked { id, request: "{}".into(), crowded });
+            assert_eq!(machine.is_crowded(), expected);
+        }
+    }
+}

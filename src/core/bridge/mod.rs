@@ -1,0 +1,449 @@
+//! Calls between the eras: questions that become `input_required` results, and the reverse.
+//!
+//! The engine [launches](Call::launch) a call here if its client or its upstream is modern. A call between a legacy client
+//! and a legacy upstream never comes here; it has no state beyond its answer. What can happen to a call, and what is done
+//! then, is decided by the machine in `call.rs`, where its states are drawn; this module carries that out. A client that
+//! was told to come back brings a state that only we can open (`seal.rs`).
+//!
+//! Invariant: effects are carried out with nothing locked: an answer may let the next call of the gate begin.
+//! Invariant: a call is parked before its client is told to come back, and its id upstream is noted before it is sent.
+
+mod call;
+mod params;
+mod questions;
+pub mod seal;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use self::call::{CallMachine, Effects, Event, Next};
+use self::params::Speaker;
+pub(super) use self::questions::Needed;
+use self::questions::{input_required, missing, refuse_missing, request, visits};
+use self::seal::{Seal, Sealed, State, params_digest};
+use super::adapt;
+use super::connection::{Asking, Caller, Connection};
+use super::engine::Engine;
+use super::gate::Turn;
+use super::modern::ModernCall;
+use super::progress::Progress;
+use super::reply::Reply;
+use super::session::{ClientSession, Question};
+use crate::wire::era::{ALL_CAPABILITIES, log_level};
+use crate::wire::json::{Node, Scanner, quote};
+use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
+use crate::wire::peer::{Answer, Deadline, Lost, OnAnswer};
+
+/// Turns the answer into the reply.
+pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
+
+/// A call that may be interrupted by questions.
+pub struct Call {
+    engine: Weak<Engine>,
+    connection: Arc<Connection>,
+    method: &'static str,
+    /// As the upstream gets them, but for `_meta`.
+    params: String,
+    /// What a modern client said of itself with the call; `None` for a legacy one.
+    modern: Option<Arc<ModernCall>>,
+    stage: Mutex<Stage>,
+}
+
+/// How far a call is, and what that takes.
+struct Stage {
+    machine: CallMachine<Right>,
+    finish: Option<Finish>,
+    upstream_id: Option<u64>,
+    /// While the upstream waits for a modern client.
+    asking: Option<Asking>,
+}
+
+/// The right to answer the client, and the call's turn at the upstream, which ends with the answer.
+struct Right {
+    reply: Reply,
+    _turn: Turn,
+}
+
+impl Call {
+    /// Sends a call to an upstream; `params` are as the upstream gets them.
+    pub(super) fn launch(
+        engine: &Arc<Engine>,
+        connection: &Arc<Connection>,
+        method: &'static str,
+        params: String,
+        reply: Reply,
+        finish: Finish,
+    ) {
+        let (engine, way, modern) = (Arc::downgrade(engine), connection.clone(), reply.modern().cloned());
+        in_turn(connection, modern.clone().as_deref(), false, move |turn| {
+            let machine = CallMachine::new(modern.is_some(), Right { reply, _turn: turn });
+            let stage = Stage { machine, finish: Some(finish), upstream_id: None, asking: None };
+            let stage = Mutex::new(stage);
+            let call = Arc::new(Self { engine, connection: way, method, params, modern, stage });
+            call.send(&call.params);
+        });
+    }
+
+    /// Sends it, or sends it again with what the upstream asked for, if the client still wants the answer.
+    fn send(self: &Arc<Self>, params: &str) {
+        let Some((session, key)) = self.client() else { return };
+        let mut scanner = Scanner::default();
+        let params = scanner.scan_str(params).expect("written as valid JSON").root();
+        let (connection, version) = (&self.connection, self.connection.version());
+        let speaker = match &self.modern {
+            Some(modern) => Speaker { capabilities: None, level: modern.log_level },
+            None => {
+                let capabilities = session.hello().map_or(ALL_CAPABILITIES, |hello| &hello.capabilities);
+                let level = session.log_level().as_deref().and_then(log_level);
+                Speaker { capabilities: Some(params::without_tasks(capabilities)), level }
+            }
+        };
+        if !version.is_modern()
+            && let Some(level) = speaker.level
+        {
+            connection.want_level(level);
+        }
+        let token = Progress::asked(params).map(|progress| progress.token.raw().into());
+        let wants_progress = token.is_some();
+        let caller = Caller {
+            session: Some(session.clone()),
+            key: Some(key.clone()),
+            progress: token,
+            call: Some(self.clone()),
+        };
+        let call = self.clone();
+        let on_answer: OnAnswer = Box::new(move |answer| call.take(Event::Answered(answer)));
+        let id = connection.peer.reserve();
+        self.stage.lock().upstream_id = Some(id);
+        let opened = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
+        if let Some(opened) = opened
+            && session.goes_to(&key, connection, id)
+        {
+            opened.send(self.method, |out, id| {
+                params::write(out, params, version, &speaker, wants_progress.then_some(id));
+            });
+        }
+    }
+
+    /// The client and the key of its request, while it wants the answer.
+    fn client(&self) -> Option<(Arc<ClientSession>, Arc<str>)> {
+        let stage = self.stage.lock();
+        let reply = &stage.machine.right()?.reply;
+        reply.is_wanted().then(|| (reply.session().clone(), reply.key().clone()))
+    }
+
+    /// Takes what happens to it and does what is to be done then.
+    fn take(self: &Arc<Self>, event: Event<'_, Right>) {
+        let (Effects { answers, next }, _asking) = {
+            let mut stage = self.stage.lock();
+            let effects = stage.machine.on(event);
+            let awaits_client = stage.machine.awaits_client();
+            (effects, stage.asking.take_if(|_| !awaits_client))
+        };
+        for (id, answer) in answers {
+            self.connection.answer(|out| match answer {
+                Ok(answer) => write_result(out, &id, |out| answer.write(out)),
+                Err(reason) => {
+                    let error = error_object(code::UPSTREAM_LOST, reason, None);
+                    write_raw_error(out, Some(&id), |out| out.extend_from_slice(error.as_bytes()));
+                }
+            });
+        }
+        match next {
+            Next::Nothing => {}
+            Next::Deliver(right, answer) => self.deliver(right, answer),
+            Next::Fail(right, lost) => self.deliver(right, Answer::Lost(&lost)),
+            Next::HandOn(right, result) => self.hand_on(right, result),
+            Next::VisitFirst(right, error) => self.visit_first(right, error),
+            Next::TellClient(right, requests) => self.tell_client(right, &requests),
+            Next::AskClient(result) => {
+                let (call, result) = (self.clone(), result.raw().to_owned());
+                tokio::spawn(async move { call.ask_client(&result).await });
+            }
+            Next::SendAgain(params) => self.send(&params),
+            Next::Replay(early) => early.replay(|answer| self.take(Event::Answered(answer))),
+            Next::Cancel(reason) => {
+                if let Some(id) = self.upstream_id() {
+                    self.connection.peer.cancel(id, reason, &Lost::new(reason));
+                }
+            }
+        }
+    }
+
+    /// Answers the client.
+    fn deliver(&self, right: Right, answer: Answer<'_>) {
+        let Some(finish) = self.stage.lock().finish.take() else { return };
+        let Right { reply, _turn } = right;
+        adapt::deliver(&self.connection, self.method, None, answer, reply, finish);
+    }
+
+    /// A modern upstream asks a modern client: its question is passed on, its state sealed in ours.
+    fn hand_on(&self, right: Right, result: Node<'_>) {
+        let Right { reply, _turn } = right;
+        let mut scanner = Scanner::default();
+        // By itself, since the members of questions stand too deep in an answer.
+        let result = scanner.scan_str(result.raw()).expect("validated when it was read").root();
+        let missing = missing(result, reply.modern().map_or("{}", |modern| &modern.capabilities));
+        if !missing.is_empty() {
+            return refuse_missing(reply, &missing);
+        }
+        let own = result.get("requestState").map(|state| state.raw().to_owned());
+        let sealed = self.seal(&reply, State::Upstream(own));
+        reply.relay(result, &[("requestState", Some(&quote(&sealed)))]);
+    }
+
+    /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
+    fn visit_first(&self, right: Right, error: Node<'_>) {
+        let Right { reply, _turn } = right;
+        if !reply.modern().is_some_and(|modern| Needed::PAGE.is_in(&modern.capabilities)) {
+            return refuse_missing(reply, &[Needed::PAGE].into());
+        }
+        let sealed = self.seal(&reply, State::Refused(error.raw().to_owned()));
+        reply.result(&input_required(&visits(error), &sealed));
+    }
+
+    /// A legacy upstream asks a modern client: the call waits here, the client is told what to bring. `crowded`: the
+    /// question came while several calls were under way.
+    pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>, crowded: bool) {
+        self.take(Event::Asked { id, request: request(method, params), crowded });
+    }
+
+    fn tell_client(self: &Arc<Self>, right: Right, requests: &str) {
+        let Right { reply, _turn } = right;
+        let Some(engine) = self.engine.upgrade() else { return };
+        let token = engine.bridge.park(self.clone());
+        let sealed = self.seal(&reply, State::Parked(token));
+        let asking = Asking::new(&self.connection, reply.session());
+        let unneeded = {
+            let mut stage = self.stage.lock();
+            match stage.machine.awaits_client() {
+                true => stage.asking.replace(asking),
+                // The upstream has answered meanwhile.
+                false => Some(asking),
+            }
+        };
+        drop(unneeded);
+        reply.result(&input_required(requests, &sealed));
+        let (engine, patience) = (Arc::downgrade(&engine), engine.settings().question_timeout);
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            if let Some(call) = engine.upgrade().and_then(|engine| engine.bridge.unpark(token)) {
+                call.take(Event::Expired);
+            }
+        });
+    }
+
+    /// What a modern client said of itself with the call; `None` for a legacy one.
+    pub(super) fn modern(&self) -> Option<&Arc<ModernCall>> {
+        self.modern.as_ref()
+    }
+
+    /// Whether a question of it waits for the client.
+    pub(super) fn is_parked(&self) -> bool {
+        self.stage.lock().machine.is_parked()
+    }
+
+    fn upstream_id(&self) -> Option<u64> {
+        self.stage.lock().upstream_id
+    }
+
+    /// The client is back with what it was asked for. Progress belongs to the retry from now on.
+    fn resume(self: Arc<Self>, params: Node<'_>, reply: Reply) {
+        if let Some(id) = self.upstream_id() {
+            reply.session().goes_to(reply.key(), &self.connection, id);
+        }
+        let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
+        let token: Option<Box<str>> = Progress::asked(params).map(|progress| progress.token.raw().into());
+        let crowded = self.stage.lock().machine.is_crowded();
+        let (connection, modern) = (self.connection.clone(), self.modern.clone());
+        in_turn(&connection, modern.as_deref(), crowded, move |turn| {
+            if let Some(id) = self.upstream_id() {
+                let (session, key) = (reply.session().clone(), reply.key().clone());
+                let call = Some(self.clone());
+                let caller = Caller { session: Some(session), key: Some(key), call, progress: token };
+                self.connection.peer.replace(id, caller);
+            }
+            let mut scanner = Scanner::default();
+            let responses = scanner.scan_str(&responses).expect("a part of valid JSON").root();
+            self.take(Event::Returned { responses, right: Right { reply, _turn: turn } });
+        });
+    }
+
+    /// A modern upstream asks a legacy client: it is asked for real, and the call goes out again with the answers.
+    async fn ask_client(self: Arc<Self>, result: &str) {
+        let mut scanner = Scanner::default();
+        let result = scanner.scan_str(result).expect("validated when it was read").root();
+        let Some((session, key)) = self.client() else { return };
+        let mut responses = Vec::new();
+        for (name, request) in result.get("inputRequests").into_iter().flat_map(Node::members) {
+            let method = request.get("method").and_then(Node::as_str).unwrap_or_default();
+            let outcome = self.ask(&session, &key, &method, request.get("params")).await;
+            if self.client().is_none() {
+                return;
+            }
+            match outcome {
+                Ok(response) => responses.push(format!("{}:{response}", quote(&name))),
+                Err(_) if method == "elicitation/create" => {
+                    responses.push(format!("{}:{{\"action\":\"decline\"}}", quote(&name)));
+                }
+                Err(reason) => {
+                    let reason =
+                        format!("the server asked for {method}, and the client did not answer: {reason}");
+                    return self.take(Event::Refused(Lost::new(reason)));
+                }
+            }
+        }
+        let responses = format!("{{{}}}", responses.join(","));
+        let state = result.get("requestState").map(Node::raw);
+        self.take(Event::Brought(params::again(&self.params, &responses, state)));
+    }
+
+    /// Asks a legacy client for this call of it, its request with this key, and waits for the raw result.
+    async fn ask(
+        &self,
+        session: &Arc<ClientSession>,
+        key: &Arc<str>,
+        method: &str,
+        params: Option<Node<'_>>,
+    ) -> Result<String, String> {
+        let needed = Needed::of(method, params);
+        if let Some(needed) = needed
+            && !session.hello().is_some_and(|hello| needed.is_in(&hello.capabilities))
+        {
+            return Err(format!("it does not support {needed}"));
+        }
+        let Some(engine) = self.engine.upgrade() else { return Err("the gateway is gone".to_owned()) };
+        // A page to visit has an id in the legacy era, and none in the modern.
+        let new_id = quote(&format!("{:016x}", engine.bridge.seal.number()));
+        let without_id = |params: &Node<'_>| params.get("elicitationId").is_none();
+        let id = params.filter(without_id).filter(|_| needed == Some(Needed::PAGE)).map(|_| &*new_id);
+        let write = |out: &mut Vec<u8>, _| match (params, id) {
+            (None, _) => out.extend_from_slice(b"{}"),
+            (Some(params), None) => params.write(out),
+            (Some(params), id) => params.write_with(out, &[("elicitationId", id)]),
+        };
+        let (send, receive) = oneshot::channel();
+        let on_answer: OnAnswer = Box::new(move |answer| {
+            let _ = send.send(match answer {
+                Answer::Result(result) => Ok(result.raw().to_owned()),
+                Answer::Error(error) => Err(error.raw().to_owned()),
+                Answer::Lost(lost) => Err(lost.to_string()),
+            });
+        });
+        let question = Question {
+            connection: Arc::downgrade(&self.connection),
+            progress: None,
+            call: Some(key.clone()),
+        };
+        let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
+        drop(engine);
+        let _asking = Asking::new(&self.connection, session);
+        let opened = session.peer.open(session.peer.reserve(), question, deadline, on_answer);
+        // Whoever cancels the call from here on finds the question.
+        if let Some(opened) = opened
+            && self.client().is_some()
+        {
+            opened.send_via(&session.route(Some(key)), method, write);
+        }
+        receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))
+    }
+
+    /// The state that a modern client is to bring back with the same parameters.
+    fn seal(&self, reply: &Reply, state: State) -> String {
+        let Some(engine) = self.engine.upgrade() else { return String::new() };
+        let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref());
+        engine.bridge.seal.seal(&Sealed {
+            principal: reply.session().workspace.principal.clone(),
+            method: self.method.to_owned(),
+            digest: params_digest(own_params.unwrap_or(&self.params)),
+            expires: now() + engine.settings().question_timeout.as_secs().max(1),
+            state,
+        })
+    }
+}
+
+/// Goes on when it is a call's turn at this upstream, at once where calls need not wait for each other. `crowded`: its
+/// question may have been another's, so it must not wait for that one.
+fn in_turn(
+    connection: &Arc<Connection>,
+    modern: Option<&ModernCall>,
+    crowded: bool,
+    go: impl FnOnce(Turn) + Send + 'static,
+) {
+    let can_be_asked = modern.is_some_and(ModernCall::can_be_asked);
+    match connection.asks_at_large() && can_be_asked {
+        false => go(Turn::free()),
+        true if crowded => go(connection.gate.at_once()),
+        true => connection.gate.wait(go),
+    }
+}
+
+/// What clients are to come back to: the key of their states, those that were used, and the calls that wait.
+pub struct Bridge {
+    pub(super) seal: Seal,
+    /// Sealed states that were used, until they expire.
+    used: Mutex<HashMap<String, u64>>,
+    /// Calls whose client is to answer questions, by numbers that nobody can guess.
+    parked: Mutex<HashMap<u64, Arc<Call>>>,
+}
+
+impl Bridge {
+    /// With the key of the configuration, if it has one.
+    pub(super) fn new(key: Option<&str>) -> Self {
+        Self { seal: Seal::new(key), used: Mutex::default(), parked: Mutex::default() }
+    }
+
+    /// What a retry with `requestState` goes on with, if the state is ours and fits the request.
+    pub fn unseal(
+        &self,
+        method: &str,
+        params: Node<'_>,
+        session: &ClientSession,
+    ) -> Result<State, &'static str> {
+        let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
+        let sealed = self.seal.open(&text, now());
+        let sealed =
+            sealed.ok_or("requestState is not one of ours, or has expired; call again without it")?;
+        let fits = sealed.principal == session.workspace.principal
+            && sealed.method == method
+            && sealed.digest == params_digest(params.raw());
+        if !fits {
+            return Err("requestState belongs to another request; call again without it");
+        }
+        let mut used = self.used.lock();
+        used.retain(|_, expires| *expires > now());
+        match used.insert(text, sealed.expires) {
+            None => Ok(sealed.state),
+            Some(_) => Err("requestState was used before; call again without it"),
+        }
+    }
+
+    /// Goes on with a call that waits; the reply comes back if it does not wait any more.
+    pub fn resume(&self, token: u64, params: Node<'_>, reply: Reply) -> Result<(), Reply> {
+        match self.unpark(token) {
+            Some(call) => {
+                call.resume(params, reply);
+                Ok(())
+            }
+            None => Err(reply),
+        }
+    }
+
+    fn park(&self, call: Arc<Call>) -> u64 {
+        let token = self.seal.number();
+        self.parked.lock().insert(token, call);
+        token
+    }
+
+    fn unpark(&self, token: u64) -> Option<Arc<Call>> {
+        self.parked.lock().remove(&token)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

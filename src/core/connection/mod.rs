@@ -1,0 +1,202 @@
+//! A live connection to an upstream. The lifecycle makes it and stops it, calls go out by [`Connection::peer`], and what
+//! the carrier reads comes in by [`Connection::take`].
+//!
+//! Invariant: each part that changes has a lock of its own, private to its type; none is held while another is taken.
+
+mod changes;
+mod intake;
+mod noise;
+mod profile;
+mod questions;
+mod subscription;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub(super) use self::changes::Changes;
+use self::noise::Noise;
+use self::profile::Profile;
+pub(super) use self::questions::Asking;
+use self::questions::Questions;
+use self::subscription::Subscription;
+use super::bridge::Call;
+use super::engine::send_quietly;
+use super::gate::CallGate;
+use super::session::ClientSession;
+use super::start_error::{Cause, StartError};
+use super::upstream::Upstream;
+use crate::config::{Redactor, Transport};
+use crate::wire::era::{LOG_LEVELS, Version, modern_meta};
+use crate::wire::json::{Node, Scanner};
+use crate::wire::message::code;
+use crate::wire::outbox::Outbox;
+use crate::wire::peer::{CallError, Deadline, Lost, Peer};
+
+/// Bytes that may wait for an upstream that does not read, before its calls are refused.
+const MOST_UNREAD: usize = 64 * 1024 * 1024;
+
+/// A live connection to an upstream.
+pub struct Connection {
+    /// Whose it is.
+    pub upstream: Arc<Upstream>,
+    /// Our requests to it.
+    pub peer: Arc<Peer<Caller>>,
+    pub(super) out: Arc<Outbox>,
+    /// What the upstream said of itself.
+    pub profile: Profile,
+    pub(super) questions: Questions,
+    pub(super) gate: Arc<CallGate>,
+    pub(super) changes: Changes,
+    pub(super) noise: Noise,
+    subscription: Subscription,
+    /// The level of log messages that it was told, as a place in the list of levels.
+    level: AtomicU8,
+    pub(super) redactor: Redactor,
+    /// What requests of our own say that the client can do.
+    pub(super) capabilities: String,
+}
+
+/// Whose request it was, and under which token it wants progress.
+#[derive(Default)]
+pub struct Caller {
+    /// `None` for our own requests.
+    pub session: Option<Arc<ClientSession>>,
+    /// The request's key in the session.
+    pub key: Option<Arc<str>>,
+    /// The state of a call between the eras.
+    pub call: Option<Arc<Call>>,
+    /// The client's own token, raw.
+    pub progress: Option<Box<str>>,
+}
+
+impl Connection {
+    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor, capabilities: String) -> Arc<Self> {
+        let out = Outbox::new();
+        Arc::new(Self {
+            upstream,
+            peer: Peer::new(out.clone()),
+            out,
+            profile: Profile::default(),
+            questions: Questions::default(),
+            gate: Arc::default(),
+            changes: Changes::default(),
+            noise: Noise::default(),
+            subscription: Subscription::default(),
+            level: AtomicU8::new(u8::MAX),
+            redactor,
+            capabilities,
+        })
+    }
+
+    /// Whether the upstream declared this capability.
+    pub fn can(&self, capability: &str) -> bool {
+        self.profile.can(capability)
+    }
+
+    /// The version that the upstream speaks.
+    pub fn version(&self) -> Version {
+        self.profile.version()
+    }
+
+    /// Whether its questions come without a hint at the call that they belong to.
+    pub(super) fn asks_at_large(&self) -> bool {
+        matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
+    }
+
+    /// When a call of this client to the upstream is cancelled for want of an answer.
+    pub fn deadline(&self, session: &ClientSession) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        let pause = (&self.questions.asked, session.workspace.client);
+        Deadline::new(timeouts.call, timeouts.max_call, Some(pause))
+    }
+
+    /// When a request of our own is cancelled for want of an answer.
+    pub(super) fn own_deadline(&self) -> Option<Deadline> {
+        let timeouts = self.upstream.spec().timeouts;
+        Deadline::new(timeouts.call, timeouts.max_call, None)
+    }
+
+    /// Whether the upstream still reads what it is sent.
+    pub fn takes_calls(&self) -> bool {
+        self.out.held() < MOST_UNREAD
+    }
+
+    /// Fails what is in flight, cancels its questions and closes the upstream's stdin.
+    pub fn stop(&self, reason: &str) {
+        self.peer.close(&Lost::new(reason));
+        self.out.close();
+        self.questions.cancel();
+    }
+
+    /// Answers one of the upstream's questions.
+    pub(super) fn answer(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.push(write);
+    }
+
+    /// Lets the upstream send log messages of this level and above, if it has any.
+    pub(super) fn want_level(self: &Arc<Self>, level: usize) {
+        let level = level as u8;
+        // Who wants less is sent less by us.
+        if self.can("logging") && self.level.fetch_min(level, Ordering::Relaxed) > level {
+            let params = format!("{{\"level\":\"{}\"}}", LOG_LEVELS[usize::from(level)]);
+            send_quietly(self, "logging/setLevel", &params);
+        }
+    }
+
+    /// Tells a new session of the upstream which log messages the last one was to send.
+    pub(super) fn tell_level_again(self: &Arc<Self>) {
+        let told = self.level.swap(u8::MAX, Ordering::Relaxed);
+        if told != u8::MAX {
+            self.want_level(usize::from(told));
+        }
+    }
+
+    /// Notes that the upstream may be another one by now: its lists are read again, and one without sessions is asked
+    /// again what it can do.
+    pub(super) fn doubt(&self) {
+        let hello = if self.version().is_modern() { Changes::HELLO } else { 0 };
+        self.changes.note(Changes::LISTS | hello);
+    }
+
+    /// A request of our own.
+    pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, StartError> {
+        self.ask_for(method, params, None, |result| result.raw().to_owned()).await
+    }
+
+    /// A request of our own, and what `read` makes of its result.
+    pub(super) async fn ask_for<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        deadline: Option<Deadline>,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, StartError> {
+        let modern = self.version().is_modern();
+        let params = match params {
+            params if !modern => params.to_owned(),
+            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
+            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
+        };
+        let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
+        answer.map_err(|error| match error {
+            CallError::Lost(lost) => lost.to_string().into(),
+            CallError::Refused(error) => refusal(method, &error),
+        })
+    }
+}
+
+/// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
+/// of it.
+fn refusal(method: &str, error: &str) -> StartError {
+    let mut scanner = Scanner::default();
+    let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
+    let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
+    let data = |key| root.get("data").and_then(|data| data.get(key));
+    let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
+    if ours && data("login").is_some() {
+        return StartError::new(Cause::Person, &*message);
+    }
+    let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
+    let cause = status.map_or(Cause::Other, Cause::of_status);
+    StartError::new(cause, format!("answered `{method}` with an error: {message}"))
+}

@@ -1,0 +1,61 @@
+//! What an upstream writes that is no message, or answers nothing: counted, and shown once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::config::Redactor;
+use crate::core::start_error::{Cause, StartError};
+use crate::core::upstream::Upstream;
+use crate::wire::text::plain;
+
+/// How much of the first noise is shown.
+const SHOWN: usize = 200;
+
+#[derive(Default)]
+pub(in crate::core) struct Noise {
+    count: AtomicU64,
+    /// Whether an answer has left out or misspelled its version.
+    odd_version: AtomicBool,
+}
+
+impl Noise {
+    /// Notes what is no message; the first is shown.
+    pub(super) fn take(&self, upstream: &Upstream, redactor: &Redactor, text: &[u8]) {
+        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+            let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
+            let text = plain(&text);
+            let shown = redactor.redact(&text);
+            tracing::warn!("[{upstream}] wrote what is no message to its stdout: {shown}");
+        }
+    }
+
+    /// Notes an answer that nobody waits for.
+    pub(super) fn count_answer(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes an answer without a version, or with another one; `true` for the first.
+    pub(super) fn is_first_odd_version(&self) -> bool {
+        !self.odd_version.swap(true, Ordering::Relaxed)
+    }
+
+    /// The reason why an upstream did not come up, and whether what it wrote may have to do with that.
+    pub(in crate::core) fn explain(&self, error: StartError) -> StartError {
+        let noise = match self.count.load(Ordering::Relaxed) {
+            0 => return error,
+            1 => "a line to stdout that is no MCP message".to_owned(),
+            count => format!("{count} lines to stdout that are no MCP messages"),
+        };
+        let problem = format!("{}; it wrote {noise}", error.problem);
+        StartError { cause: Cause::Noise, ..error.reworded(problem) }
+    }
+
+    /// Logs how much there was.
+    pub(in crate::core) fn report(&self, upstream: &Upstream) {
+        match self.count.load(Ordering::Relaxed) {
+            0 => {}
+            count => {
+                tracing::warn!("[{upstream}] wrote {count} lines that were no message or answered nothing")
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Our subscription at a modern upstream: everything that it may tell of its own accord comes by it.
+//!
+//! What is wanted can change only by a new `subscriptions/listen`, so there may be several for a while:
+//!
+//! ```text
+//! listen ──▶ begun ──acknowledged──▶ the only one, a little later (those before it are cancelled)
+//!              │
+//!              └──ended or broken──▶ after a pause, doubled while none is acknowledged: listen
+//! ```
+//!
+//! Relies on one thread: of two that begin at once, the later one must be the one that knows all that is watched.
+//!
+//! Invariant: a subscription is noted before it is sent, so that its acknowledgement and its end find it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use super::{Caller, Connection};
+use crate::wire::era::modern_meta;
+use crate::wire::json::quote;
+use crate::wire::peer::{Answer, OnAnswer};
+
+/// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
+/// beginning.
+const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
+/// How often the pause before the next subscription is doubled while none is acknowledged.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// What a client declares that wants to hear of tasks.
+const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
+
+/// Our subscriptions at one upstream.
+#[derive(Default)]
+pub(super) struct Subscription(Mutex<Listening>);
+
+#[derive(Default)]
+struct Listening {
+    /// The last one counts, those before it end when it is acknowledged.
+    ids: Vec<u64>,
+    /// How many of them have ended by no will of ours since one was acknowledged.
+    broken: u32,
+}
+
+impl Subscription {
+    fn begin(&self, id: u64) {
+        self.0.lock().ids.push(id);
+    }
+
+    /// Notes that this one has ended by no will of ours: how many had before. `None`: another has taken its place.
+    fn broke(&self, id: u64) -> Option<u32> {
+        let mut state = self.0.lock();
+        if state.ids.last() != Some(&id) {
+            return None;
+        }
+        state.broken += 1;
+        Some(state.broken - 1)
+    }
+
+    fn is_current(&self, id: u64) -> bool {
+        self.0.lock().ids.last() == Some(&id)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.0.lock().broken > 0
+    }
+
+    /// Notes that the upstream listens again, or never will; `true` if something may have been missed.
+    fn catch_up(&self) -> bool {
+        std::mem::take(&mut self.0.lock().broken) > 0
+    }
+
+    /// Takes those out that came before this one.
+    fn take_before(&self, id: u64) -> Vec<u64> {
+        let mut state = self.0.lock();
+        let at = state.ids.iter().position(|known| *known == id).unwrap_or(0);
+        state.ids.drain(..at).collect()
+    }
+
+    /// Does something with their ids.
+    pub(super) fn with_ids<R>(&self, look: impl FnOnce(&[u64]) -> R) -> R {
+        look(&self.0.lock().ids)
+    }
+}
+
+impl Connection {
+    /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
+    /// The subscription before outlasts the beginning of this one, so that no change falls between the two.
+    pub(in crate::core) fn listen(self: &Arc<Self>) {
+        let (uris, tasks) = self.upstream.watched();
+        let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
+        let (capabilities, tasks) = match tasks.is_empty() {
+            true => (self.capabilities.as_str(), String::new()),
+            false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
+        };
+        let params = format!(
+            "{{\"_meta\":{{{}}},\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
+             \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]{tasks}}}}}",
+            modern_meta(capabilities),
+            quoted(uris),
+        );
+        let (id, connection) = (self.peer.reserve(), Arc::downgrade(self));
+        let on_end: OnAnswer = Box::new(move |answer| {
+            if let Some(connection) = connection.upgrade() {
+                connection.subscription_ended(id, &answer);
+            }
+        });
+        if let Some(request) = self.peer.open(id, Caller::default(), None, on_end) {
+            self.subscription.begin(id);
+            request.send("subscriptions/listen", |out, _| out.extend_from_slice(params.as_bytes()));
+        }
+    }
+
+    /// One of our subscriptions was answered: the upstream refuses it, has ended it, or the stream broke.
+    fn subscription_ended(self: &Arc<Self>, id: u64, answer: &Answer<'_>) {
+        // The connection may be over altogether, or another has taken its place: a server may allow one at a time.
+        if !self.peer.is_open() || !self.subscription.is_current(id) {
+            return;
+        }
+        match answer {
+            Answer::Error(_) => return self.caught_up(),
+            Answer::Lost(lost) if lost.is_malformed() => return self.caught_up(),
+            Answer::Result(_) | Answer::Lost(_) => {}
+        }
+        let Some(before) = self.subscription.broke(id) else { return };
+        if before > 0 {
+            self.doubt();
+        }
+        let connection = self.clone();
+        tokio::spawn(async move {
+            sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
+            connection.listen();
+            // One that never acknowledges it may have been replaced all the same.
+            sleep(BETWEEN_LISTENS).await;
+            if before == 0 && connection.subscription.is_broken() {
+                connection.doubt();
+            }
+        });
+    }
+
+    /// The upstream listens again, or refuses to: nobody knows what has changed meanwhile.
+    fn caught_up(&self) {
+        if self.subscription.catch_up() {
+            self.doubt();
+        }
+    }
+
+    /// The upstream has acknowledged one of our subscriptions: those before it are cancelled, a little later, since a
+    /// server may say that it listens before it does. Who watches a resource may hear of it twice meanwhile.
+    pub(in crate::core) fn listens(self: &Arc<Self>, id: u64) {
+        self.caught_up();
+        let before = self.subscription.take_before(id);
+        if before.is_empty() {
+            return;
+        }
+        let connection = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(BETWEEN_LISTENS).await;
+            let Some(connection) = connection.upgrade() else { return };
+            for id in before {
+                if connection.peer.forget(id).is_some() {
+                    connection.peer.send_cancelled(id, "subscribed anew");
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_counts_and_those_before_it_end_when_it_is_acknowledged() {
+        let subscription = Subscription::default();
+        [3, 5, 8].into_iter().for_each(|id| subscription.begin(id));
+        assert!(subscription.is_current(8) && !subscription.is_current(5));
+        assert_eq!(subscription.broke(5), None, "another has taken its place");
+        assert!(!subscription.catch_up(), "nothing was missed");
+        assert_eq!((subscription.broke(8), subscription.broke(8)), (Some(0), Some(1)));
+        assert!(subscription.is_broken() && subscription.catch_up() && !subscription.is_broken());
+        for (acknowledged, ended, left) in
+            [(9, &[][..], &[3, 5, 8][..]), (5, &[3], &[5, 8]), (5, &[], &[5, 8]), (8, &[5], &[8])]
+        {
+            assert_eq!(subscription.take_before(acknowledged), ended, "{acknowledged}");
+            subscription.with_ids(|ids| assert_eq!(ids, left, "{acknowledged}"));
+        }
+    }
+}
