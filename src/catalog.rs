@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::config::NameRule;
 use crate::hash::Seeded;
-use crate::wire::digest;
-use crate::wire::json::{Node, Scanner};
+use crate::json::{Node, Scanner};
+use crate::text::digest;
 
 /// A kind of thing that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,7 +140,7 @@ impl Items {
     /// Things with these names or URIs and nothing else to them.
     #[cfg(test)]
     pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
-        let item = |name: &&str| format!("{{\"{}\":{}}}", kind.key(), crate::wire::json::quote(name));
+        let item = |name: &&str| format!("{{\"{}\":{}}}", kind.key(), crate::json::quote(name));
         Self::defined(kind, &names.iter().map(item).collect::<Vec<_>>().join(","))
     }
 

@@ -4,14 +4,14 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub use crate::config::expand::expand;
 pub use crate::config::{load, load_toolman};
-pub use crate::wire::cut_off::{id_of_response, raw_id};
-pub use crate::wire::json::Scanner;
-pub use crate::wire::lines::{Line, Lines};
-pub use crate::wire::message::Message;
-pub use crate::wire::sse::Parser;
+pub use crate::json::Scanner;
+pub use crate::protocol::cut_off::{id_of_response, raw_id};
+pub use crate::protocol::message::Message;
+pub use crate::transport::lines::{Line, Lines};
+pub use crate::transport::sse::Parser;
 
 use crate::config::command_line;
-use crate::serve::http::fuzzing as http;
+use crate::gateway::http::fuzzing as http;
 
 /// Splits a command string and fills its variables in.
 pub fn split_command(text: &str, shell: Option<bool>) {

@@ -10,9 +10,9 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 
 use crate::config;
 use crate::core::engine::Surroundings;
-use crate::faces::workbench::Workbench;
-use crate::serve::{Configured, Gateway, stdio};
-use crate::wire;
+use crate::face::workbench::Workbench;
+use crate::gateway::{Configured, Gateway, stdio};
+use crate::transport;
 
 /// Serves a file on stdin and stdout as the gateway does, with this executable as the shim.
 pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
@@ -28,7 +28,7 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let (stdin, stdout) = (wire::stdio::stdin(), wire::stdio::stdout());
+        let (stdin, stdout) = (transport::stdio::stdin(), transport::stdio::stdout());
         stdio::run(
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
             stdin,

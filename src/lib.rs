@@ -8,17 +8,20 @@ mod client_files;
 mod config;
 mod core;
 mod edit;
-mod faces;
+mod face;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod gateway;
 mod hash;
 #[doc(hidden)]
 pub mod inside;
+mod json;
 mod known_clients;
+mod memory;
+mod protocol;
 mod search;
-mod serve;
-mod store;
-mod wire;
+mod text;
+mod transport;
 
 pub use crate::cli::main;
 pub use crate::config::locate::Face;

@@ -9,7 +9,7 @@ use crate::config::locate::Face;
 use crate::config::{load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
-use crate::store::turn::Turn;
+use crate::memory::turn::Turn;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

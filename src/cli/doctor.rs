@@ -15,8 +15,8 @@ use super::screen::{Screen, columns, padded};
 use super::variables::borrow;
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::serve::Gateway;
-use crate::serve::doctor::Finding;
+use crate::gateway::Gateway;
+use crate::gateway::doctor::Finding;
 
 /// From here on a server counts as slow.
 const SLOW: Duration = Duration::from_secs(5);

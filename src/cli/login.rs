@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::screen::Screen;
 use crate::core::process::browse;
-use crate::wire::oauth::Login;
+use crate::transport::oauth::Login;
 
 /// Has a person go through these logins, one after the other, each under the name of its server. Whether any came to a
 /// good end.

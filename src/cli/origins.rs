@@ -4,7 +4,7 @@
 use super::World;
 use crate::client_files::Origins;
 use crate::edit::file::{Audience, Snapshot};
-use crate::store::turn::Turn;
+use crate::memory::turn::Turn;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

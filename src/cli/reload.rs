@@ -13,8 +13,8 @@ use super::check;
 use super::failure::Manner;
 use crate::config::Problem;
 use crate::edit::file::contents;
-use crate::serve::http::Rules;
-use crate::serve::{Configured, Gateway};
+use crate::gateway::http::Rules;
+use crate::gateway::{Configured, Gateway};
 
 /// Between two looks at the file. It is read whole: a look costs microseconds, works on every file system and for every
 /// way in which editors and tools replace files, and misses nothing that keeps length and time.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::core::engine::Surroundings;
     use crate::core::process::Launcher;
-    use crate::faces::workbench::Workbench;
+    use crate::face::workbench::Workbench;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
 

@@ -11,7 +11,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::World;
 use super::failure::Manner;
-use crate::wire::json::Scanner;
+use crate::json::Scanner;
 
 /// From when on a person wants to see that something happens.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -10,8 +10,8 @@ use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
-use crate::serve::http::Rules;
-use crate::serve::{Gateway, stdio};
+use crate::gateway::http::Rules;
+use crate::gateway::{Gateway, stdio};
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -67,7 +67,7 @@ pub(super) fn run(
         }
         let gateway = Gateway::new(configured, around);
         let watching = watch(&gateway, None)?;
-        let (stdin, stdout) = (crate::wire::stdio::stdin(), crate::wire::stdio::stdout());
+        let (stdin, stdout) = (crate::transport::stdio::stdin(), crate::transport::stdio::stdout());
         tokio::select! {
             () = stdio::run(gateway, stdin, stdout, shutdown) => {}
             () = watching => {}

@@ -13,9 +13,9 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
-use crate::wire::era::Version;
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::peer::Answer;
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::Version;
+use crate::transport::peer::Answer;
 
 /// Finishes a request with its answer, as the client can take it: with the ids of tasks that it knows, and of its
 /// version. `progress` is its own token, raw.

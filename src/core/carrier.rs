@@ -24,11 +24,11 @@ use super::process::{Child, Control, Exit};
 use super::start_error::StartError;
 use super::stderr::Tail;
 use crate::config::{Command, Http, Transport};
-use crate::wire::era::ServerHello;
-use crate::wire::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
-use crate::wire::json::Scanner;
-use crate::wire::lines::{Line, Lines};
-use crate::wire::peer::Lost;
+use crate::json::Scanner;
+use crate::protocol::era::ServerHello;
+use crate::transport::http_client::{Endpoint, Failure, HttpClient, Incoming, Receive};
+use crate::transport::lines::{Line, Lines};
+use crate::transport::peer::Lost;
 
 /// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
 const POLITE: Duration = Duration::from_millis(300);

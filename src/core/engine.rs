@@ -22,7 +22,6 @@ use super::known::{Known, manner};
 use super::logins::Logins;
 use super::modern::{Listener, Watched};
 use super::process::{Child, CommandError, Launch, Launcher};
-use super::progress::{Progress, write_params};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
@@ -31,10 +30,11 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
-use crate::wire::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::oauth::Authorizer;
-use crate::wire::peer::{Answer, Lost};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
+use crate::protocol::progress::{Progress, write_params};
+use crate::transport::oauth::Authorizer;
+use crate::transport::peer::{Answer, Lost};
 
 /// Owns the upstreams and knows the clients.
 pub struct Engine {

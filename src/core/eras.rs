@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::wire::era::Era;
+use crate::protocol::era::Era;
 
 /// What this process knows of eras.
 #[derive(Default)]

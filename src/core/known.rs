@@ -14,8 +14,8 @@ use super::eras::{Asking, Eras};
 use super::upstream::Upstream;
 use crate::catalog::Items;
 use crate::config::Transport;
-use crate::store::definitions::{Definitions, Manner, digest};
-use crate::wire::era::Era;
+use crate::memory::definitions::{Definitions, Manner, digest};
+use crate::protocol::era::Era;
 
 /// What is known of servers.
 pub struct Known {

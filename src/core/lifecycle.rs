@@ -23,10 +23,10 @@ use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
 use crate::catalog::{Item, Items, Kind, read_page};
 use crate::config::Transport;
-use crate::wire::era::{Era, ServerHello, Version, initialize_params, modern_meta};
-use crate::wire::json::{Node, Scanner};
-use crate::wire::message::code;
-use crate::wire::peer::{CallError, Deadline, Lost};
+use crate::json::{Node, Scanner};
+use crate::protocol::era::{Era, ServerHello, Version, initialize_params, modern_meta};
+use crate::protocol::message::code;
+use crate::transport::peer::{CallError, Deadline, Lost};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -409,7 +409,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader};
 
     use super::*;
-    use crate::wire::message::Outcome;
+    use crate::protocol::message::Outcome;
 
     #[test]
     fn an_error_to_the_modern_question_tells_the_era() {

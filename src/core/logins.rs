@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::config::Http;
-use crate::store::credentials::Credentials;
-use crate::wire::oauth::{self, Authorizer};
+use crate::memory::credentials::Credentials;
+use crate::transport::oauth::{self, Authorizer};
 
 /// The authorizers of a gateway.
 pub(super) struct Logins {

@@ -17,7 +17,6 @@ mod names;
 pub mod notices;
 pub mod opening;
 pub mod process;
-mod progress;
 pub mod registry;
 mod relay;
 pub mod reload;

@@ -8,9 +8,9 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
-use crate::wire::era::{TASKS, can_be_asked, declares_at, meta, our_info};
-use crate::wire::json::{Node, quote};
-use crate::wire::message::{Id, Refusal, Request};
+use crate::json::{Node, quote};
+use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info};
+use crate::protocol::message::{Id, Refusal, Request};
 
 /// What a modern request says of itself.
 #[derive(Debug)]
@@ -302,10 +302,10 @@ fn quoted(texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::era::Era;
-    use crate::wire::era::tests::ERA_CASES;
-    use crate::wire::json::Raw;
-    use crate::wire::message::{Malformed, Message};
+    use crate::json::Raw;
+    use crate::protocol::era::Era;
+    use crate::protocol::era::tests::ERA_CASES;
+    use crate::protocol::message::{Malformed, Message};
 
     fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);

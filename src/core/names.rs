@@ -261,8 +261,8 @@ pub(super) fn class(kind: Kind) -> usize {
 mod tests {
     use super::*;
     use crate::config::NameRule;
-    use crate::wire::era::ClientHello;
-    use crate::wire::json::Node;
+    use crate::json::Node;
+    use crate::protocol::era::ClientHello;
 
     /// Names of at most twelve characters; nothing that is secret exists.
     struct Face(Clash, bool);

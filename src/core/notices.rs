@@ -24,7 +24,7 @@ use std::hash::{BuildHasher, Hasher};
 use super::view::{Exposure, View};
 use crate::catalog::Kind;
 use crate::hash::Seeded;
-use crate::wire::era::ClientHello;
+use crate::protocol::era::ClientHello;
 
 /// A fingerprint of each list that a client sees: equal where the lists are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use super::bridge::{Call, Needed};
 use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
-use super::progress::{Progress, write_params};
 use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
 use super::workspace::Workspace;
 use crate::catalog::Kind;
-use crate::wire::era::{LOG_LEVELS, declares, log_level, meta};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
-use crate::wire::peer::{Answer, Deadline};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::{LOG_LEVELS, declares, log_level, meta};
+use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
+use crate::protocol::progress::{Progress, write_params};
+use crate::transport::peer::{Answer, Deadline};
 
 /// The client that something belongs to, and its request, where there is one.
 struct Addressees {
@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// The client that looks through this workspace: by its request on whose stream something came, if it is its own.
+    /// The client that shares this workspace: by its request on whose stream something came, if it is its own.
     fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
         let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {

@@ -7,9 +7,11 @@ use parking_lot::Mutex;
 use super::modern::{Cache, ModernCall};
 use super::route::{OutgoingKind, Route};
 use super::session::ClientSession;
-use crate::wire::era::Version;
-use crate::wire::json::{Node, Raw};
-use crate::wire::message::{Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error};
+use crate::json::{Node, Raw};
+use crate::protocol::era::Version;
+use crate::protocol::message::{
+    Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error,
+};
 
 /// The answers to a batch, which leave together.
 pub struct Batch(Mutex<(usize, Vec<Vec<u8>>)>);

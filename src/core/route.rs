@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::outbox::{Out, Outbox};
+use crate::transport::outbox::{Out, Outbox};
 
 /// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
 pub trait Sink: Send + Sync {

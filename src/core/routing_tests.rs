@@ -21,11 +21,11 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::{Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
-use crate::wire::era::ClientHello;
-use crate::wire::json::{Node, Scanner};
-use crate::wire::lines::Line;
-use crate::wire::message::{Id, code};
-use crate::wire::peer::Answer;
+use crate::json::{Node, Scanner};
+use crate::protocol::era::ClientHello;
+use crate::protocol::message::{Id, code};
+use crate::transport::lines::Line;
+use crate::transport::peer::Answer;
 
 const SESSIONS: usize = 2;
 const UPSTREAMS: usize = 2;

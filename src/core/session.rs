@@ -22,9 +22,9 @@ use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
 use super::workspace::{Origin, Workspace};
 use crate::catalog::Kind;
-use crate::wire::era::ClientHello;
-use crate::wire::message::{Id, Refusal, code, write_notification};
-use crate::wire::peer::{Lost, Peer};
+use crate::protocol::era::ClientHello;
+use crate::protocol::message::{Id, Refusal, code, write_notification};
+use crate::transport::peer::{Lost, Peer};
 
 /// One client over stdio, one legacy session, or one modern request over HTTP.
 pub struct ClientSession {

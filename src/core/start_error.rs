@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::process::CommandError;
 use crate::config::Redactor;
-use crate::wire::http_client::Failure;
+use crate::transport::http_client::Failure;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
 #[derive(Debug, Clone, PartialEq, Eq)]

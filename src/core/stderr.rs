@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
 use crate::config::Redactor;
-use crate::wire::lines::{Line, Lines, TooLong};
-use crate::wire::text::plain;
+use crate::text::plain;
+use crate::transport::lines::{Line, Lines, TooLong};
 
 /// Bytes remembered.
 const KEPT: usize = 64 * 1024;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::connection::Connection;
 use super::upstream::Upstream;
 use crate::config::Transport;
-use crate::wire::era::meta;
-use crate::wire::json::{Node, Scanner, quote};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::meta;
 
 /// Tasks of one client that are remembered at most; the oldest are forgotten.
 const MOST_TASKS: usize = 1000;

@@ -15,7 +15,7 @@ use super::modern::Watched;
 use super::start_error::StartError;
 use crate::catalog::Items;
 use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
-use crate::wire::oauth::Login;
+use crate::transport::oauth::Login;
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -511,7 +511,7 @@ mod tests {
     use crate::core::route::Route;
     use crate::core::session::ClientSession;
     use crate::core::workspace::Workspace;
-    use crate::wire::peer::{Answer, Lost};
+    use crate::transport::peer::{Answer, Lost};
 
     /// A call of a client to an upstream that is up, and where its fate can be seen.
     fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {

@@ -12,8 +12,8 @@ use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
-use crate::wire::era::ClientHello;
-use crate::wire::json::Node;
+use crate::json::Node;
+use crate::protocol::era::ClientHello;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {

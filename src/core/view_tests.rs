@@ -18,7 +18,7 @@ impl Exposure for Plain {
     }
 
     fn render(&self, _: &Upstream, _: Kind, name: &str, _: Node<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(crate::wire::json::quote(name).as_bytes());
+        out.extend_from_slice(crate::json::quote(name).as_bytes());
     }
 
     fn allows(&self, _upstream: &Upstream, _kind: Kind, _key: &str) -> bool {

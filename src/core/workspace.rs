@@ -18,7 +18,7 @@ use super::session::ClientSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, View};
-use crate::wire::message::Id;
+use crate::protocol::message::Id;
 
 /// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
 /// credentials in the modern one.
@@ -220,8 +220,8 @@ mod tests {
     use crate::catalog::{Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
-    use crate::wire::era::{ClientHello, Version};
-    use crate::wire::json::Node;
+    use crate::json::Node;
+    use crate::protocol::era::{ClientHello, Version};
 
     /// A face that lists everything to everybody.
     struct Everything;

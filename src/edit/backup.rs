@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::wire::digest;
+use crate::text::digest;
 
 /// The backup of one file. All of it is readable by its owner alone, since clients keep secrets in their files.
 #[derive(Debug)]

@@ -130,7 +130,7 @@ impl Snapshot {
             }
             file.sync_all()?;
             drop(file);
-            crate::store::put_in_place(&temporary, &self.target)
+            crate::memory::put_in_place(&temporary, &self.target)
         })();
         if written.is_err() {
             let _ = fs::remove_file(&temporary);

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Write};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::wire::json::quote;
+use crate::json::quote;
 
 /// One of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

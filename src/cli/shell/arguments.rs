@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::catalog::nearest;
 use crate::cli::failure::Failure;
-use crate::wire::json::quote;
+use crate::json::quote;
 
 /// What the command line gives, before the schema is known.
 #[derive(Debug)]

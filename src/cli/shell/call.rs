@@ -16,8 +16,8 @@ use crate::cli::failure::{Failure, FailureKind};
 use crate::cli::login;
 use crate::cli::screen::Screen;
 use crate::core::start_error::{Cause, StartError};
-use crate::serve::shell::{Called, Shell};
-use crate::wire::message::code;
+use crate::gateway::shell::{Called, Shell};
+use crate::protocol::message::code;
 
 impl Run {
     pub(super) async fn call(

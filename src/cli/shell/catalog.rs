@@ -10,9 +10,9 @@ use crate::config::{Transport, locate};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
-use crate::serve::shell::Shell;
-use crate::wire::json::{Node, Scanner};
-use crate::wire::oauth::Login;
+use crate::gateway::shell::Shell;
+use crate::json::{Node, Scanner};
+use crate::transport::oauth::Login;
 
 /// Candidates shown for a name that fits several things.
 const CANDIDATES: usize = 10;

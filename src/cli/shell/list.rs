@@ -6,7 +6,7 @@ use super::catalog::{Catalog, Row};
 use super::{Run, Said, What};
 use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::wire::json::quote;
+use crate::json::quote;
 
 impl Run {
     /// Starts nothing.

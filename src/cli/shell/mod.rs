@@ -26,9 +26,9 @@ use super::variables::borrow;
 use crate::catalog::Kind;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
-use crate::faces;
-use crate::serve::Gateway;
-use crate::serve::shell::Shell;
+use crate::face;
+use crate::gateway::Gateway;
+use crate::gateway::shell::Shell;
 
 #[derive(Subcommand)]
 pub(super) enum ShellVerb {
@@ -166,7 +166,7 @@ pub(super) fn run(
 }
 
 /// Name, description and number of servers of every toolbox or namespace.
-fn groups(face: &dyn faces::Face) -> Vec<(String, String, usize)> {
+fn groups(face: &dyn face::Face) -> Vec<(String, String, usize)> {
     let servers = face.servers();
     let mut groups: Vec<(String, String, usize)> = Vec::new();
     for name in face.groups() {

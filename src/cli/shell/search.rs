@@ -7,8 +7,8 @@ use super::list::array;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::serve::find::{Finder, Found, Offers, Source};
-use crate::wire::json::quote;
+use crate::gateway::find::{Finder, Found, Offers, Source};
+use crate::json::quote;
 
 impl Run {
     pub(super) fn search(&self, catalog: &Catalog, query: &str, limit: usize) -> Said {

@@ -6,7 +6,7 @@ use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::cli::screen::laid_out;
 use crate::config::locate::Face;
-use crate::wire::json::{Scanner, quote};
+use crate::json::{Scanner, quote};
 
 impl Run {
     pub(super) fn show(&self, catalog: &Catalog, row: &Row) -> Said {

@@ -4,8 +4,8 @@ use super::catalog::Catalog;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::config::locate::Face;
-use crate::serve::shell::Shell;
-use crate::wire::json::quote;
+use crate::gateway::shell::Shell;
+use crate::json::quote;
 
 /// What counts the tokens.
 pub(super) const TOKENIZER: &str = "estimate by kind of character (no model's own tokenizer)";

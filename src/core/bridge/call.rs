@@ -18,9 +18,9 @@
 
 use std::mem;
 
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, code};
-use crate::wire::peer::{Answer, Lost};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::message::{Id, code};
+use crate::transport::peer::{Answer, Lost};
 
 /// How often an upstream may ask for more before a call fails.
 const MOST_ROUNDS: u32 = 10;

@@ -30,13 +30,13 @@ use super::connection::{Asking, Caller, Connection};
 use super::engine::Engine;
 use super::gate::Turn;
 use super::modern::ModernCall;
-use super::progress::Progress;
 use super::reply::Reply;
 use super::session::{ClientSession, Question};
-use crate::wire::era::{ALL_CAPABILITIES, log_level};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::{Id, code, error_object, write_raw_error, write_result};
-use crate::wire::peer::{Answer, Deadline, Lost, OnAnswer};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::{ALL_CAPABILITIES, log_level};
+use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
+use crate::protocol::progress::Progress;
+use crate::transport::peer::{Answer, Deadline, Lost, OnAnswer};
 
 /// Turns the answer into the reply.
 pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;

@@ -1,7 +1,7 @@
 //! The parameters of a call as the upstream's era wants them. Pure.
 
-use crate::wire::era::{LOG_LEVELS, TASKS, Version, meta, modern_meta};
-use crate::wire::json::{Node, Scanner};
+use crate::json::{Node, Scanner};
+use crate::protocol::era::{LOG_LEVELS, TASKS, Version, meta, modern_meta};
 
 /// What is to be said of a client in a request to an upstream.
 pub(super) struct Speaker {

@@ -7,9 +7,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::core::reply::Reply;
-use crate::wire::era::{declares, declares_at};
-use crate::wire::json::{Node, Scanner, quote};
-use crate::wire::message::code;
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::{declares, declares_at};
+use crate::protocol::message::code;
 
 /// What a client must have declared to be asked something: a capability, and where it matters which part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

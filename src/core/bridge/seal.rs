@@ -8,7 +8,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::digest::{from_hex, hex};
+use crate::text::digest::{from_hex, hex};
 
 /// Seals and opens.
 pub struct Seal {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::Connection;
 use crate::core::engine::Engine;
 use crate::core::relay::Relay;
-use crate::wire::cut_off::{id_of_broken_response, id_of_response};
-use crate::wire::json::Scanner;
-use crate::wire::lines::{Line, TooLong};
-use crate::wire::message::{AnswerTo, Message, NoMessage, Outcome, Request};
-use crate::wire::peer::Lost;
+use crate::json::Scanner;
+use crate::protocol::cut_off::{id_of_broken_response, id_of_response};
+use crate::protocol::message::{AnswerTo, Message, NoMessage, Outcome, Request};
+use crate::transport::lines::{Line, TooLong};
+use crate::transport::peer::Lost;
 
 /// How much of a message over the limit is shown.
 const SHOWN: usize = 80;

@@ -26,11 +26,11 @@ use super::session::ClientSession;
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
-use crate::wire::era::{LOG_LEVELS, Version, modern_meta};
-use crate::wire::json::{Node, Scanner};
-use crate::wire::message::code;
-use crate::wire::outbox::Outbox;
-use crate::wire::peer::{CallError, Deadline, Lost, Peer};
+use crate::json::{Node, Scanner};
+use crate::protocol::era::{LOG_LEVELS, Version, modern_meta};
+use crate::protocol::message::code;
+use crate::transport::outbox::Outbox;
+use crate::transport::peer::{CallError, Deadline, Lost, Peer};
 
 /// Bytes that may wait for an upstream that does not read, before its calls are refused.
 const MOST_UNREAD: usize = 64 * 1024 * 1024;

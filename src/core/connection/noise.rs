@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::config::Redactor;
 use crate::core::start_error::{Cause, StartError};
 use crate::core::upstream::Upstream;
-use crate::wire::text::plain;
+use crate::text::plain;
 
 /// How much of the first noise is shown.
 const SHOWN: usize = 200;

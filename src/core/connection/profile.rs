@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::catalog::{Item, Kind};
 use crate::core::modern::Cache;
 use crate::core::upstream::Upstream;
-use crate::wire::era::{ServerHello, TaskSupport, Version};
-use crate::wire::json::Scanner;
-use crate::wire::tool_headers::{self, ToolHeaders};
+use crate::json::Scanner;
+use crate::protocol::era::{ServerHello, TaskSupport, Version};
+use crate::protocol::tool_headers::{self, ToolHeaders};
 
 /// What an upstream said of itself.
 pub struct Profile {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::Connection;
 use crate::core::session::ClientSession;
-use crate::wire::peer::Paused;
+use crate::transport::peer::Paused;
 
 /// The open questions of an upstream.
 ///

@@ -19,9 +19,9 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::{Caller, Connection};
-use crate::wire::era::modern_meta;
-use crate::wire::json::quote;
-use crate::wire::peer::{Answer, OnAnswer};
+use crate::json::quote;
+use crate::protocol::era::modern_meta;
+use crate::transport::peer::{Answer, OnAnswer};
 
 /// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
 /// beginning.

@@ -1,0 +1,147 @@
+//! One toolbox as a plain server: everything under its own name, and nothing of ours.
+
+use std::sync::Arc;
+
+use super::reach::resource_owner;
+use super::workbench::decide::{declared, not_found};
+use super::workbench::schema_change;
+use super::{
+    CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
+};
+use crate::catalog::{Kind, NameLimits, nearest};
+use crate::config::{Common, NameRule, Toolbox};
+use crate::core::upstream::Upstream;
+use crate::core::view::{Exposure, Target, View};
+use crate::json::{Node, quote};
+use crate::protocol::era::ClientHello;
+use crate::protocol::message::{Refusal, code};
+use crate::text::listed;
+
+/// The face of one toolbox.
+pub struct Plain {
+    /// The toolbox.
+    pub toolbox: Toolbox,
+    /// Top-level settings of its file.
+    pub common: Common,
+}
+
+impl Face for Plain {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn servers(&self) -> Vec<Declared<'_>> {
+        declared(&self.toolbox).collect()
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        vec![self.toolbox.name.as_str()]
+    }
+
+    fn part(&self, _part: &Part) -> Option<Arc<dyn Face>> {
+        None
+    }
+
+    fn emptied(&self) -> Option<Arc<dyn Face>> {
+        let toolbox = Toolbox { servers: Vec::new(), ..self.toolbox.clone() };
+        Some(Arc::new(Self { toolbox, common: self.common.clone() }))
+    }
+
+    fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
+        self
+    }
+
+    fn opens_first(&self) -> Option<&str> {
+        Some(self.toolbox.name.as_str())
+    }
+
+    fn instructions(&self, _viewer: &Viewer<'_>) -> Option<String> {
+        Some(self.toolbox.description.clone()).filter(|description| !description.is_empty())
+    }
+
+    fn own_tools(&self, _view: &View, _viewer: &Viewer<'_>) -> [String; 2] {
+        Default::default()
+    }
+
+    fn call<'a>(
+        &self,
+        view: &View,
+        _viewer: &Viewer<'_>,
+        call: &ToolCall<'a>,
+        _remembered: Option<&Remembered>,
+    ) -> Step<'a> {
+        if let Some(target) = view.find(Kind::Tool, call.name) {
+            return Step::Forward(target, None);
+        }
+        let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
+        let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
+        Step::Say(Wording::Error(Refusal::new(
+            code::INVALID_PARAMS,
+            format!("Unknown tool: {}.{near}", call.name),
+        )))
+    }
+
+    fn opened(&self, view: &View, _viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {
+        let name = opening.group;
+        let message = match opening.failed {
+            None => format!("Toolbox '{name}' was closed while it was being opened"),
+            Some(_) if view.is_open(name) => return Step::Again,
+            Some(failed) => {
+                let reasons: Vec<_> =
+                    failed.iter().map(|(server, reason)| format!("{server}: {reason}")).collect();
+                format!("No server of toolbox '{name}' could be reached: {}", reasons.join("; "))
+            }
+        };
+        Step::Say(Wording::Error(self.refusal(code::UPSTREAM_LOST, &message)))
+    }
+
+    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+        let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
+        match resource_owner(self, view, wanted.uri).or_else(linked) {
+            Some((upstream, own)) => Found::At(upstream, own),
+            None => Found::Refused(not_found(wanted.uri, format!("Resource not found: {}", wanted.uri))),
+        }
+    }
+
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
+        match failure {
+            CallFailure::Refused(_) => Wording::AsItCame,
+            CallFailure::Lost(lost) => {
+                let message = format!("[{}/{}] {lost}", target.upstream, target.own_name());
+                Wording::Error(self.refusal(lost.code, &message))
+            }
+        }
+    }
+}
+
+impl Exposure for Plain {
+    fn full_name(&self, _upstream: &Upstream, _kind: Kind, key: &str) -> String {
+        key.to_owned()
+    }
+
+    fn second_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
+        Some(format!("{}__{key}", upstream.server))
+    }
+
+    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let own = definition.get(kind.key()).filter(|own| own.as_str().is_some_and(|own| own == name));
+        let name = own.map_or_else(|| quote(name), |own| own.raw().to_owned());
+        let mut changes = vec![(kind.key(), Some(&*name))];
+        if kind == Kind::Tool {
+            changes.extend(schema_change(definition));
+        }
+        definition.write_with(out, &changes);
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: NameRule::Exact, length: usize::MAX }
+    }
+
+    fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {
+        true
+    }
+
+    fn lists_to_modern(&self) -> bool {
+        true
+    }
+}

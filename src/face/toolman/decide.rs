@@ -1,0 +1,233 @@
+//! What a client's requests mean under this face.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
+use crate::catalog::Kind;
+use crate::config::{Common, Isolation, ToolFilter, Transport};
+use crate::core::reload::same_servers;
+use crate::core::upstream::Spec;
+use crate::core::view::{Target, View};
+use crate::face::find::Query;
+use crate::face::reach::{closest_template, own_uri};
+use crate::face::{
+    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
+    ToolCall, Viewer, WantedUri, Wording,
+};
+use crate::json::{Node, quote};
+use crate::protocol::message::{Refusal, code};
+
+impl Face for Toolman {
+    fn name(&self) -> &'static str {
+        "toolman"
+    }
+
+    fn common(&self) -> &Common {
+        &self.config.common
+    }
+
+    fn servers(&self) -> Vec<Declared<'_>> {
+        let servers = self.config.servers.iter().zip(&self.keys).enumerate();
+        let declared = servers.map(|(index, (server, key))| Declared {
+            group: &server.namespace,
+            key,
+            name: "",
+            label: match &*server.namespace {
+                "" => format!("server {}", index + 1),
+                namespace => namespace.to_owned(),
+            },
+            spec: Spec {
+                transport: server.transport.clone(),
+                filter: ToolFilter::All,
+                timeouts: server.timeouts,
+                // What is behind a URL is always reconnected to.
+                restart: server.restart || matches!(server.transport, Transport::Http(_)),
+                lives_on: server.isolation == Isolation::Shared,
+                isolation: server.isolation,
+            },
+        });
+        declared.collect()
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        self.config.servers.iter().map(|server| server.namespace.as_str()).collect()
+    }
+
+    fn part(&self, part: &Part) -> Option<Arc<dyn Face>> {
+        if part.toolbox.is_some() {
+            return None;
+        }
+        let mut config = self.config.clone();
+        let all = config.servers.iter().zip(&self.keys);
+        let admitted = all.filter(|(server, _)| part.admits(&server.namespace));
+        let keys = admitted.map(|(_, key)| key.clone()).collect();
+        config.servers.retain(|server| part.admits(&server.namespace));
+        Some(Arc::new(Self::with_keys(config, keys)))
+    }
+
+    /// Servers that are the same keep what they are known by.
+    fn succeed(self: Arc<Self>, old: &dyn Face) -> Arc<dyn Face> {
+        let before = old.servers();
+        let known: Vec<_> = before.iter().map(|server| (server.group, &server.spec.transport)).collect();
+        let servers = self.config.servers.iter();
+        let now: Vec<_> = servers.map(|server| (&*server.namespace, &server.transport)).collect();
+        let same = same_servers(&known, &now).into_iter();
+        let keys = same.map(|old| old.map_or_else(new_key, |old| before[old].key.into())).collect();
+        Arc::new(Self::with_keys(self.config.clone(), keys))
+    }
+
+    fn starts_all(&self) -> Option<Duration> {
+        Some(self.config.startup_wait)
+    }
+
+    fn searches(&self) -> Option<Searched> {
+        self.config.search.then_some(Searched::View)
+    }
+
+    fn instructions(&self, _viewer: &Viewer<'_>) -> Option<String> {
+        Some(self.introduction())
+    }
+
+    fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
+        let activate = self.activate_tool(view, viewer.modern);
+        let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
+        [first, if viewer.modern { self.call_tool() } else { String::new() }]
+    }
+
+    fn call<'a>(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        call: &ToolCall<'a>,
+        _remembered: Option<&Remembered>,
+    ) -> Step<'a> {
+        let step = match call.name {
+            ACTIVATE => Switches::read(call.arguments).and_then(|switches| match viewer.settled {
+                true => {
+                    let change = self.resolve(view, &switches, viewer.modern);
+                    change.map(Step::Switch).map_err(|error| error + &waiting(view))
+                }
+                false => Ok(Step::Wait),
+            }),
+            FIND if self.config.search => match viewer.settled {
+                true => Query::read(call.arguments).map(Step::Find),
+                false => Ok(Step::Wait),
+            },
+            CALL => called(call.arguments)
+                .and_then(|(inner, given)| self.call_exposed(view, viewer, &inner, Some(given))),
+            name => self.call_exposed(view, viewer, name, None),
+        };
+        step.unwrap_or_else(|error| Step::result(tool_result(Err(&error))))
+    }
+
+    fn opened(&self, _view: &View, _viewer: &Viewer<'_>, _opening: &Opening<'_>) -> Step<'static> {
+        Step::Again
+    }
+
+    fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &Change) -> String {
+        let message = self.confirmation(view, change);
+        let result = match viewer.modern {
+            true => self.activated(view, &message, change),
+            false => quote(&message),
+        };
+        tool_result(Ok(&result))
+    }
+
+    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], _unknown: &[ServerPlace]) -> String {
+        tool_result(Ok(&self.found_things(view, query, things)))
+    }
+
+    /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
+    /// can be read whatever its state, as long as its server runs.
+    fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+        let uri = wanted.uri;
+        let unknown = || {
+            let message = self.unknown_resource(view, uri);
+            Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
+        };
+        if uri == CATALOG {
+            return match (viewer.settled, wanted.reads) {
+                (false, _) => Found::Wait,
+                (true, true) => Found::Own(self.catalog_resource(view, viewer)),
+                (true, false) => unknown(),
+            };
+        }
+        let linked = || {
+            let sender = wanted.sender.clone().filter(|upstream| upstream.connection().is_some());
+            sender.map(|upstream| Found::At(upstream, quote(uri)))
+        };
+        let inactive = |name: &str| {
+            let message = self.inactive(Kind::Resource, name);
+            linked().unwrap_or_else(|| Found::Refused(self.refusal(code::INVALID_PARAMS, &message)))
+        };
+        if let Some(target) = view.find(Kind::Resource, uri) {
+            return match target.active || wanted.leaves {
+                true => Found::At(target.upstream.clone(), target.raw_key().to_owned()),
+                false => inactive(target.name()),
+            };
+        }
+        if let Some((entry, item)) = closest_template(view, uri) {
+            if wanted.leaves || view.is_active(Kind::Template, item) {
+                let (upstream, own) = own_uri(self, &entry.upstream, uri);
+                return Found::At(upstream, own);
+            }
+            return inactive(&item.name);
+        }
+        linked().unwrap_or_else(|| if viewer.settled { unknown() } else { Found::Wait })
+    }
+
+    /// Toolman's own shape stands in the error's data.
+    fn refusal(&self, code: i64, message: &str) -> Refusal {
+        Refusal { code, message: message.to_owned(), data: Some(super::answer(Err(message))) }
+    }
+
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
+        match failure {
+            CallFailure::Refused(_) => Wording::AsItCame,
+            CallFailure::Lost(lost) => {
+                Wording::Result(tool_result(Err(&format!("{}: {lost}", target.name()))))
+            }
+        }
+    }
+
+    fn too_late(&self, _view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
+        let inner = if call.name == CALL { called(call.arguments).ok() } else { None };
+        let name = inner.as_ref().map_or(call.name, |(inner, _)| inner);
+        Wording::Result(tool_result(Err(&format!("{name}: {reason}"))))
+    }
+}
+
+impl Toolman {
+    /// What a call of a server's tool means, by its exposed name; the error is for the model.
+    fn call_exposed<'a>(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        name: &str,
+        arguments: Option<Option<Node<'a>>>,
+    ) -> Result<Step<'a>, String> {
+        match view.find(Kind::Tool, name) {
+            Some(target) if target.active => Ok(Step::Forward(target, arguments)),
+            Some(target) => Err(self.inactive(Kind::Tool, target.name())),
+            None if !viewer.settled => Ok(Step::Wait),
+            None => Err(self.unknown_tool(view, name) + &waiting(view)),
+        }
+    }
+
+    /// The result of reading the catalog.
+    fn catalog_resource(&self, view: &View, viewer: &Viewer<'_>) -> String {
+        let catalog = self.catalog(view, viewer.modern) + &waiting(view);
+        format!(
+            "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
+            quote(&catalog)
+        )
+    }
+}
+
+/// What is said of servers whose things are not there because somebody has to log in first.
+fn waiting(view: &View) -> String {
+    let upstreams = view.entries().map(|entry| &entry.upstream);
+    let logins = upstreams.filter_map(|upstream| Some((upstream.to_string(), upstream.login()?.url)));
+    super::waiting(&logins.collect::<Vec<_>>())
+}

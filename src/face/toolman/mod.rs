@@ -1,0 +1,633 @@
+//! Toolman: one catalog of everything, and one tool that switches its parts on and off.
+
+mod decide;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fit::Listing;
+use super::glob::Glob;
+use super::workbench::schema_change;
+use super::{FoundThing, find};
+use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
+use crate::config;
+use crate::core::upstream::Upstream;
+use crate::core::view::{Clash, Entry, Exposure, View};
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::era::ClientHello;
+use crate::text::{listed, one_line};
+
+/// The tool that switches.
+pub const ACTIVATE: &str = "toolman_activate";
+/// The tool that calls another by its name.
+pub const CALL: &str = "toolman_call";
+/// The tool that searches, where search is on.
+pub const FIND: &str = "toolman_find";
+/// The resource that holds the catalog.
+pub const CATALOG: &str = "toolman://catalog";
+
+/// Characters of a description in the catalog.
+const DESCRIPTION: usize = 132;
+/// Bytes of a description that clients show.
+const DESCRIPTION_LIMIT: usize = 2048;
+/// Similar names shown for one that is unknown.
+const SIMILAR: usize = 3;
+
+/// The face, as configured.
+pub struct Toolman {
+    /// The file.
+    pub config: config::Toolman,
+    active: Vec<Glob>,
+    /// What each server of the file is known by, also when the file changes around it: namespaces need not be unique.
+    keys: Vec<Arc<str>>,
+}
+
+/// What a call of `toolman_activate` asks for: its four lists.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Switches {
+    tools_on: Vec<String>,
+    tools_off: Vec<String>,
+    resources_on: Vec<String>,
+    resources_off: Vec<String>,
+}
+
+/// What a valid call of `toolman_activate` changes: full names, tools and resources.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// To be switched on: tools, resources.
+    pub on: [Vec<Arc<str>>; 2],
+    /// To be switched off: tools, resources.
+    pub off: [Vec<Arc<str>>; 2],
+}
+
+impl Toolman {
+    /// Compiles the patterns of the file.
+    pub fn new(config: config::Toolman) -> Self {
+        let keys = config.servers.iter().map(|_| new_key()).collect();
+        Self::with_keys(config, keys)
+    }
+
+    fn with_keys(config: config::Toolman, keys: Vec<Arc<str>>) -> Self {
+        let active = config.active_toolsets.iter().map(|pattern| Glob::new(pattern)).collect();
+        Self { config, active, keys }
+    }
+
+    /// The text of the handshake.
+    fn introduction(&self) -> String {
+        let find = match self.config.search {
+            true => format!(" {FIND} searches it: name a platform and what it is to do."),
+            false => String::new(),
+        };
+        format!(
+            "Many MCP servers behind one. Tools and resources can be used once they are active: {ACTIVATE} switches them \
+             on and off, and its description lists all there are, active ones marked *. Called with four empty lists it \
+             shows the whole catalog.{find}"
+        )
+    }
+
+    /// The definition of `toolman_find`. It names what is behind it, since a model that does not know will not search.
+    fn find_tool(&self) -> String {
+        let head = format!(
+            "Find tools and resources by what they do, active or not. Ask for platform + capability in a few words. The answer \
+             holds the best with their schemas; what is not active is switched on with {ACTIVATE} first. Nothing found means \
+             that nothing fits; other words for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\n\
+             Servers:\n"
+        );
+        let mut rows: Vec<(String, String)> = Vec::new();
+        for server in self.config.servers.iter().filter(|server| !server.namespace.is_empty()) {
+            let row = format!("- {}", one_line(&server.namespace));
+            if !rows.iter().any(|(known, _)| *known == row) {
+                rows.push((row, String::new()));
+            }
+        }
+        let omitted = |count| format!("- … and {count} more");
+        let description =
+            Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
+        format!(
+            "{{\"name\":\"{FIND}\",\"description\":{},\"inputSchema\":{}}}",
+            quote(&description),
+            find::schema("Most tools and resources to answer with"),
+        )
+    }
+
+    /// The result of `toolman_find`: what fits, best first. Where nothing fits, it says which servers there are.
+    fn found_things(&self, view: &View, query: &str, things: &[FoundThing<'_>]) -> String {
+        let mut lists: [Vec<&str>; 3] = Default::default();
+        let mut inactive: [Vec<&str>; 2] = Default::default();
+        for thing in things {
+            let (group, server) = thing.place;
+            let entry = view.server(group, server).filter(|entry| entry.is_listed());
+            let found =
+                entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
+            let Some((entry, item)) = found else { continue };
+            lists[thing.kind as usize].push(entry.rendered(self, thing.kind).definition(item));
+            if !view.is_active(thing.kind, item) {
+                inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
+            }
+        }
+        let nothing = lists.iter().all(Vec::is_empty);
+        let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
+            (true, _) => "Nothing fits; the servers there are stand in `servers`.".to_owned(),
+            (false, true) => "All of it is active.".to_owned(),
+            (false, false) => format!(
+                "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",
+                listed(&inactive.concat()),
+                activation(&inactive[0], &inactive[1]),
+            ),
+        };
+        let mut servers = String::new();
+        if nothing {
+            let mut names: Vec<String> = Vec::new();
+            for server in &self.config.servers {
+                let name = quote(&server.namespace);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            servers = format!(",\"servers\":[{}]", names.join(","));
+        }
+        format!(
+            "{{\"query\":{},\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]{servers}}}",
+            quote(query),
+            quote(&message),
+            lists[Kind::Tool as usize].join(","),
+            lists[Kind::Resource as usize].join(","),
+            lists[Kind::Template as usize].join(","),
+        )
+    }
+
+    /// The definition of `toolman_activate`, with the catalog as the view shows it.
+    fn activate_tool(&self, view: &View, from_start: bool) -> String {
+        let list = |what: &str| {
+            format!(
+                "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
+                quote(what)
+            )
+        };
+        let description = format!(
+            "Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below \
+             is cut off, call this with four empty lists to see all of it.\n{}\n\n{}",
+            self.example(view),
+            self.catalog(view, from_start),
+        );
+        format!(
+            "{{\"name\":\"{ACTIVATE}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+             \"tools_on\":{},\"tools_off\":{},\"resources_on\":{},\"resources_off\":{}}},\
+             \"required\":[\"tools_on\",\"tools_off\",\"resources_on\",\"resources_off\"],\"additionalProperties\":false}}}}",
+            quote(&description),
+            list("Tools to switch on"),
+            list("Tools to switch off"),
+            list("Resources and templates to switch on"),
+            list("Resources and templates to switch off"),
+        )
+    }
+
+    /// The definition of `toolman_call`.
+    fn call_tool(&self) -> String {
+        let description = format!(
+            "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
+             {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
+        );
+        format!(
+            "{{\"name\":\"{CALL}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+             \"name\":{{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"}},\
+             \"arguments\":{{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}}}},\
+             \"required\":[\"name\"],\"additionalProperties\":false}}}}",
+            quote(&description),
+        )
+    }
+
+    /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
+    fn activated(&self, view: &View, message: &str, change: &Change) -> String {
+        let definitions = |kind: Kind| {
+            let names = &change.on[usize::from(kind != Kind::Tool)];
+            let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
+            let texts: Vec<_> =
+                items.map(|(entry, item)| entry.rendered(self, kind).definition(item)).collect();
+            texts.join(",")
+        };
+        format!(
+            "{{\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]}}",
+            quote(message),
+            definitions(Kind::Tool),
+            definitions(Kind::Resource),
+            definitions(Kind::Template),
+        )
+    }
+
+    /// A call that works in this catalog.
+    fn example(&self, view: &View) -> String {
+        let first = view.items(Kind::Tool).next();
+        let name = first.map_or("files_read", |(_, item)| &*item.name);
+        let call = activation(&[name], &[]);
+        let namespace = first.map_or("files", |(entry, _)| &*entry.upstream.group);
+        match namespace {
+            "" => format!("A name may be a pattern (*, ?, [ab]). Example: {call}"),
+            _ => format!("A name may be a pattern: \"{namespace}_*\" is all of {namespace}. Example: {call}"),
+        }
+    }
+
+    /// Everything there is: a line for the servers, then one for each thing, tools first.
+    fn catalog(&self, view: &View, from_start: bool) -> String {
+        let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
+        let mut order: Vec<&str> = Vec::new();
+        for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
+            for (entry, _) in view.items(kind) {
+                let namespace = &*entry.upstream.group;
+                let at = order.iter().position(|known| *known == namespace).unwrap_or_else(|| {
+                    order.push(namespace);
+                    order.len() - 1
+                });
+                servers.entry(at).or_insert((namespace, [0, 0])).1[usize::from(kind != Kind::Tool)] += 1;
+            }
+        }
+        if servers.is_empty() {
+            return "The catalog is empty: no running server offers tools or resources.".to_owned();
+        }
+        let mut parts = Vec::new();
+        for (namespace, [tools, resources]) in servers.values() {
+            let pattern = |separator: &str| match *namespace {
+                "" => "without prefix".to_owned(),
+                namespace => format!("{namespace}{separator}*"),
+            };
+            let (tools, resources) = (counted(*tools, "tool"), counted(*resources, "resource"));
+            let separator = &self.config.resource_separator;
+            match (tools, resources) {
+                (Some(tools), Some(resources)) if separator == "_" || namespace.is_empty() => {
+                    parts.push(format!("{} ({tools}, {resources})", pattern("_")));
+                }
+                (tools, resources) => {
+                    parts.extend(tools.map(|tools| format!("{} ({tools})", pattern("_"))));
+                    parts.extend(resources.map(|resources| format!("{} ({resources})", pattern(separator))));
+                }
+            }
+        }
+        let mut text = format!("Servers: {}\n", parts.join(", "));
+        for (title, kinds) in [("Tools", &[Kind::Tool][..]), ("Resources", &[Kind::Resource, Kind::Template])]
+        {
+            let mut first = true;
+            for kind in kinds {
+                for (entry, item) in view.items(*kind) {
+                    if std::mem::take(&mut first) {
+                        text.push_str(&format!("\n{title}:\n"));
+                    }
+                    text.push_str(&row(self, view, *kind, entry, item, from_start));
+                    text.push('\n');
+                }
+            }
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
+    /// active from the start.
+    fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
+        let lists = [
+            (&switches.tools_on, true, 0),
+            (&switches.tools_off, false, 0),
+            (&switches.resources_on, true, 1),
+            (&switches.resources_off, false, 1),
+        ];
+        if lists.iter().all(|(names, ..)| names.is_empty()) {
+            return Err(format!(
+                "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
+                self.catalog(view, modern)
+            ));
+        }
+        let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];
+        let (mut change, mut unknown, mut seen) = (Change::default(), Vec::new(), HashSet::new());
+        for (names, on, class) in lists {
+            let side = if on { &mut change.on } else { &mut change.off };
+            for name in names {
+                let found = matching(&known[class], name);
+                if found.is_empty() {
+                    let side = if on { "on" } else { "off" };
+                    let near = nearest(name, known[class].iter().map(|item| &*item.name), SIMILAR);
+                    let hint = match (class, matching(&known[1 - class], name).is_empty()) {
+                        (0, false) => format!(" (a resource: name it in resources_{side})"),
+                        (_, false) => format!(" (a tool: name it in tools_{side})"),
+                        (..) if near.is_empty() => String::new(),
+                        (..) => format!(" (did you mean {}?)", listed(&near)),
+                    };
+                    let what = if class == 0 { "tool" } else { "resource" };
+                    unknown.push(format!("unknown {what} '{name}'{hint}"));
+                }
+                side[class].extend(found.into_iter().filter(|full| seen.insert((class, on, full.clone()))));
+            }
+        }
+        if !unknown.is_empty() {
+            return Err(format!(
+                "{}. Nothing was changed; {ACTIVATE} with four empty lists shows all names.",
+                unknown.join("; ")
+            ));
+        }
+        let both: Vec<_> = (0..2)
+            .flat_map(|class| {
+                let off: HashSet<_> = change.off[class].iter().collect();
+                change.on[class]
+                    .iter()
+                    .filter(move |name| off.contains(name))
+                    .map(|name| format!("'{}'", one_line(name)))
+            })
+            .collect();
+        if !both.is_empty() {
+            return Err(format!(
+                "{} would be switched both on and off. Nothing was changed; name each once.",
+                both.join(", ")
+            ));
+        }
+        Ok(change)
+    }
+
+    /// The confirmation after a change.
+    fn confirmation(&self, view: &View, change: &Change) -> String {
+        let count = |kinds: &[Kind]| {
+            let items = || kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
+            (items().filter(|(kind, item)| view.is_active(*kind, item)).count(), items().count())
+        };
+        let shown = |class: usize, full: &Arc<str>| {
+            let kinds = if class == 0 { &[Kind::Tool][..] } else { &[Kind::Resource, Kind::Template] };
+            let found = kinds.iter().find_map(|kind| view.find(*kind, full));
+            found.map_or_else(|| full.clone(), |target| target.name().clone())
+        };
+        let named = |what: &str, names: &[Vec<Arc<str>>; 2]| {
+            let names = names.iter().enumerate();
+            let all: Vec<_> =
+                names.flat_map(|(class, names)| names.iter().map(move |full| shown(class, full))).collect();
+            match all.len() {
+                0 => None,
+                1..=10 => Some(format!("{what}: {}.", listed(&all))),
+                count => Some(format!("{what}: {} and {} more.", listed(&all[..10]), count - 10)),
+            }
+        };
+        let (tools, all_tools) = count(&[Kind::Tool]);
+        let (resources, all_resources) = count(&[Kind::Resource, Kind::Template]);
+        let parts = [
+            named("Switched on", &change.on),
+            named("Switched off", &change.off),
+            Some(format!(
+                "Active now: {tools} of {all_tools} tools, {resources} of {all_resources} resources."
+            )),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// No tool of that name.
+    fn unknown_tool(&self, view: &View, name: &str) -> String {
+        let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
+        if own.clone().any(|own| own == name) {
+            return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
+        }
+        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
+        unknown("tool", name, &nearest(name, names, SIMILAR))
+    }
+
+    /// No resource of that URI.
+    fn unknown_resource(&self, view: &View, uri: &str) -> String {
+        let kinds = [Kind::Resource, Kind::Template];
+        let names = kinds.into_iter().flat_map(|kind| view.items(kind).map(|(_, item)| &*item.name));
+        unknown("resource", uri, &nearest(uri, names, SIMILAR))
+    }
+
+    /// A thing that is not switched on.
+    fn inactive(&self, kind: Kind, name: &str) -> String {
+        let (what, call) = match kind {
+            Kind::Tool => ("tool", activation(&[name], &[])),
+            _ => ("resource", activation(&[], &[name])),
+        };
+        format!("The {what} '{}' is not active. Switch it on first: {ACTIVATE} {call}", one_line(name))
+    }
+}
+
+/// Arguments of `toolman_activate` that switch these on.
+fn activation(tools: &[&str], resources: &[&str]) -> String {
+    let list = |names: &[&str]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    format!(
+        "{{\"tools_on\": [{}], \"tools_off\": [], \"resources_on\": [{}], \"resources_off\": []}}",
+        list(tools),
+        list(resources)
+    )
+}
+
+fn unknown(what: &str, name: &str, near: &[&str]) -> String {
+    let near = if near.is_empty() { String::new() } else { format!(" Did you mean {}?", listed(near)) };
+    format!("There is no {what} '{name}'.{near} {ACTIVATE} with four empty lists shows the whole catalog.")
+}
+
+/// `3 tools`; `None` where there are none.
+fn counted(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    }
+}
+
+/// One line of the catalog. No name and no description can forge another: a name that looks like a mark or a title stands
+/// in quotes.
+fn row(
+    face: &Toolman,
+    view: &View,
+    kind: Kind,
+    entry: &Entry,
+    item: &ExposedItem,
+    from_start: bool,
+) -> String {
+    let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
+    let marker = if active { "* " } else { "" };
+    let mut name = one_line(&item.name);
+    if name.starts_with(['*', '"']) || name.ends_with(':') {
+        name = quote(&name);
+    }
+    match &*about(kind, entry.rendered(face, kind).definition(item)) {
+        "" => format!("{marker}{name}"),
+        about => format!("{marker}{name}: {about}"),
+    }
+}
+
+/// What the catalog says of a thing: its description, or for want of one what a resource is called.
+fn about(kind: Kind, definition: &str) -> String {
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let text = |key| node.get(key).and_then(Node::as_str).map(|text| one_line(&text));
+    let text = |key| text(key).filter(|text| !text.is_empty());
+    let more = if kind == Kind::Tool { None } else { text("title").or_else(|| text("name")) };
+    text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
+}
+
+fn names_of<'a>(view: &'a View, kinds: &[Kind]) -> Vec<&'a ExposedItem> {
+    kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| item)).collect()
+}
+
+/// The full names that an entry of a list stands for: its own, or those that fit the pattern.
+fn matching(known: &[&ExposedItem], entry: &str) -> Vec<Arc<str>> {
+    let exact: Vec<_> = known
+        .iter()
+        .filter(|item| &*item.name == entry || &**item.full_name() == entry)
+        .map(|item| item.full_name().clone())
+        .collect();
+    if !exact.is_empty() || !Glob::is_pattern(entry) {
+        return exact;
+    }
+    let glob = Glob::new(entry);
+    let fits = |item: &&&ExposedItem| glob.matches(&item.name) || glob.matches(item.full_name());
+    known.iter().filter(fits).map(|item| item.full_name().clone()).collect()
+}
+
+impl Switches {
+    /// Reads the arguments of `toolman_activate`; the error says what was expected.
+    pub fn read(arguments: Option<Node<'_>>) -> Result<Self, String> {
+        const KEYS: [&str; 4] = ["tools_on", "tools_off", "resources_on", "resources_off"];
+        let expected = "all four of tools_on, tools_off, resources_on and resources_off are required, each a list of names";
+        let Some(arguments) = arguments.filter(|arguments| arguments.is_object()) else {
+            return Err(format!("Invalid parameters: {expected}"));
+        };
+        let extra: Vec<_> = arguments
+            .members()
+            .filter(|(key, _)| !KEYS.contains(&&**key))
+            .map(|(key, _)| format!("'{key}'"))
+            .collect();
+        if !extra.is_empty() {
+            return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
+        }
+        let [tools_on, tools_off, resources_on, resources_off] = KEYS.map(|key| {
+            let list =
+                arguments.unique(key).map_err(|_| format!("Invalid parameters: {key} stands twice"))?;
+            let Some(list) = list else {
+                return Err(format!("Invalid parameters: {key} is missing; {expected}"));
+            };
+            serde_json::from_str::<Vec<String>>(list.raw())
+                .map_err(|_| format!("Invalid parameters: {key} must be a list of strings; {expected}"))
+        });
+        Ok(Self {
+            tools_on: tools_on?,
+            tools_off: tools_off?,
+            resources_on: resources_on?,
+            resources_off: resources_off?,
+        })
+    }
+}
+
+/// Reads the arguments of `toolman_call`: which tool, and its own arguments.
+fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
+    let expected = "name must be a string, arguments an object if there are any";
+    let arguments = arguments.filter(|arguments| arguments.is_object());
+    let members = arguments.iter().flat_map(|arguments| arguments.members());
+    let extra: Vec<_> = members
+        .filter(|(key, _)| !["name", "arguments"].contains(&&**key))
+        .map(|(key, _)| format!("'{key}'"))
+        .collect();
+    if !extra.is_empty() {
+        return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
+    }
+    let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
+        Some(Ok(found)) => found,
+        Some(Err(_)) => return Err(format!("Invalid parameters: a key stands twice; {expected}")),
+        None => [None, None],
+    };
+    match name.and_then(Node::as_str) {
+        Some(name) if given.is_none_or(Node::is_object) => Ok((name, given)),
+        _ => Err(format!("Invalid parameters: {expected}")),
+    }
+}
+
+impl Exposure for Toolman {
+    fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
+        let separator = match kind {
+            Kind::Tool | Kind::Prompt => "_",
+            Kind::Resource | Kind::Template => &self.config.resource_separator,
+        };
+        if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
+    }
+
+    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        let name = quote(name);
+        let mut changes = vec![(kind.key(), Some(&*name))];
+        if kind == Kind::Tool {
+            changes.extend(schema_change(definition));
+        }
+        definition.write_with(out, &changes);
+    }
+
+    fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
+        let own = match kind {
+            Kind::Tool if self.config.search => &[ACTIVATE, CALL, FIND][..],
+            Kind::Tool => &[ACTIVATE, CALL],
+            Kind::Resource | Kind::Template => &[CATALOG],
+            Kind::Prompt => &[],
+        };
+        let own = own.contains(&&*self.full_name(upstream, kind, key));
+        if own {
+            tracing::warn!("[{upstream}] {key} would hide what is toolman's own and is left out");
+        }
+        !own
+    }
+
+    fn starts_active(&self, _kind: Kind, full: &str, name: &str) -> bool {
+        self.active.iter().any(|pattern| pattern.matches(full) || pattern.matches(name))
+    }
+
+    fn clash(&self) -> Clash {
+        Clash::FirstInFile
+    }
+
+    fn limits(&self) -> NameLimits {
+        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    }
+
+    fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {
+        true
+    }
+
+    fn lists_to_modern(&self) -> bool {
+        true
+    }
+
+    fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
+        let find = if self.config.search { self.find_tool() } else { String::new() };
+        [&find, &*self.config.resource_separator].concat()
+    }
+
+    fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
+        (kind != Kind::Prompt).then(|| about(kind, definition))
+    }
+}
+
+/// What a server is known by that was not there before.
+fn new_key() -> Arc<str> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string().into()
+}
+
+/// What stands behind the catalog, and behind an error that asks for what is not in it, while these servers wait for
+/// somebody to log in, each at its URL.
+fn waiting(logins: &[(String, String)]) -> String {
+    let lines: String = logins.iter().map(|(server, url)| format!("\n{server}: {url}")).collect();
+    match logins {
+        [] => String::new(),
+        _ => format!("\n\nMore is there once the user has logged in with a browser to:{lines}"),
+    }
+}
+
+/// Toolman's own answer, as raw JSON; `result` is raw JSON too.
+fn answer(outcome: Result<&str, &str>) -> String {
+    match outcome {
+        Ok(result) => format!("{{\"success\":true,\"result\":{result},\"error\":null}}"),
+        Err(error) => format!("{{\"success\":false,\"result\":null,\"error\":{}}}", quote(error)),
+    }
+}
+
+/// Toolman's own answer as the result of a tool.
+fn tool_result(outcome: Result<&str, &str>) -> String {
+    let value = answer(outcome);
+    let failed = if outcome.is_err() { ",\"isError\":true" } else { "" };
+    format!(
+        "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{value}{failed}}}",
+        quote(&value)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! What a client's requests mean under this face.
+
+use std::sync::Arc;
+
+use super::answers::{error_result, failed_call, refused_call};
+use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
+use super::{Address, Meta, Mode, Workbench};
+use crate::catalog::Kind;
+use crate::config::{Common, Server, Toolbox};
+use crate::core::upstream::Spec;
+use crate::core::view::{Exposure, Target, View};
+use crate::face::find::Query;
+use crate::face::plain::Plain;
+use crate::face::reach::resource_owner;
+use crate::face::{
+    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
+    Then, ToolCall, Viewer, WantedUri, Wording,
+};
+use crate::json::quote;
+use crate::protocol::message::{Refusal, code, error_object};
+
+impl Face for Workbench {
+    fn common(&self) -> &Common {
+        &self.config.common
+    }
+
+    fn servers(&self) -> Vec<Declared<'_>> {
+        self.config.toolboxes.iter().flat_map(declared).collect()
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect()
+    }
+
+    fn about(&self, group: &str) -> &str {
+        self.toolbox(group).map_or("", |toolbox| &toolbox.description)
+    }
+
+    fn part(&self, part: &Part) -> Option<Arc<dyn Face>> {
+        let Some(toolbox) = &part.toolbox else {
+            let mut config = self.config.clone();
+            config.toolboxes.retain(|toolbox| part.admits(toolbox.name.as_str()));
+            return Some(Arc::new(Self { config }));
+        };
+        let toolbox = self.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
+        Some(Arc::new(Plain { toolbox: toolbox.clone(), common: self.config.common.clone() }))
+    }
+
+    fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
+        self
+    }
+
+    fn searches(&self) -> Option<Searched> {
+        self.config.search.then_some(Searched::File)
+    }
+
+    fn instructions(&self, viewer: &Viewer<'_>) -> Option<String> {
+        Some(self.introduction(self.mode_for(viewer)))
+    }
+
+    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
+        [self.meta_tools(self.mode_for(viewer)), String::new()]
+    }
+
+    fn call<'a>(
+        &self,
+        view: &View,
+        _viewer: &Viewer<'_>,
+        call: &ToolCall<'a>,
+        remembered: Option<&Remembered>,
+    ) -> Step<'a> {
+        let Some(meta) = self.meta(call.name) else {
+            return match view.find(Kind::Tool, call.name) {
+                Some(target) => Step::Forward(target, None),
+                None => self
+                    .closed_toolbox(view, call.name, remembered, None)
+                    .unwrap_or_else(|| Step::result(self.unknown_tool(view, None, call.name))),
+            };
+        };
+        self.call_meta(view, meta, call, remembered).unwrap_or_else(Step::result)
+    }
+
+    fn opened(&self, view: &View, viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {
+        let wanted = match opening.then {
+            Then::Call { wanted, .. } => Some(wanted.as_str()),
+            Then::Answer(_) | Then::Request => None,
+        };
+        let Some(toolbox) = self.toolbox(opening.group) else {
+            let wanted = wanted.as_ref().map(|wanted| wanted as _);
+            return Step::result(self.not_configured(opening.group, wanted));
+        };
+        let Some(failed) = opening.failed else {
+            return Step::result(self.closed_meanwhile(opening.group, wanted));
+        };
+        match opening.then {
+            Then::Answer(meta) => {
+                let mode = self.mode_for(viewer);
+                Step::result(self.opened_toolbox(*meta, mode, viewer.modern, toolbox, view, failed))
+            }
+            Then::Call { wanted, servers } => {
+                let meant = |server: &str| {
+                    failed.len() == toolbox.servers.len() || servers.iter().any(|other| other == server)
+                };
+                let failed: Vec<_> = failed.iter().filter(|(server, _)| meant(server)).cloned().collect();
+                match failed.is_empty() || view.find(Kind::Tool, wanted).is_some() {
+                    true => Step::Again,
+                    false => Step::result(self.did_not_open(opening.group, wanted, &failed)),
+                }
+            }
+            Then::Request => Step::Again,
+        }
+    }
+
+    fn closed(&self, toolbox: &str, tools: usize, servers: usize) -> String {
+        self.closed_toolbox_answer(toolbox, tools, servers)
+    }
+
+    fn found(&self, _view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
+        let mut toolboxes: Vec<&str> = Vec::new();
+        for (toolbox, _) in unknown {
+            if !toolboxes.contains(&toolbox.as_str()) {
+                toolboxes.push(toolbox);
+            }
+        }
+        self.found_tools(query, things, &toolboxes)
+    }
+
+    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+        let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
+        match resource_owner(self, view, wanted.uri).or_else(linked) {
+            Some((upstream, own)) => Found::At(upstream, own),
+            None => Found::Refused(not_found(
+                wanted.uri,
+                format!(
+                    "Resource not found: {}. Resources of a toolbox can be read once it is open.",
+                    wanted.uri
+                ),
+            )),
+        }
+    }
+
+    fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {
+        let address = format!("{}/{}", target.upstream, target.own_name());
+        Wording::Result(match failure {
+            CallFailure::Refused(error) => refused_call(&address, *error),
+            CallFailure::Lost(lost) => {
+                failed_call(&address, &lost.message, &error_object(lost.code, &lost.message, None))
+            }
+        })
+    }
+
+    fn too_late(&self, view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
+        let error = error_object(code::UPSTREAM_LOST, reason, None);
+        Wording::Result(failed_call(&self.address(view, call), reason, &error))
+    }
+}
+
+impl Workbench {
+    /// The mode for whoever looks: the lists of modern clients cannot grow.
+    fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
+        if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
+    }
+
+    /// What a call of a meta-tool means; the error is a result for the model.
+    fn call_meta<'a>(
+        &self,
+        view: &View,
+        meta: Meta,
+        call: &ToolCall<'a>,
+        remembered: Option<&Remembered>,
+    ) -> Result<Step<'a>, String> {
+        match meta {
+            Meta::Open | Meta::ClassicOpen => {
+                let name = toolbox_name(call.arguments)?;
+                self.toolbox(&name).ok_or_else(|| self.not_configured(&name, None))?;
+                Ok(Step::Open(name.into_owned(), Then::Answer(meta)))
+            }
+            Meta::Use => {
+                let (address, inner) = use_tool(call.arguments)?;
+                match self.find(view, &address) {
+                    Ok(target) => Ok(Step::Forward(target, Some(inner))),
+                    Err(_) if self.opens_by_itself(view, &address.toolbox) => {
+                        let then = Then::Call {
+                            wanted: address.to_string(),
+                            servers: vec![address.server.into_owned()],
+                        };
+                        Ok(Step::Open(address.toolbox.into_owned(), then))
+                    }
+                    Err(refused) => Err(refused),
+                }
+            }
+            Meta::ClassicUse => {
+                let (toolbox, tool, inner) = classic_use_tool(call.arguments)?;
+                match self.find_registered(view, &toolbox, &tool) {
+                    Ok(target) => Ok(Step::Forward(target, Some(inner))),
+                    Err(refused) => {
+                        self.closed_toolbox(view, &tool, remembered, Some(&toolbox)).ok_or(refused)
+                    }
+                }
+            }
+            Meta::Find => {
+                let query = Query::read(call.arguments).map_err(|refused| error_result(&[&refused]))?;
+                Ok(Step::Find(query))
+            }
+            Meta::ClassicList => {
+                no_arguments(call.arguments)?;
+                Err(self.toolboxes(view))
+            }
+            Meta::ClassicClose => {
+                let name = toolbox_name(call.arguments)?;
+                self.toolbox(&name).ok_or_else(|| self.not_configured(&name, None))?;
+                match view.is_open(&name) {
+                    true => Ok(Step::Close(name.into_owned())),
+                    false => Err(self.not_open(&name, None)),
+                }
+            }
+        }
+    }
+
+    /// Whether a call opens this toolbox by itself.
+    fn opens_by_itself(&self, view: &View, toolbox: &str) -> bool {
+        self.config.search && self.toolbox(toolbox).is_some() && !view.is_open(toolbox)
+    }
+
+    /// The opening of a closed toolbox whose tool would be registered under this name, where calls open toolboxes by
+    /// themselves; `only` that one, if one is given. One server's name may begin with another's, so several may be meant.
+    fn closed_toolbox(
+        &self,
+        view: &View,
+        name: &str,
+        remembered: Option<&Remembered>,
+        only: Option<&str>,
+    ) -> Option<Step<'static>> {
+        if !self.config.search {
+            return None;
+        }
+        let closed = self.config.toolboxes.iter().filter(|toolbox| !view.is_open(toolbox.name.as_str()));
+        let servers: Vec<_> =
+            closed.flat_map(|toolbox| toolbox.servers.iter().map(move |server| (toolbox, server))).collect();
+        let opening = |meant: &dyn Fn(&Toolbox, &Server) -> bool| {
+            let (toolbox, _) = servers.iter().find(|(toolbox, server)| meant(toolbox, server))?;
+            let of_it =
+                servers.iter().filter(|(other, server)| other.name == toolbox.name && meant(other, server));
+            let servers = of_it.map(|(_, server)| server.name.as_str().to_owned()).collect();
+            let group = toolbox.name.as_str();
+            let then = Then::Call { wanted: name.to_owned(), servers };
+            only.is_none_or(|only| only == group).then(|| Step::Open(group.to_owned(), then))
+        };
+        let prefix = |toolbox: &Toolbox, server: &Server| format!("{}__{}__", toolbox.name, server.name);
+        let plain = |toolbox: &Toolbox, server: &Server| name.starts_with(&prefix(toolbox, server));
+        if servers.iter().any(|(toolbox, server)| plain(toolbox, server)) {
+            return opening(&plain);
+        }
+        let Some(remembered) = remembered else { return Some(Step::Recall) };
+        opening(&|toolbox, server| {
+            let Some(items) = remembered.of(&server.transport) else { return false };
+            items.of(Kind::Tool).iter().any(|item| {
+                let full = format!("{}{}", prefix(toolbox, server), item.key);
+                let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
+                !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
+            })
+        })
+    }
+
+    /// Where `use_tool` leads; the error is a result for the model.
+    fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, String> {
+        if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
+            return Ok(target);
+        }
+        Err(match self.toolbox(&address.toolbox) {
+            None => self.not_configured(&address.toolbox, Some(address)),
+            Some(_) if !view.is_open(&address.toolbox) => self.not_open(&address.toolbox, Some(address)),
+            Some(_) => self.no_such_tool(view, address),
+        })
+    }
+
+    /// Where `workbench_use_tool` leads.
+    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, String> {
+        if self.toolbox(toolbox).is_none() {
+            return Err(self.not_configured(toolbox, Some(&tool)));
+        }
+        if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
+            return Err(self.not_open(toolbox, Some(&tool)));
+        }
+        match view.find(Kind::Tool, tool) {
+            Some(target) if *target.upstream.group == *toolbox => Ok(target),
+            _ => Err(self.unknown_tool(view, Some(toolbox), tool)),
+        }
+    }
+
+    /// What a call is for: toolbox, server and tool, or as much of it as is known.
+    fn address(&self, view: &View, call: &ToolCall<'_>) -> String {
+        let registered = |name: &str| match view.find(Kind::Tool, name) {
+            Some(target) => format!("{}/{}", target.upstream, target.own_name()),
+            None => name.to_owned(),
+        };
+        let named = match self.meta(call.name) {
+            Some(Meta::Use) => use_tool(call.arguments).ok().map(|(address, _)| address.to_string()),
+            Some(Meta::ClassicUse) => {
+                classic_use_tool(call.arguments).ok().map(|(_, tool, _)| registered(&tool))
+            }
+            Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
+                toolbox_name(call.arguments).ok().map(|toolbox| toolbox.into_owned())
+            }
+            Some(Meta::Find | Meta::ClassicList) => None,
+            None => Some(registered(call.name)),
+        };
+        named.unwrap_or_else(|| call.name.to_owned())
+    }
+}
+
+/// The servers of a toolbox.
+pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Declared<'_>> {
+    toolbox.servers.iter().map(|server| {
+        let name = server.name.as_str();
+        Declared {
+            group: toolbox.name.as_str(),
+            key: name,
+            name,
+            label: format!("{}/{name}", toolbox.name),
+            spec: Spec {
+                transport: server.transport.clone(),
+                filter: server.filter.clone(),
+                timeouts: server.timeouts,
+                restart: false,
+                lives_on: false,
+                isolation: server.isolation,
+            },
+        }
+    })
+}
+
+/// The error that no resource has this URI.
+pub(in crate::face) fn not_found(uri: &str, message: String) -> Refusal {
+    let data = Some(format!("{{\"uri\":{}}}", quote(uri)));
+    Refusal { code: code::RESOURCE_NOT_FOUND, message, data }
+}

@@ -1,0 +1,204 @@
+//! What a client is told before it calls anything: the handshake's text and the meta-tools.
+
+use super::{Meta, Mode, Workbench};
+use crate::config::MetaTools;
+use crate::face::find;
+use crate::face::fit::Listing;
+use crate::json::quote;
+use crate::text::one_line;
+
+impl Workbench {
+    /// The text of the handshake: which toolboxes there are and how to use them.
+    pub(super) fn introduction(&self, mode: Mode) -> String {
+        let (open, example) = (self.open_tool().name(), self.example());
+        if self.config.toolboxes.is_empty() {
+            return "No toolboxes are configured, so there is nothing to open. Ask the user to add MCP servers under \
+                    \"toolboxes\" in workbench-config.json."
+                .to_owned();
+        }
+        let how = match (self.config.meta_tools, mode) {
+            (_, Mode::Dynamic) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox. Its tools then appear in your tool list, \
+                 named toolbox__server__tool.",
+            ),
+            (MetaTools::Current, Mode::Proxy) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox and see its tools, then call one with \
+                 use_tool {{\"tool\": {{\"toolbox\": {example}, \"server\": \"…\", \"tool\": \"…\"}}, \"arguments\": {{…}}}}.",
+            ),
+            (MetaTools::Classic, Mode::Proxy) => format!(
+                "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox and see its tools, then call one with \
+                 workbench_use_tool {{\"toolbox_name\": {example}, \"tool_name\": \"…\", \"arguments\": {{…}}}}.",
+            ),
+        };
+        let closing = match self.config.meta_tools {
+            MetaTools::Current => "Toolboxes stay open.",
+            MetaTools::Classic => {
+                "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox."
+            }
+        };
+        let find = match self.config.search {
+            true => {
+                " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do."
+            }
+            false => "",
+        };
+        self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
+            &format!("\n{how} {closing}{find}"))
+    }
+
+    /// The definitions of the meta-tools that a client sees, separated by commas.
+    pub fn meta_tools(&self, mode: Mode) -> String {
+        self.listed(mode).map(|meta| self.definition(meta, mode)).collect::<Vec<_>>().join(",")
+    }
+
+    fn definition(&self, meta: Meta, mode: Mode) -> String {
+        let example = self.example();
+        let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to open\"}";
+        let (open, of_open) = match self.config.search {
+            true => ("a toolbox, which opens by itself", "Name of the toolbox"),
+            false => ("an open toolbox", "Name of an open toolbox"),
+        };
+        let (description, schema) = match meta {
+            Meta::Open | Meta::ClassicOpen => {
+                let then = match mode {
+                    Mode::Dynamic => "Its tools are then added to your tool list.",
+                    Mode::Proxy => "The answer lists its tools with their schemas.",
+                };
+                let head = format!(
+                    "Open a toolbox: a group of MCP servers. {then} Opening twice does no harm. \
+                     Example: {{\"toolbox_name\": {example}}}\n\nToolboxes:\n"
+                );
+                (self.listing(&head, ""), object(&[("toolbox_name", name)], &["toolbox_name"]))
+            }
+            Meta::Use => {
+                let part = |what: &str| {
+                    format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what))
+                };
+                let (toolbox, server, tool) =
+                    (part(of_open), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
+                let address = object(&[("toolbox", &toolbox), ("server", &server), ("tool", &tool)], &["toolbox", "server", "tool"]);
+                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
+                (
+                    format!(
+                        "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
+                         \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
+                    ),
+                    object(&[("tool", &address), ("arguments", arguments)], &["tool"]),
+                )
+            }
+            Meta::Find => (self.find_description(mode), find::schema("Most tools to answer with")),
+            Meta::ClassicList => (
+                "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned(),
+                object(&[], &[]),
+            ),
+            Meta::ClassicClose => {
+                let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to close\"}";
+                (
+                    format!("Close an open toolbox: its tools go, its servers end. Example: {{\"toolbox_name\": {example}}}"),
+                    object(&[("toolbox_name", name)], &["toolbox_name"]),
+                )
+            }
+            Meta::ClassicUse => {
+                let toolbox = format!("{{\"type\":\"string\",\"minLength\":1,\"description\":\"{of_open}\"}}");
+                let tool = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the tool as opening listed it: toolbox__server__tool\"}";
+                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
+                (
+                    format!(
+                        "Call a tool of {open}. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
+                         \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
+                        example.trim_matches('"'),
+                    ),
+                    object(
+                        &[("toolbox_name", &toolbox), ("tool_name", tool), ("arguments", arguments)],
+                        &["toolbox_name", "tool_name"],
+                    ),
+                )
+            }
+        };
+        format!(
+            "{{\"name\":{},\"description\":{},\"inputSchema\":{schema}}}",
+            quote(meta.name()),
+            quote(&description)
+        )
+    }
+
+    /// Says what is behind the search, since a model that does not know will not search.
+    fn find_description(&self, mode: Mode) -> String {
+        let open = self.open_tool().name();
+        let then = match (self.config.meta_tools, mode) {
+            (_, Mode::Dynamic) => format!("open the toolbox of one with {open}, then call it"),
+            (MetaTools::Current, Mode::Proxy) => {
+                "call one with use_tool; its toolbox opens by itself".to_owned()
+            }
+            (MetaTools::Classic, Mode::Proxy) => {
+                "call one with workbench_use_tool as toolbox__server__tool; its toolbox opens by itself"
+                    .to_owned()
+            }
+        };
+        let head = format!(
+            "Find tools by what they do, in all toolboxes, open or not. Ask for platform + capability in a few words. The \
+             answer holds the best tools with their schemas: {then}. Nothing found means that nothing fits; other words \
+             for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\nToolboxes and their servers:\n"
+        );
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let servers: Vec<&str> = toolbox.servers.iter().map(|server| server.name.as_str()).collect();
+                let about = match toolbox.description.is_empty() {
+                    true => servers.join(", "),
+                    false => format!("{} ({})", servers.join(", "), toolbox.description),
+                };
+                (format!("- {}", toolbox.name), one_line(&about))
+            })
+            .collect();
+        let omitted = |count| format!("- … and {count} more");
+        Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(self.config.instructions_limit)
+    }
+
+    fn listing(&self, head: &str, tail: &str) -> String {
+        let rows: Vec<_> = self
+            .config
+            .toolboxes
+            .iter()
+            .map(|toolbox| {
+                let servers = match toolbox.servers.len() {
+                    1 => "1 server".to_owned(),
+                    count => format!("{count} servers"),
+                };
+                (format!("- {} ({servers})", toolbox.name), one_line(&toolbox.description))
+            })
+            .collect();
+        let all = match self.config.meta_tools {
+            MetaTools::Current => "open_toolbox with any other name lists all of them",
+            MetaTools::Classic => "workbench_list_toolboxes lists all of them",
+        };
+        let omitted = |count| format!("- … and {count} more: {all}");
+        Listing { head, rows: &rows, omitted: &omitted, tail }.fit(self.config.instructions_limit)
+    }
+
+    pub(super) fn open_tool(&self) -> Meta {
+        match self.config.meta_tools {
+            MetaTools::Current => Meta::Open,
+            MetaTools::Classic => Meta::ClassicOpen,
+        }
+    }
+
+    /// The first toolbox's name as JSON, for examples.
+    fn example(&self) -> String {
+        quote(self.config.toolboxes.first().map_or("dev", |toolbox| toolbox.name.as_str()))
+    }
+}
+
+fn object(properties: &[(&str, &str)], required: &[&str]) -> String {
+    let properties: Vec<_> =
+        properties.iter().map(|(key, schema)| format!("{}:{schema}", quote(key))).collect();
+    let required: Vec<_> = required.iter().map(|key| quote(key)).collect();
+    let required =
+        if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
+    format!(
+        "{{\"type\":\"object\",\"properties\":{{{}}}{required},\"additionalProperties\":false}}",
+        properties.join(",")
+    )
+}

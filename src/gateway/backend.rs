@@ -1,0 +1,230 @@
+//! The gateway behind HTTP: which face and which view a caller gets.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use hyper::header::HeaderMap;
+
+use super::http::{Backend, Caller, mirror};
+use super::{Gateway, SHUTTING_DOWN};
+use crate::catalog::Kind;
+use crate::config::{Serving, Token};
+use crate::core::route::{Route, Sink};
+use crate::core::session::ClientSession;
+use crate::core::workspace::Workspace;
+use crate::face::Part;
+use crate::json::{Node, Scanner};
+use crate::protocol::message::{Id, Malformed, Message, Refusal};
+
+/// Who is there over HTTP.
+#[derive(Default)]
+pub(super) struct Guests {
+    /// Views that modern callers with the same credentials share, by principal and path.
+    pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
+    sessions: Vec<Weak<ClientSession>>,
+}
+
+impl Guests {
+    fn add(&mut self, session: &Arc<ClientSession>) {
+        if self.sessions.len() == self.sessions.capacity() {
+            self.sessions.retain(|session| session.strong_count() > 0);
+        }
+        self.sessions.push(Arc::downgrade(session));
+    }
+
+    fn sessions(&self) -> Vec<Arc<ClientSession>> {
+        self.sessions.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Gateway {
+    /// Lets what must run from the start begin, before anybody has come.
+    pub fn begin_http(self: &Arc<Self>) {
+        let workspace = self.workspace(0, "", None);
+        self.begin(&workspace);
+        self.guests.lock().workspaces.insert((String::new(), None), workspace);
+    }
+
+    /// Sends those away who shared a view by a token that is no longer good.
+    pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
+        let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
+        let mut workspaces = Vec::new();
+        self.guests.lock().workspaces.retain(|(principal, _), workspace| {
+            let stays = !lost.iter().any(|token| token.name == *principal);
+            if !stays {
+                workspaces.push(workspace.clone());
+            }
+            stays
+        });
+        for workspace in workspaces {
+            workspace.end_listeners();
+            self.engine.discard(&workspace);
+        }
+    }
+
+    /// Ends every upstream.
+    pub async fn end(&self) {
+        self.engine.stop().await;
+    }
+
+    fn part(caller: &Caller) -> Part {
+        let names = caller.token.as_ref().and_then(|token| token.scope.clone());
+        Part { names, toolbox: caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
+    }
+
+    fn principal(caller: &Caller) -> String {
+        caller.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
+    }
+
+    /// The view that modern callers with these credentials share.
+    fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
+        let key = (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
+        let client = {
+            let guests = self.guests.lock();
+            if let Some(workspace) = guests.workspaces.get(&key) {
+                return Some(workspace.clone());
+            }
+            // On whichever path, it is the same client.
+            let mut others = guests.workspaces.iter();
+            others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
+        };
+        let workspace = self.workspace(self.faces.place_of(&Self::part(caller))?, &key.0, client);
+        Some(self.guests.lock().workspaces.entry(key).or_insert(workspace).clone())
+    }
+
+    /// Checks that the headers of a call over HTTP say what its body says, as far as its tool is known. Where it is not,
+    /// nothing is sent on yet, and the call is handled again when it is.
+    pub(super) fn check_mirrored(
+        &self,
+        name: &str,
+        arguments: Option<Node<'_>>,
+        session: &ClientSession,
+    ) -> Result<(), Refusal> {
+        let Some(headers) = session.mirrored.get() else { return Ok(()) };
+        let target = session.workspace.read(|view| view.find(Kind::Tool, name));
+        let Some(target) = target else { return Ok(()) };
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
+        mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
+    }
+}
+
+impl Backend for Arc<Gateway> {
+    type Legacy = ClientSession;
+
+    fn toolbox_exists(&self, caller: &Caller) -> bool {
+        self.faces.place_of(&Gateway::part(caller)).is_some()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.startup.is_settled() {
+            true => Ok(()),
+            false => Err("servers are still starting".to_owned()),
+        }
+    }
+
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<ClientSession> {
+        let face = self.faces.place_of(&Gateway::part(&caller)).unwrap_or(0);
+        let workspace = self.workspace(face, &Gateway::principal(&caller), None);
+        let session = ClientSession::new(workspace, Route::Stream(unrelated));
+        self.guests.lock().add(&session);
+        session
+    }
+
+    fn legacy(&self, session: &Arc<ClientSession>, message: Message<'_>, stream: Arc<dyn Sink>) {
+        self.take(session, Ok(message), Some(Route::Stream(stream)), None);
+    }
+
+    fn legacy_batch(
+        &self,
+        session: &Arc<ClientSession>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    ) {
+        self.take_batch(session, parts, Some(Route::Stream(stream)));
+    }
+
+    fn close(&self, session: &Arc<ClientSession>) {
+        session.end();
+        session.abandon("the session has ended");
+        self.engine.discard(&session.workspace);
+    }
+
+    fn modern(
+        &self,
+        caller: Caller,
+        message: Message<'_>,
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send> {
+        let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
+        let session = ClientSession::new(workspace, Route::Nowhere);
+        session.mirrored.set(mirrored).expect("the session is new");
+        self.guests.lock().add(&session);
+        let id = match &message {
+            Message::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        self.take(&session, Ok(message), Some(Route::Stream(stream)), None);
+        match id {
+            Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
+            None => Box::new(()),
+        }
+    }
+
+    fn drain(&self) {
+        for session in self.guests.lock().sessions() {
+            session.end();
+        }
+    }
+
+    fn abandon(&self) {
+        let sessions = self.guests.lock().sessions();
+        for session in sessions {
+            session.abandon(SHUTTING_DOWN);
+        }
+    }
+}
+
+/// Whether the same name still comes with the same token.
+fn is_known(serving: &Serving, token: &Token) -> bool {
+    serving.tokens.iter().any(|other| other.name == token.name && other.token == token.token)
+}
+
+/// Cancels a modern request whose client closed the stream.
+struct CancelOnDrop {
+    gateway: Arc<Gateway>,
+    session: Arc<ClientSession>,
+    id: Id,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some((connection, ours)) = self.gateway.give_up(&self.session, &self.id) {
+            connection.peer.send_cancelled(ours, "the client closed the stream");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn a_token_is_known_by_its_name_and_its_secret() {
+        let token = |name: &str, secret: &str| Token {
+            name: name.to_owned(),
+            token: Secret::new(secret),
+            scope: None,
+        };
+        let tokens = vec![token("a", "one"), token("b", "two")];
+        let serving =
+            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_key: None, tokens };
+        for (name, secret, expected) in [("a", "one", true), ("a", "two", false), ("c", "one", false)] {
+            assert_eq!(is_known(&serving, &token(name, secret)), expected, "{name} {secret}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Every server started once, to see whether it can be.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::Gateway;
+use crate::catalog::Kind;
+use crate::core::start_error::StartError;
+use crate::core::upstream::Upstream;
+use crate::core::workspace::Workspace;
+use crate::transport::oauth::Login;
+
+/// Names in full, and what they became.
+pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
+
+/// What is found out about one server.
+pub struct Finding {
+    /// Its toolbox, or its namespace.
+    pub group: Arc<str>,
+    /// Its name in the toolbox; empty where it has none but the namespace.
+    pub server: String,
+    /// What people know it by.
+    pub label: String,
+    /// How many tools clients see of it, or why it cannot be used.
+    pub outcome: Result<usize, StartError>,
+    /// How long it took until that was known.
+    pub took: Duration,
+    /// Names that clients would not take: in full, and what they became.
+    pub renamed: Renamed,
+    /// Whether its command is found by the login shell's `PATH` only.
+    pub by_login_shell: bool,
+    /// The file that its command means.
+    pub program: Option<PathBuf>,
+    /// What it waits for, if somebody has to log in first.
+    pub login: Option<(String, Login)>,
+}
+
+impl Gateway {
+    /// Starts every server at once and waits until each is up or failed. What was started runs until
+    /// [`Gateway::end`].
+    pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
+        let face = self.faces.whole();
+        let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
+        let patients = self.upstreams_by_hand(&*face, &workspace);
+        let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
+        workspace.change(|view| view.add(&*face, &upstreams));
+        let mut starts = JoinSet::new();
+        for (index, (_, upstream)) in patients.iter().enumerate() {
+            let upstream = upstream.clone();
+            starts.spawn(async move {
+                let begun = Instant::now();
+                let outcome = upstream.up().await.map(drop);
+                (index, outcome, begun.elapsed())
+            });
+        }
+        let mut outcomes: Vec<_> = patients.iter().map(|_| None).collect();
+        while let Some(done) = starts.join_next().await {
+            if let Ok((index, outcome, took)) = done {
+                outcomes[index] = Some((outcome, took));
+            }
+        }
+        let mut findings = Vec::new();
+        for ((server, upstream), outcome) in patients.into_iter().zip(outcomes) {
+            let (outcome, took) =
+                outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
+            let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
+            let (tools, renamed) = exposed(&workspace, &upstream);
+            findings.push(Finding {
+                group: upstream.group.clone(),
+                server,
+                label: upstream.to_string(),
+                outcome: outcome.map(|()| tools),
+                took,
+                renamed,
+                by_login_shell,
+                program: self.engine.program(&upstream).await,
+                login: upstream.login().map(|login| (upstream.to_string(), login)),
+            });
+        }
+        findings
+    }
+}
+
+/// How many tools of an upstream are seen in the workspace, and those whose names were changed.
+fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed) {
+    workspace.read(|view| {
+        let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
+            return (0, Vec::new());
+        };
+        let tools = entry.exposed.of(Kind::Tool).items();
+        let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
+        (tools.len(), renamed.collect())
+    })
+}

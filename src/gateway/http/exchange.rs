@@ -1,0 +1,308 @@
+//! One HTTP request and its response.
+//!
+//! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use tokio::sync::Notify;
+
+use super::answer::{
+    Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
+    modern_status, refuse, text, unauthorized, wrong_method,
+};
+use super::guard::{authenticate, single};
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, says_modern};
+use super::plan::{Begun, LegacyCall};
+use super::sessions::HttpSession;
+use super::stream::{AnswerForm, LoneAnswer, Reader};
+use super::{Backend, Caller, HttpServer, body};
+use crate::text::percent::decode_strictly;
+
+impl<B: Backend> HttpServer<B> {
+    /// Answers one request of the connection that `hang_up` closes.
+    pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> HttpAnswer {
+        let (head, mut body) = request.into_parts();
+        let waits = head.headers.contains_key(header::EXPECT);
+        let answer = self.admitted(Request::from_parts(head, &mut body)).await;
+        // Who waits to be asked for the body has not sent it.
+        if !body.is_end_stream() && !waits {
+            tokio::spawn(body::discard(body, self.settings.head_timeout));
+        }
+        if let Payload::Events(events) = answer.body() {
+            events.reader.on_cut_off(hang_up);
+        }
+        answer
+    }
+
+    async fn admitted(&self, request: Request<&mut Incoming>) -> HttpAnswer {
+        let headers = request.headers();
+        if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
+            return refuse(status, words);
+        }
+        let Some(origin) = headers.get(header::ORIGIN).cloned() else {
+            return self.route(request).await;
+        };
+        let preflight = request.method() == Method::OPTIONS
+            && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let mut answer = if preflight { answer_preflight(headers) } else { self.route(request).await };
+        let headers = answer.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"),
+        );
+        answer
+    }
+
+    async fn route(&self, request: Request<&mut Incoming>) -> HttpAnswer {
+        let method = request.method().clone();
+        let path = request.uri().path();
+        if path == "/healthz" || path == "/readyz" {
+            return match (method, path) {
+                (Method::GET | Method::HEAD, "/healthz") => text(StatusCode::OK, "ok"),
+                (Method::GET | Method::HEAD, _) => self.readiness(),
+                _ => wrong_method("GET, HEAD"),
+            };
+        }
+        let rule = self.settings.rules.get();
+        let token = if self.needs_no_token(&rule) {
+            None
+        } else {
+            match authenticate(&rule.tokens, request.headers()) {
+                Ok(token) => Some(token),
+                Err(()) => return unauthorized(),
+            }
+        };
+        let toolbox = match path.strip_prefix("/mcp") {
+            Some("") => None,
+            Some(rest) => match rest.strip_prefix('/').and_then(segment) {
+                Some(name) => Some(name.into()),
+                None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+            },
+            None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+        };
+        let caller = Caller { toolbox, token };
+        if caller.toolbox.is_some() && !self.backend.toolbox_exists(&caller) {
+            return refuse(StatusCode::NOT_FOUND, "there is no such toolbox");
+        }
+        let modern = says_modern(request.headers());
+        match method {
+            Method::POST => self.post(request, caller, rule.max_body_bytes).await,
+            Method::GET | Method::DELETE if modern => wrong_method("POST"),
+            Method::GET => self.get(request.headers(), &caller),
+            Method::DELETE => self.delete(request.headers(), &caller),
+            _ => wrong_method("GET, POST, DELETE"),
+        }
+    }
+
+    fn readiness(&self) -> HttpAnswer {
+        let state = if self.is_draining() { Err("shutting down".to_owned()) } else { self.backend.ready() };
+        match state {
+            Ok(()) => text(StatusCode::OK, "ready"),
+            Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+        }
+    }
+
+    /// Opens the stream of messages that belong to no request, or resumes a stream.
+    fn get(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+        let session = self.session(headers, caller);
+        if let Err(denied) = &session
+            && denied.status == StatusCode::NOT_FOUND
+        {
+            return denied.answer();
+        }
+        if !Accepted::read(headers).events {
+            return refuse(StatusCode::NOT_ACCEPTABLE, "a GET accepts text/event-stream");
+        }
+        let session = match self.live_session(headers, caller) {
+            Ok(session) => session,
+            Err(denied) => return denied.answer(),
+        };
+        if self.is_draining() {
+            return draining();
+        }
+        let event_id = single(headers, &LAST_EVENT_ID).ok().flatten();
+        let resumed = event_id.and_then(|id| session.resume(id, self.settings.kept_for));
+        let (reader, start) = match resumed {
+            Some(reader) => (reader, None),
+            None => {
+                let reader = session.inbox.open();
+                let start = format!("id: {}\n\n", reader.start_id());
+                (reader, Some(start.into()))
+            }
+        };
+        self.event_stream(reader, start, Box::new(session.busy()))
+    }
+
+    fn delete(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+        match self.live_session(headers, caller) {
+            Ok(_) if self.is_draining() => draining(),
+            Ok(session) => {
+                self.end(&session);
+                empty(StatusCode::NO_CONTENT)
+            }
+            Err(denied) => denied.answer(),
+        }
+    }
+
+    fn end(&self, session: &HttpSession<B::Legacy>) {
+        if self.sessions.remove(session) {
+            self.backend.close(&session.backend);
+        }
+    }
+
+    /// The session that the request names: none 400, not the caller's 404.
+    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        let (status, words) = match single(headers, &SESSION_ID) {
+            Ok(Some(id)) => match self.sessions.get(id, caller) {
+                Some(session) => return Ok(session),
+                None => (StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one"),
+            },
+            Ok(None) => (
+                StatusCode::BAD_REQUEST,
+                "Mcp-Session-Id is missing; `initialize` opens a session, modern requests carry `_meta`",
+            ),
+            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must stand once"),
+        };
+        Err(Denied::new(status, words))
+    }
+
+    /// The session of a legacy message: the caller's, and a version that we speak.
+    pub(super) fn live_session(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        match self.session(headers, caller) {
+            Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
+            session => {
+                legacy_version(headers)?;
+                session
+            }
+        }
+    }
+
+    async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
+        // Whether a message is modern, and its session of no account, shows only in its body.
+        let session = self.session(request.headers(), &caller).err();
+        let stale = session
+            .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
+        // What belongs to a call in flight, the answer to a question above all, still comes in.
+        if self.is_draining() && !request.headers().contains_key(SESSION_ID) {
+            return draining();
+        }
+        let accepted = Accepted::read(request.headers());
+        if let Some(denied) = &stale
+            && !(is_json(request.headers()) && (accepted.json || accepted.events))
+        {
+            return denied.answer();
+        }
+        if !is_json(request.headers()) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");
+        }
+        if !accepted.json && !accepted.events {
+            let words = "application/json or text/event-stream must be acceptable";
+            return refuse(StatusCode::NOT_ACCEPTABLE, words);
+        }
+        let (head, incoming) = request.into_parts();
+        let message = match body::read(incoming, limit, self.settings.head_timeout).await {
+            Ok(message) => message,
+            Err(status) => {
+                if let Some(denied) = &stale {
+                    return closing(denied.answer());
+                }
+                let words = match status {
+                    StatusCode::PAYLOAD_TOO_LARGE => {
+                        format!("a body has at most {limit} bytes (maxBodyBytes)")
+                    }
+                    StatusCode::REQUEST_TIMEOUT => "the body did not come in time".to_owned(),
+                    _ => "the body is broken".to_owned(),
+                };
+                return closing(refuse(status, words));
+            }
+        };
+        let begun = self.begin(&head.headers, caller, &message, stale);
+        // A call may take its time; nobody needs its text any more.
+        drop(message);
+        match begun {
+            Err(denied) => denied.answer(),
+            Ok(Begun::Done(answer)) => answer,
+            Ok(Begun::Modern(reader, cancel)) => self.modern_answer(reader, cancel, accepted).await,
+            Ok(Begun::Initialize(call)) => self.initialized(call).await,
+            Ok(Begun::Legacy(call)) => self.legacy_answer(call).await.0,
+        }
+    }
+
+    async fn modern_answer(
+        &self,
+        mut reader: Reader,
+        cancel: Box<dyn Send>,
+        accepted: Accepted,
+    ) -> HttpAnswer {
+        match reader.kind().await {
+            AnswerForm::Json(LoneAnswer { body, error }) => match modern_status(error) {
+                StatusCode::OK if !accepted.json => {
+                    events(Payload::Whole([b"data: ", &*body, b"\n\n"].concat().into()))
+                }
+                status => json(status, body),
+            },
+            AnswerForm::Events => self.event_stream(reader, None, cancel),
+            AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Answers the first request of a session, which ends where the client does not learn of it.
+    async fn initialized(&self, call: LegacyCall<B::Legacy>) -> HttpAnswer {
+        let session = call.session.clone();
+        let mut opening = Opening { server: self, session: &session, opened: false };
+        let (mut answer, succeeded) = self.legacy_answer(call).await;
+        if succeeded {
+            opening.opened = true;
+            let id = HeaderValue::from_str(&session.id).expect("hexadecimal digits");
+            answer.headers_mut().insert(SESSION_ID, id);
+        }
+        answer
+    }
+
+    /// The answer to requests of a session, and whether it is more than nothing or a lone error.
+    async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
+        let LegacyCall { session, stream, mut reader } = call;
+        match reader.kind().await {
+            AnswerForm::Json(LoneAnswer { body, error }) => (json(StatusCode::OK, body), error.is_none()),
+            AnswerForm::Events => {
+                session.keep(&stream);
+                (self.event_stream(reader, None, Box::new(session.busy())), true)
+            }
+            AnswerForm::Nothing => (empty(StatusCode::ACCEPTED), false),
+        }
+    }
+
+    fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> HttpAnswer {
+        event_stream(reader, start, self.settings.keep_alive, held)
+    }
+}
+
+/// Ends a session whose client has not heard of it.
+struct Opening<'a, B: Backend> {
+    server: &'a HttpServer<B>,
+    session: &'a HttpSession<B::Legacy>,
+    opened: bool,
+}
+
+impl<B: Backend> Drop for Opening<'_, B> {
+    fn drop(&mut self) {
+        if !self.opened {
+            self.server.end(self.session);
+        }
+    }
+}
+
+/// The text of one path segment.
+fn segment(path: &str) -> Option<Cow<'_, str>> {
+    if path.contains('/') { None } else { decode_strictly(path).filter(|name| !name.is_empty()) }
+}

@@ -1,0 +1,442 @@
+//! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
+//! `exchange`; who may come in, in `guard`.
+
+mod answer;
+mod body;
+mod budget;
+mod exchange;
+mod guard;
+mod headers;
+mod plan;
+mod sessions;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::{Mutex, RwLock};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use self::budget::Budget;
+pub use self::guard::{is_host, is_origin};
+pub(super) use self::headers::mirror;
+use self::sessions::Sessions;
+use crate::config::{Serving, Token};
+pub use crate::core::route::{Outgoing, Sink};
+use crate::protocol::message::{Malformed, Message};
+
+/// The way to headers for fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    use hyper::header::HeaderMap;
+
+    use super::headers::{Accepted, agree, is_json, legacy_version, mirror, mirrored, says_modern};
+    use crate::json::Node;
+    use crate::protocol::era::ModernMeta;
+    use crate::protocol::message::{Id, Request};
+
+    /// Looks at headers in every way there is, and at whether they agree with a body.
+    pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
+        let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
+        let _ = legacy_version(headers);
+        if let Ok(meta) = ModernMeta::read(Some(params)) {
+            let (id, method) = (Id::from_number(1), "tools/call".into());
+            let _ = agree(headers, &Request { id, method, params: Some(params), meta });
+        }
+        let marked =
+            r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
+        let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
+    }
+}
+
+/// On whose behalf a request comes, and what it is about.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The toolbox of `/mcp/{toolbox}`.
+    pub toolbox: Option<Arc<str>>,
+    /// Who asks; `None` where no tokens are configured.
+    pub token: Option<Arc<Token>>,
+}
+
+impl Caller {
+    /// Whether both are the same path and the same caller.
+    fn is_same(&self, other: &Self) -> bool {
+        let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
+        self.toolbox == other.toolbox && secret(self) == secret(other)
+    }
+}
+
+/// What stands behind the transport.
+pub trait Backend: Send + Sync + 'static {
+    /// A legacy client.
+    type Legacy: Send + Sync + 'static;
+
+    /// Whether the caller's toolbox exists for its token.
+    fn toolbox_exists(&self, caller: &Caller) -> bool;
+    /// Whether requests are served; the error says why not yet.
+    fn ready(&self) -> Result<(), String>;
+    /// A legacy client comes, its `initialize` follows; `unrelated` takes messages that belong to no request.
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
+    /// A message of a legacy client. The answer goes to `stream`, and before it whatever belongs to the request.
+    fn legacy(&self, client: &Arc<Self::Legacy>, message: Message<'_>, stream: Arc<dyn Sink>);
+    /// Messages of a legacy client that came together, and those parts that are none. Their answers go to `stream`
+    /// together.
+    fn legacy_batch(
+        &self,
+        client: &Arc<Self::Legacy>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    );
+    /// A legacy client is gone: its calls are cancelled, what it opened is released.
+    fn close(&self, client: &Arc<Self::Legacy>);
+    /// A modern request or notification, checked against its headers but for `mirrored`, those that stand for parameters
+    /// of a tool. What is returned cancels the request when it is dropped before the answer.
+    fn modern(
+        &self,
+        caller: Caller,
+        message: Message<'_>,
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send>;
+    /// The server ends and no further request comes: subscriptions end with their completion response.
+    fn drain(&self);
+    /// The time to finish is over: every request that is not answered fails with an error, now.
+    fn abandon(&self);
+}
+
+/// How to serve.
+#[derive(Clone)]
+pub struct Settings {
+    /// Further names under which we may be addressed.
+    pub allow_host: Vec<String>,
+    /// Further origins that browsers may call us from.
+    pub allow_origin: Vec<String>,
+    /// What calls in flight may take to finish when the server ends.
+    pub drain: Duration,
+    /// Connections at most.
+    pub max_connections: usize,
+    /// Legacy sessions at most.
+    pub max_sessions: usize,
+    /// What a client may take for the head of a request, how long it may pause inside a body, and how long an unused
+    /// connection stays open.
+    pub head_timeout: Duration,
+    /// How long a broken stream can be resumed.
+    pub kept_for: Duration,
+    /// Bytes that all streams together keep for that, at most.
+    pub kept_bytes: usize,
+    /// The silence after which an event stream shows that it is alive.
+    pub keep_alive: Duration,
+    /// What may change while we serve.
+    pub rules: Arc<Rules>,
+}
+
+impl Settings {
+    /// The usual limits.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        Self {
+            allow_host: Vec::new(),
+            allow_origin: Vec::new(),
+            drain: Duration::from_secs(3),
+            max_connections: 16 * 1024,
+            max_sessions: 10_000,
+            head_timeout: Duration::from_secs(30),
+            kept_for: Duration::from_secs(5 * 60),
+            kept_bytes: 64 * 1024 * 1024,
+            keep_alive: Duration::from_secs(30),
+            rules,
+        }
+    }
+}
+
+/// Settings that a reload of the configuration may change.
+pub struct Rules {
+    /// A token that no configuration names.
+    further: Option<Token>,
+    current: RwLock<Arc<Rule>>,
+    changed: Notify,
+}
+
+/// The rules in force at one time.
+struct Rule {
+    tokens: Vec<Arc<Token>>,
+    session_idle_timeout: Duration,
+    max_body_bytes: usize,
+}
+
+impl Rules {
+    /// The rules of a configuration; `further` is a token that counts whatever the configuration says.
+    pub fn new(serving: &Serving, further: Option<Token>) -> Arc<Self> {
+        let current = RwLock::new(Rule::new(serving, further.as_ref()));
+        Arc::new(Self { further, current, changed: Notify::new() })
+    }
+
+    /// Puts the rules of a new configuration in force. Sessions whose token is gone end.
+    pub fn replace(&self, serving: &Serving) {
+        *self.current.write() = Rule::new(serving, self.further.as_ref());
+        self.changed.notify_one();
+    }
+
+    /// Ends the sessions whose toolbox is gone.
+    pub fn enforce(&self) {
+        self.changed.notify_one();
+    }
+
+    fn get(&self) -> Arc<Rule> {
+        self.current.read().clone()
+    }
+}
+
+impl Rule {
+    fn new(serving: &Serving, further: Option<&Token>) -> Arc<Self> {
+        Arc::new(Self {
+            tokens: serving.tokens.iter().chain(further).cloned().map(Arc::new).collect(),
+            session_idle_timeout: serving.session_idle_timeout,
+            max_body_bytes: serving.max_body_bytes,
+        })
+    }
+
+    /// The caller as the rules see it now; `None` if its token is gone.
+    fn renewed(&self, caller: &Caller) -> Option<Caller> {
+        let token = match &caller.token {
+            None => None,
+            Some(held) => Some(self.tokens.iter().find(|token| token.token == held.token)?.clone()),
+        };
+        Some(Caller { toolbox: caller.toolbox.clone(), token })
+    }
+}
+
+/// What clients may take to read the last of their answers.
+const LAST_WRITE: Duration = Duration::from_millis(500);
+/// The longest head of a request, and what a connection buffers at most.
+const BUFFER: usize = 64 * 1024;
+
+/// Serves until `shutdown` resolves and the calls in flight then have had their time.
+pub async fn serve<B: Backend>(
+    backend: Arc<B>,
+    listener: TcpListener,
+    settings: Settings,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let bound = listener.local_addr()?;
+    let server = Arc::new(HttpServer::new(backend, bound, settings));
+    let mut connections = JoinSet::new();
+    let sweeping = {
+        let server = server.clone();
+        async move { server.sweep().await }
+    };
+    let mut ending = pin!(async {
+        shutdown.await;
+        server.drain().await;
+    });
+    let mut sweeping = pin!(sweeping);
+    loop {
+        tokio::select! {
+            () = &mut ending => break,
+            () = &mut sweeping => {}
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if connections.len() >= server.settings.max_connections && !server.lobby.make_room() {
+                        tracing::warn!("{} connections are open; one more is refused", connections.len());
+                        continue;
+                    }
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(server.clone().connection(stream, server.lobby.enter()));
+                }
+                // Most likely we are out of file descriptors: whoever has not said anything yet gives way.
+                Err(error) => {
+                    tracing::warn!("a connection cannot be accepted: {error}");
+                    server.lobby.make_room();
+                    sleep(Duration::from_millis(10)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    server.closing.send_replace(true);
+    let _ = timeout(LAST_WRITE, async { while connections.join_next().await.is_some() {} }).await;
+    connections.shutdown().await;
+    Ok(())
+}
+
+/// What all connections share.
+struct HttpServer<B: Backend> {
+    backend: Arc<B>,
+    guard: guard::Guard,
+    /// Whether nobody comes in without a token, whatever the rules say.
+    closed_to_strangers: bool,
+    settings: Settings,
+    sessions: Sessions<B::Legacy>,
+    budget: Arc<Budget>,
+    calls: Arc<Calls>,
+    draining: AtomicBool,
+    closing: watch::Sender<bool>,
+    lobby: Lobby,
+}
+
+impl<B: Backend> HttpServer<B> {
+    fn new(backend: Arc<B>, bound: SocketAddr, settings: Settings) -> Self {
+        Self {
+            backend,
+            guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
+            closed_to_strangers: !bound.ip().is_loopback(),
+            budget: Arc::new(Budget::new(settings.kept_bytes)),
+            sessions: Sessions::new(settings.max_sessions),
+            settings,
+            calls: Arc::default(),
+            draining: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
+            lobby: Lobby::default(),
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, seat: Seat) {
+        let mut closing = self.closing.subscribe();
+        // Until something comes a connection costs no buffer.
+        let waited = tokio::select! {
+            ready = timeout(self.settings.head_timeout, stream.readable()) => ready.is_ok(),
+            () = seat.evicted.notified() => false,
+            _ = closing.changed() => false,
+        };
+        if !waited {
+            return self.lobby.leave(seat.number);
+        }
+        let service = service_fn(|request| {
+            self.lobby.leave(seat.number);
+            async { Ok::<_, std::convert::Infallible>(self.respond(request, &seat.evicted).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.settings.head_timeout).max_buf_size(BUFFER);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = seat.evicted.notified() => {}
+            _ = closing.changed() => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+        self.lobby.leave(seat.number);
+    }
+
+    /// Ends sessions whose time has come, for ever.
+    async fn sweep(&self) {
+        loop {
+            let rule = self.settings.rules.get();
+            let pause = (rule.session_idle_timeout.min(self.settings.kept_for) / 4)
+                .clamp(Duration::from_millis(20), Duration::from_secs(10));
+            let _ = timeout(pause, self.settings.rules.changed.notified()).await;
+            let rule = self.settings.rules.get();
+            let exists = |caller: Caller| caller.toolbox.is_none() || self.backend.toolbox_exists(&caller);
+            let allowed = |caller: &Caller| rule.renewed(caller).is_some_and(exists);
+            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
+            ended.iter().for_each(|session| self.backend.close(&session.backend));
+        }
+    }
+
+    /// Lets calls in flight finish, then fails them, then ends all streams.
+    async fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.backend.drain();
+        if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
+            self.backend.abandon();
+            let _ = timeout(LAST_WRITE, self.calls.finished()).await;
+        }
+        for session in self.sessions.drain() {
+            self.backend.close(&session.backend);
+        }
+    }
+
+    /// Whether everybody may come in: no token is configured, and nobody can come from another machine.
+    fn needs_no_token(&self, rule: &Rule) -> bool {
+        rule.tokens.is_empty() && !self.closed_to_strangers
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts requests that are not answered yet.
+#[derive(Default)]
+struct Calls {
+    count: AtomicUsize,
+    none: Notify,
+}
+
+/// One request that is not answered yet.
+struct OpenCall(Arc<Calls>);
+
+impl Calls {
+    fn begin(self: &Arc<Self>) -> OpenCall {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        OpenCall(self.clone())
+    }
+
+    async fn finished(&self) {
+        loop {
+            let none = self.none.notified();
+            if self.count.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
+}
+
+/// Connections that have not yet sent a whole request head. Where room is needed the oldest gives way, so that those
+/// who only knock cannot keep others out.
+#[derive(Default)]
+struct Lobby(Mutex<Seats>);
+
+#[derive(Default)]
+struct Seats {
+    next: u64,
+    seats: BTreeMap<u64, Arc<Notify>>,
+}
+
+struct Seat {
+    number: u64,
+    evicted: Arc<Notify>,
+}
+
+impl Lobby {
+    fn enter(&self) -> Seat {
+        let mut waiting = self.0.lock();
+        let seat = Seat { number: waiting.next, evicted: Arc::default() };
+        waiting.next += 1;
+        waiting.seats.insert(seat.number, seat.evicted.clone());
+        seat
+    }
+
+    fn leave(&self, number: u64) {
+        self.0.lock().seats.remove(&number);
+    }
+
+    fn make_room(&self) -> bool {
+        let oldest = self.0.lock().seats.pop_first();
+        oldest.map(|(_, evicted)| evicted.notify_one()).is_some()
+    }
+}

@@ -1,0 +1,244 @@
+//! What a POST asks for: its message is read, checked, and handed to the backend, all without waiting.
+//!
+//! Invariant: the body is scanned once. What is found there goes on as values; headers are compared with them.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
+
+use super::answer::{Denied, HttpAnswer, draining, empty};
+use super::headers::{Accepted, SESSION_ID, agree, legacy_version, mirrored, says_modern};
+use super::sessions::{Full, HttpSession};
+use super::stream::{Reader, Stream, Writer};
+use super::{Backend, Caller, HttpServer, Outgoing, Sink};
+use crate::json::{Node, Scanner};
+use crate::protocol::era::{ModernMeta, Version};
+use crate::protocol::message::{Id, Malformed, Message, Refusal, Request, batch_parts, code};
+
+/// JSON nested deeper than this is refused.
+const DEEPEST: usize = 512;
+
+/// A POST whose message was handed on.
+pub(super) enum Begun<S> {
+    /// Nothing remains but the response.
+    Done(HttpAnswer),
+    /// A modern request; what cancels it is dropped with its answer.
+    Modern(Reader, Box<dyn Send>),
+    /// The first request of a session.
+    Initialize(LegacyCall<S>),
+    /// One or several requests in a session.
+    Legacy(LegacyCall<S>),
+}
+
+/// Requests of a legacy client, and where their answer will come.
+pub(super) struct LegacyCall<S> {
+    pub(super) session: Arc<HttpSession<S>>,
+    pub(super) stream: Arc<Stream>,
+    pub(super) reader: Reader,
+}
+
+/// What stands in a body.
+enum Posted<'a> {
+    Message(Message<'a>),
+    /// Several of them: an array.
+    Batch(Node<'a>),
+}
+
+impl<'a> Posted<'a> {
+    fn read(scanner: &'a mut Scanner, body: &'a [u8]) -> Result<Self, Malformed> {
+        let doc = scanner.scan(body).map_err(Malformed::no_json)?;
+        if doc.deepest() > DEEPEST {
+            let words = format!("Parse error: nested more than {DEEPEST} levels deep");
+            return Err(Malformed { id: None, why: Refusal::new(code::PARSE, words) });
+        }
+        match doc.root().is_array() {
+            true => Ok(Self::Batch(doc.root())),
+            false => Message::read(doc.root()).map(Self::Message),
+        }
+    }
+}
+
+/// Whether the message says by its `_meta` that it is modern.
+fn is_modern(message: &Message<'_>) -> Result<bool, Refusal> {
+    match message {
+        Message::Request(request) => Ok(request.meta.is_some()),
+        Message::Notification { params, .. } => Ok(ModernMeta::read(*params)?.is_some()),
+        Message::Response { .. } => Ok(false),
+    }
+}
+
+impl<B: Backend> HttpServer<B> {
+    /// Reads a body and hands its message on. Who names a session that is not there is `lost`, unless the message is
+    /// modern, where sessions are of no account.
+    pub(super) fn begin(
+        &self,
+        headers: &HeaderMap,
+        caller: Caller,
+        body: &[u8],
+        lost: Option<Denied>,
+    ) -> Result<Begun<B::Legacy>, Denied> {
+        let mut scanner = Scanner::default();
+        let posted = Posted::read(&mut scanner, body);
+        let modern = match &posted {
+            Ok(Posted::Message(message)) => is_modern(message),
+            _ => Ok(false),
+        };
+        if let (Some(lost), Ok(false)) = (lost, &modern) {
+            return Err(lost);
+        }
+        let modern = modern? || says_modern(headers);
+        match posted? {
+            Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
+            Posted::Batch(array) => self.begin_batch(headers, &caller, array),
+            Posted::Message(message) if modern => self.begin_modern(headers, caller, message),
+            Posted::Message(Message::Request(request)) => self.begin_legacy(headers, caller, request),
+            Posted::Message(one_way) => {
+                let session = self.live_session(headers, &caller)?;
+                let _busy = session.busy();
+                self.backend.legacy(&session.backend, one_way, Arc::new(Nobody));
+                Ok(Begun::Done(empty(StatusCode::ACCEPTED)))
+            }
+        }
+    }
+
+    fn begin_modern(
+        &self,
+        headers: &HeaderMap,
+        caller: Caller,
+        message: Message<'_>,
+    ) -> Result<Begun<B::Legacy>, Denied> {
+        let accepted = Accepted::read(headers);
+        match &message {
+            Message::Response { .. } => return Err(invalid("in this version clients send no responses")),
+            Message::Notification { .. } => {
+                drop(self.backend.modern(caller, message, HeaderMap::new(), Arc::new(Nobody)));
+                return Ok(Begun::Done(empty(StatusCode::ACCEPTED)));
+            }
+            Message::Request(request) => {
+                if !is_string_or_integer(&request.id) {
+                    return Err(invalid("\"id\" must be a string or an integer"));
+                }
+                agree(headers, request).map_err(|why| Denied::from(why).to(request.id.clone()))?;
+                if request.method == "subscriptions/listen" && !accepted.events {
+                    let words = "a subscription is answered with text/event-stream";
+                    return Err(Denied::new(StatusCode::NOT_ACCEPTABLE, words));
+                }
+            }
+        }
+        if self.is_draining() {
+            return Ok(Begun::Done(draining()));
+        }
+        // A lone answer is looked at before it becomes an event: it may have a status of its own.
+        let looked_at = Accepted { json: true, ..accepted };
+        let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
+        let reader = stream.read_after(0).expect("there is always a place before the first event");
+        let cancel = self.backend.modern(caller, message, mirrored(headers), Arc::new(Writer(stream)));
+        Ok(Begun::Modern(reader, cancel))
+    }
+
+    fn begin_legacy(
+        &self,
+        headers: &HeaderMap,
+        caller: Caller,
+        request: Request<'_>,
+    ) -> Result<Begun<B::Legacy>, Denied> {
+        let denied = |denied: Denied| denied.to(request.id.clone());
+        let opens = request.method == "initialize" && !headers.contains_key(SESSION_ID);
+        let session = match opens {
+            true => legacy_version(headers).map_err(|why| denied(why.into())).map(|()| None)?,
+            false => Some(self.live_session(headers, &caller).map_err(denied)?),
+        };
+        if self.is_draining() {
+            return Ok(Begun::Done(draining()));
+        }
+        let begin = |session: Arc<HttpSession<B::Legacy>>, request| {
+            let call = self.open_stream(session, Accepted::read(headers));
+            let writer = Arc::new(Writer(call.stream.clone()));
+            self.backend.legacy(&call.session.backend, Message::Request(request), writer);
+            call
+        };
+        match session {
+            Some(session) => Ok(Begun::Legacy(begin(session, request))),
+            None => Ok(Begun::Initialize(begin(self.open_session(caller, &request)?, request))),
+        }
+    }
+
+    fn begin_batch(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+        array: Node<'_>,
+    ) -> Result<Begun<B::Legacy>, Denied> {
+        let session = self.live_session(headers, caller)?;
+        if session.version != Version::V2025March {
+            return Err(invalid("batches are part of 2025-03-26 only"));
+        }
+        let parts = batch_parts(array);
+        let messages = Message::read_parts(&parts);
+        if messages.iter().flatten().any(|message| !matches!(is_modern(message), Ok(false))) {
+            return Err(invalid("the version of a modern message has no batches"));
+        }
+        if messages.is_empty() {
+            return Err(invalid("the batch is empty"));
+        }
+        if self.is_draining() {
+            return Ok(Begun::Done(draining()));
+        }
+        let call = self.open_stream(session, Accepted::read(headers));
+        let writer = Arc::new(Writer(call.stream.clone()));
+        self.backend.legacy_batch(&call.session.backend, messages, writer);
+        Ok(Begun::Legacy(call))
+    }
+
+    /// Opens the session that an `initialize` asks for.
+    fn open_session(
+        &self,
+        caller: Caller,
+        request: &Request<'_>,
+    ) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        let requested =
+            request.params.and_then(|params| params.get("protocolVersion")).and_then(Node::as_str);
+        let version = requested.and_then(|version| Version::legacy(&version));
+        let open = |unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), unrelated);
+        let version = version.unwrap_or(Version::LATEST_LEGACY);
+        let Ok(session) = HttpSession::new(caller.clone(), version, &self.budget, open) else {
+            let words = "the system has no random numbers";
+            return Err(Denied::new(StatusCode::INTERNAL_SERVER_ERROR, words));
+        };
+        match self.sessions.insert(&session) {
+            Ok(None) => {}
+            Ok(Some(unused)) => self.backend.close(&unused.backend),
+            Err(Full) => {
+                self.backend.close(&session.backend);
+                return Err(Denied::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open"));
+            }
+        }
+        Ok(session)
+    }
+
+    fn open_stream(&self, session: Arc<HttpSession<B::Legacy>>, accepted: Accepted) -> LegacyCall<B::Legacy> {
+        let work = Box::new((session.busy(), self.calls.begin()));
+        let stream = Stream::answer(session.next_stream(), accepted, Some(self.budget.clone()), work);
+        let reader = stream.read_after(0).expect("there is always a place before the first event");
+        LegacyCall { session, stream, reader }
+    }
+}
+
+fn invalid(words: &str) -> Denied {
+    Malformed::new(None, words).into()
+}
+
+fn is_string_or_integer(id: &Id) -> bool {
+    let raw = id.raw();
+    raw.starts_with('"') || raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Takes what nobody waits for.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn send(&self, _message: Outgoing<'_>) -> bool {
+        false
+    }
+}

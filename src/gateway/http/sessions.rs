@@ -1,0 +1,425 @@
+//! Legacy sessions: who they belong to, their streams, and when they end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::budget::Budget;
+use super::stream::{Pushed, Reader, Stream};
+use super::{Caller, Sink};
+use crate::core::route::{Outgoing, OutgoingKind};
+use crate::protocol::era::Version;
+use crate::text::digest::hex;
+
+/// Streams of one session that are kept for readers that come back, at most.
+const MOST_STREAMS: usize = 256;
+/// Bytes that all finished streams of one session keep, at most.
+const MOST_KEPT: usize = 8 * super::stream::KEPT;
+
+/// Kinds of `list_changed` that wait for a stream, at most.
+const MOST_KINDS: usize = 16;
+/// Bytes of such a message, at most: it only says that something changed.
+const LONGEST_NEWS: usize = 1024;
+
+/// A client that said `initialize`.
+pub(super) struct HttpSession<S> {
+    pub(super) id: Box<str>,
+    pub(super) caller: Caller,
+    /// Negotiated.
+    pub(super) version: Version,
+    pub(super) backend: Arc<S>,
+    pub(super) inbox: Arc<Inbox>,
+    /// Answers that can be read again.
+    streams: Mutex<BTreeMap<u64, Arc<Stream>>>,
+    activity: Arc<Mutex<Activity>>,
+}
+
+struct Activity {
+    /// Requests in progress and streams that are read.
+    count: usize,
+    since: Instant,
+    /// Whether anything came after `initialize`.
+    used: bool,
+}
+
+/// As long as it lives, its session is not idle.
+pub(super) struct Busy(Arc<Mutex<Activity>>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut activity = self.0.lock();
+        activity.count -= 1;
+        activity.since = Instant::now();
+    }
+}
+
+impl<S> HttpSession<S> {
+    /// A session with an id that nobody can guess; `open` makes the backend's part of it.
+    pub(super) fn new(
+        caller: Caller,
+        version: Version,
+        budget: &Arc<Budget>,
+        open: impl FnOnce(Arc<dyn Sink>) -> Arc<S>,
+    ) -> Result<Arc<Self>, getrandom::Error> {
+        let mut random = [0; 24];
+        getrandom::fill(&mut random)?;
+        let id = hex(random);
+        let inbox = Arc::new(Inbox::new(budget));
+        Ok(Arc::new(Self {
+            id: id.into(),
+            caller,
+            version,
+            backend: open(inbox.clone()),
+            inbox,
+            streams: Mutex::default(),
+            activity: Arc::new(Mutex::new(Activity { count: 0, since: Instant::now(), used: false })),
+        }))
+    }
+
+    /// Keeps the session from being idle.
+    pub(super) fn busy(&self) -> Busy {
+        let mut activity = self.activity.lock();
+        activity.count += 1;
+        activity.since = Instant::now();
+        drop(activity);
+        Busy(self.activity.clone())
+    }
+
+    /// A number for a new stream.
+    pub(super) fn next_stream(&self) -> u64 {
+        self.inbox.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps a stream of events for a reader that comes back; the oldest finished ones give way.
+    pub(super) fn keep(&self, stream: &Arc<Stream>) {
+        let mut streams = self.streams.lock();
+        streams.insert(stream.number, stream.clone());
+        let mut held: usize = streams.values().map(|stream| stream.held()).sum();
+        let finished: Vec<_> =
+            streams.values().filter(|stream| stream.is_finished()).map(|stream| stream.number).collect();
+        for number in finished {
+            if streams.len() <= MOST_STREAMS && held <= MOST_KEPT {
+                break;
+            }
+            if let Some(stream) = streams.remove(&number) {
+                held -= stream.held();
+                stream.abandon();
+            }
+        }
+    }
+
+    /// The stream that a `Last-Event-ID` names, read on from there.
+    pub(super) fn resume(&self, event_id: &str, kept_for: Duration) -> Option<Reader> {
+        let (number, position) = event_id.split_once('-')?;
+        let (number, position) = (number.parse().ok()?, position.parse().ok()?);
+        let answer = self.streams.lock().get(&number).cloned();
+        match answer {
+            Some(stream) if stream.is_stale(kept_for) => None,
+            Some(stream) => stream.read_after(position),
+            None => self.inbox.resume(number, position, kept_for),
+        }
+    }
+
+    fn is_idle(&self, timeout: Duration) -> bool {
+        let activity = self.activity.lock();
+        activity.count == 0 && activity.since.elapsed() >= timeout
+    }
+
+    /// When it was opened, if nobody has used it since.
+    fn unused_since(&self) -> Option<Instant> {
+        let activity = self.activity.lock();
+        (activity.count == 0 && !activity.used).then_some(activity.since)
+    }
+
+    fn forget_stale(&self, kept_for: Duration) {
+        self.streams.lock().retain(|_, stream| {
+            let stale = stream.is_stale(kept_for);
+            if stale {
+                stream.abandon();
+            }
+            !stale
+        });
+        self.inbox.forget_stale(kept_for);
+    }
+
+    /// Ends every stream.
+    fn end(&self) {
+        self.inbox.end();
+        for stream in std::mem::take(&mut *self.streams.lock()).into_values() {
+            stream.finish();
+            stream.abandon();
+        }
+    }
+}
+
+/// Messages that belong to no request, and the stream that carries them.
+pub(super) struct Inbox {
+    numbers: AtomicU64,
+    budget: Arc<Budget>,
+    state: Mutex<InboxState>,
+}
+
+#[derive(Default)]
+struct InboxState {
+    stream: Option<Arc<Stream>>,
+    /// By method, the `list_changed` that found no reader.
+    missed: Vec<(String, Vec<u8>)>,
+    ended: bool,
+}
+
+impl Sink for Inbox {
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        let mut state = self.state.lock();
+        if state.ended {
+            return false;
+        }
+        let news = match message.kind {
+            OutgoingKind::Notice(method)
+                if method.ends_with("/list_changed") && message.bytes.len() <= LONGEST_NEWS =>
+            {
+                Some((method.to_owned(), message.bytes.clone()))
+            }
+            _ => None,
+        };
+        let pushed = state.stream.as_ref().map_or(Pushed::Nowhere, |stream| stream.push(message));
+        if pushed != Pushed::Read
+            && let Some(news) = news
+            && state.missed.len() < MOST_KINDS
+            && !state.missed.iter().any(|(missed, _)| *missed == news.0)
+        {
+            state.missed.push(news);
+            return true;
+        }
+        pushed != Pushed::Nowhere
+    }
+}
+
+impl Inbox {
+    fn new(budget: &Arc<Budget>) -> Self {
+        Self { numbers: AtomicU64::default(), budget: budget.clone(), state: Mutex::default() }
+    }
+
+    /// A new stream in the place of the one before.
+    pub(super) fn open(&self) -> Reader {
+        let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed), self.budget.clone());
+        let reader = stream.read_after(0).expect("there is always a place before the first event");
+        let mut state = self.state.lock();
+        for (method, bytes) in std::mem::take(&mut state.missed) {
+            stream.push(Outgoing { kind: OutgoingKind::Notice(&method), bytes });
+        }
+        if state.ended {
+            stream.finish();
+        }
+        if let Some(old) = state.stream.replace(stream) {
+            old.finish();
+            old.abandon();
+        }
+        reader
+    }
+
+    fn resume(&self, number: u64, position: u64, kept_for: Duration) -> Option<Reader> {
+        let mut state = self.state.lock();
+        let stream =
+            state.stream.as_ref().filter(|stream| stream.number == number && !stream.is_stale(kept_for))?;
+        let reader = stream.read_after(position)?;
+        // What was missed stands among the events that are read again.
+        state.missed.clear();
+        Some(reader)
+    }
+
+    fn forget_stale(&self, kept_for: Duration) {
+        let mut state = self.state.lock();
+        if let Some(stale) = state.stream.take_if(|stream| stream.is_stale(kept_for)) {
+            stale.abandon();
+        }
+    }
+
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        if let Some(stream) = state.stream.take() {
+            stream.finish();
+            stream.abandon();
+        }
+    }
+}
+
+/// There are too many sessions, and all of them are in use.
+#[derive(Debug)]
+pub(super) struct Full;
+
+/// All sessions.
+pub(super) struct Sessions<S> {
+    most: usize,
+    table: Mutex<HashMap<Box<str>, Arc<HttpSession<S>>>>,
+}
+
+impl<S> Sessions<S> {
+    /// A table of at most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, table: Mutex::default() }
+    }
+
+    /// Takes a session in. Where there are too many, the oldest that was never used gives way and is answered; an error
+    /// if all are in use.
+    pub(super) fn insert(&self, session: &Arc<HttpSession<S>>) -> Result<Option<Arc<HttpSession<S>>>, Full> {
+        let mut sessions = self.table.lock();
+        let mut given_way = None;
+        if sessions.len() >= self.most {
+            let unused = sessions.values().filter_map(|session| Some((session.unused_since()?, &session.id)));
+            let (_, oldest) = unused.min_by_key(|(since, _)| *since).ok_or(Full)?;
+            let oldest = oldest.clone();
+            given_way = sessions.remove(&oldest);
+        }
+        sessions.insert(session.id.clone(), session.clone());
+        drop(sessions);
+        if let Some(session) = &given_way {
+            session.end();
+        }
+        Ok(given_way)
+    }
+
+    /// The session with this id, if it belongs to the caller and to this path. It counts as used from now on.
+    pub(super) fn get(&self, id: &str, caller: &Caller) -> Option<Arc<HttpSession<S>>> {
+        let session = self.table.lock().get(id).filter(|session| session.caller.is_same(caller)).cloned()?;
+        session.activity.lock().used = true;
+        Some(session)
+    }
+
+    /// Ends a session; `false` if it had ended before.
+    pub(super) fn remove(&self, session: &HttpSession<S>) -> bool {
+        let removed = self.table.lock().remove(&session.id).is_some();
+        session.end();
+        removed
+    }
+
+    /// Takes out what is idle, or no longer `allowed`, and forgets streams that nobody came back to.
+    pub(super) fn sweep(
+        &self,
+        idle: Duration,
+        kept_for: Duration,
+        allowed: impl Fn(&Caller) -> bool,
+    ) -> Vec<Arc<HttpSession<S>>> {
+        let all: Vec<_> = self.table.lock().values().cloned().collect();
+        all.into_iter()
+            .filter(|session| {
+                session.forget_stale(kept_for);
+                (session.is_idle(idle) || !allowed(&session.caller)) && self.remove(session)
+            })
+            .collect()
+    }
+
+    /// Takes out all of them.
+    pub(super) fn drain(&self) -> Vec<Arc<HttpSession<S>>> {
+        let all: Vec<_> = self.table.lock().drain().map(|(_, session)| session).collect();
+        all.iter().for_each(|session| session.end());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::http::headers::Accepted;
+    use crate::gateway::http::stream::tests::message;
+
+    const MIB: usize = 1024 * 1024;
+    const CALLER: Caller = Caller { toolbox: None, token: None };
+    const LATER: Duration = Duration::from_secs(300);
+
+    fn session(budget: &Arc<Budget>) -> Arc<HttpSession<()>> {
+        HttpSession::new(CALLER, Version::V2025November, budget, |_| Arc::new(())).unwrap()
+    }
+
+    /// The answer to a request, of which so many bytes came after the client had gone.
+    fn broken_off(
+        session: &HttpSession<()>,
+        budget: &Arc<Budget>,
+        bytes: usize,
+        finished: bool,
+    ) -> Arc<Stream> {
+        let accepted = Accepted { json: true, events: true };
+        let stream =
+            Stream::answer(session.next_stream(), accepted, Some(budget.clone()), Box::new(session.busy()));
+        let reader = stream.read_after(0).unwrap();
+        assert_eq!(stream.push(message("begun", false)), Pushed::Read);
+        session.keep(&stream);
+        drop(reader);
+        stream.push(message(vec![b'1'; bytes], finished));
+        stream
+    }
+
+    fn resumes(session: &HttpSession<()>, stream: &Stream, position: u64) -> bool {
+        session.resume(&format!("{}-{position}", stream.number), LATER).is_some()
+    }
+
+    #[test]
+    fn fifty_sessions_keep_no_more_than_one_budget_and_finished_streams_go_first() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let sessions: Vec<_> = (0..50).map(|_| session(&budget)).collect();
+        let begun = broken_off(&sessions[0], &budget, 900_000, false);
+        let mut streams = vec![begun.clone()];
+        for session in &sessions {
+            streams.extend((0..9).map(|_| broken_off(session, &budget, 900_000, true)));
+        }
+        let held: usize = streams.iter().map(|stream| stream.held()).sum();
+        assert_eq!(budget.kept(), held, "what is accounted for is what there is");
+        assert!((63 * MIB..=64 * MIB).contains(&held), "{held}");
+        let whole = |stream: &Arc<Stream>| stream.held() > 900_000;
+        let kept: Vec<_> = streams.iter().map(whole).collect();
+        assert!(kept[0], "it was the first, but is not finished");
+        assert!(kept[1..].is_sorted(), "the oldest have given way: {kept:?}");
+        assert!(resumes(&sessions[0], &begun, 1));
+        assert!(!resumes(&sessions[0], &streams[1], 1), "nobody goes on behind a gap");
+        assert!(resumes(&sessions[0], &streams[1], 2), "who has all of it misses nothing");
+        assert!(resumes(&sessions[49], &streams[450], 1));
+    }
+
+    #[test]
+    fn what_was_kept_is_given_back_however_it_ends() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let table = Sessions::new(9);
+        let begin = || {
+            let session = session(&budget);
+            assert!(table.insert(&session).unwrap().is_none());
+            drop(session.inbox.open());
+            assert!(session.inbox.send(message([b'1'; 1000], false)));
+            // The backend goes on with the request; its stream outlives the session.
+            let stream = broken_off(&session, &budget, 1000, false);
+            assert!(budget.kept() > 2000);
+            (session, stream)
+        };
+        // DELETE.
+        let (session, stream) = begin();
+        assert!(table.remove(&session));
+        assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
+        // The server ends.
+        let (_session, _stream) = begin();
+        assert_eq!(table.drain().len(), 1);
+        assert_eq!(budget.kept(), 0);
+        // Nobody came back in time; the session itself lives on.
+        let (session, stream) = begin();
+        assert!(table.sweep(LATER, Duration::ZERO, |_| true).is_empty());
+        assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
+        assert!(!session.inbox.send(message("more", false)));
+        stream.finish();
+        // The session is idle.
+        assert_eq!(table.sweep(Duration::ZERO, LATER, |_| true).len(), 1);
+        // Another stream takes the place of the one for messages without a request.
+        let (session, stream) = begin();
+        let _reader = session.inbox.open();
+        assert_eq!(budget.kept(), stream.held());
+        // Its answers are too many.
+        stream.finish();
+        for _ in 0..MOST_STREAMS {
+            broken_off(&session, &budget, 0, true);
+        }
+        assert_eq!(stream.held(), 0);
+        table.remove(&session);
+        assert_eq!(budget.kept(), 0);
+    }
+}

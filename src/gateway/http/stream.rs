@@ -1,0 +1,669 @@
+//! One answer on its way to a client: a single JSON text, or events that can be read again.
+//!
+//! A stream has one writer (the backend, through a [`Sink`]) and at most one reader (a connection). Readers come and
+//! go: a new one replaces the old one, and goes on where it says that the old one stopped. What a stream holds is
+//! bounded: a reader that does not keep up is cut off, and what was read or nobody reads is kept up to [`KEPT`] bytes,
+//! the newest last, and for as long as the [`Budget`] of all streams has room for it. Nobody goes on behind a gap: an
+//! event whose successor is forgotten counts as unknown.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Sink;
+use super::budget::{Account, Budget, Claim};
+use super::headers::Accepted;
+use crate::core::route::{Outgoing, OutgoingKind};
+
+/// Bytes of events that a stream keeps for a reader that comes back.
+pub(super) const KEPT: usize = 1024 * 1024;
+/// Bytes by which a reader may lag behind before it is cut off.
+const LAG: usize = 4 * KEPT;
+/// Events that are handed to a connection at once.
+const CHUNK: usize = 64 * 1024;
+
+/// One answer, or one session's messages that belong to no request.
+pub(super) struct Stream {
+    /// Unique in its session; stands in its event ids.
+    pub(super) number: u64,
+    accepted: Accepted,
+    /// Where what it keeps counts; without it events have no ids and are not kept.
+    budget: Option<Arc<Budget>>,
+    own: Weak<Stream>,
+    state: Mutex<StreamState>,
+}
+
+struct StreamState {
+    /// The only message of a stream that has no events.
+    answer: Option<LoneAnswer>,
+    /// Whether there are, or will only be, events.
+    started: bool,
+    backlog: Backlog,
+    reading: Reading,
+    /// Whether a reader can come back, for whom events are kept.
+    keeps: bool,
+    account: Account,
+    finished: bool,
+    /// When the last reader left or the last message came.
+    since: Instant,
+    /// Released when the stream is finished.
+    work: Option<Box<dyn Send>>,
+}
+
+/// The events that a stream holds.
+struct Backlog {
+    events: VecDeque<Bytes>,
+    /// Position of the first of `events`; positions begin at 1.
+    first: u64,
+    /// Position of the event that the reader gets next.
+    next: u64,
+    /// Bytes of all of them.
+    held: usize,
+    /// Bytes of those that the reader has yet to get.
+    unread: usize,
+}
+
+/// Who reads a stream.
+#[derive(Default)]
+struct Reading {
+    /// Counts readers; only the latest one reads.
+    turn: u64,
+    attached: bool,
+    waker: Option<Waker>,
+    /// Closes the connection of a reader that is cut off: its writing is stuck.
+    hang_up: Option<Arc<Notify>>,
+}
+
+/// The reading end; dropped, the stream waits for the next one.
+pub(super) struct Reader {
+    stream: Arc<Stream>,
+    turn: u64,
+}
+
+/// What a stream turns out to be.
+pub(super) enum AnswerForm {
+    /// One JSON text.
+    Json(LoneAnswer),
+    /// Events.
+    Events,
+    /// It ended without a message.
+    Nothing,
+}
+
+/// An answer that nothing went before.
+pub(super) struct LoneAnswer {
+    pub(super) body: Bytes,
+    /// Its code, if it is an error.
+    pub(super) error: Option<i64>,
+}
+
+/// The reader was too slow.
+#[derive(Debug)]
+pub(super) struct CutOff;
+
+impl Stream {
+    /// A stream for the answer to a request; `work` is dropped when the answer is complete.
+    pub(super) fn answer(
+        number: u64,
+        accepted: Accepted,
+        budget: Option<Arc<Budget>>,
+        work: Box<dyn Send>,
+    ) -> Arc<Self> {
+        Self::new(number, accepted, budget, Some(work))
+    }
+
+    /// A stream of events that nothing finishes but [`Stream::finish`].
+    pub(super) fn events(number: u64, budget: Arc<Budget>) -> Arc<Self> {
+        let stream = Self::new(number, Accepted { json: false, events: true }, Some(budget), None);
+        stream.state.lock().started = true;
+        stream
+    }
+
+    fn new(
+        number: u64,
+        accepted: Accepted,
+        budget: Option<Arc<Budget>>,
+        work: Option<Box<dyn Send>>,
+    ) -> Arc<Self> {
+        let state = StreamState {
+            answer: None,
+            started: false,
+            backlog: Backlog { events: VecDeque::new(), first: 1, next: 1, held: 0, unread: 0 },
+            reading: Reading::default(),
+            keeps: budget.is_some(),
+            account: Account::default(),
+            finished: false,
+            since: Instant::now(),
+            work,
+        };
+        let state = Mutex::new(state);
+        Arc::new_cyclic(|own| Self { number, accepted, budget, own: own.clone(), state })
+    }
+
+    /// A reader of everything after the event at `position`; the reader before it ends. `None`: there is no such
+    /// event, or what came after it is forgotten.
+    pub(super) fn read_after(self: &Arc<Self>, position: u64) -> Option<Reader> {
+        let mut state = self.state.lock();
+        if !state.backlog.read_on_after(position) {
+            return None;
+        }
+        let turn = state.reading.turn + 1;
+        state.wake();
+        state.reading = Reading { turn, attached: true, waker: None, hang_up: None };
+        // What it passes over is kept from now on.
+        self.settle(state);
+        Some(Reader { stream: self.clone(), turn })
+    }
+
+    /// Appends a message and says what becomes of it.
+    pub(super) fn push(&self, message: Outgoing<'_>) -> Pushed {
+        let mut state = self.state.lock();
+        if state.finished {
+            return Pushed::Nowhere;
+        }
+        let is_answer = message.kind.is_answer();
+        let pushed = self.take_in(&mut state, message);
+        let work = if is_answer { state.finish() } else { None };
+        state.wake();
+        self.settle(state);
+        drop(work);
+        pushed
+    }
+
+    fn take_in(&self, state: &mut StreamState, Outgoing { kind, mut bytes }: Outgoing<'_>) -> Pushed {
+        let can_be_read = state.reading.attached || state.keeps && state.started;
+        if !can_be_read {
+            return Pushed::Nowhere;
+        }
+        if !state.started {
+            if kind.is_answer() && self.accepted.json {
+                let error = match kind {
+                    OutgoingKind::Error(code) => Some(code),
+                    _ => None,
+                };
+                into_single_line(&mut bytes);
+                state.answer = Some(LoneAnswer { body: bytes.into(), error });
+                return Pushed::Read;
+            }
+            if !self.accepted.events {
+                return Pushed::Nowhere;
+            }
+            state.started = true;
+        }
+        if state.reading.attached && state.backlog.unread >= LAG {
+            tracing::debug!("a client does not read its stream; it is cut off");
+            if let Some(hang_up) = state.reading.hang_up.take() {
+                hang_up.notify_one();
+            }
+            state.detach();
+            if !state.keeps {
+                return Pushed::Nowhere;
+            }
+        }
+        into_single_line(&mut bytes);
+        let event = self.event(state.backlog.end(), &bytes);
+        state.backlog.push(event);
+        state.trim();
+        if state.reading.attached { Pushed::Read } else { Pushed::Kept }
+    }
+
+    fn event(&self, position: u64, message: &[u8]) -> Bytes {
+        let id = match self.budget {
+            Some(_) => format!("id: {}-{position}\n", self.number),
+            None => String::new(),
+        };
+        let mut event = Vec::with_capacity(id.len() + message.len() + 8);
+        event.extend_from_slice(id.as_bytes());
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(message);
+        event.extend_from_slice(b"\n\n");
+        event.into()
+    }
+
+    /// No further message comes.
+    pub(super) fn finish(&self) {
+        let work = {
+            let mut state = self.state.lock();
+            if state.finished {
+                return;
+            }
+            state.wake();
+            let work = state.finish();
+            self.account(&mut state);
+            work
+        };
+        drop(work);
+    }
+
+    /// Nobody can come back to it: nothing is kept, and what finds no reader goes nowhere.
+    pub(super) fn abandon(&self) {
+        self.state.lock().keeps = false;
+        self.let_go();
+    }
+
+    /// Forgets what is kept for readers that come back; who reads now still gets all of it.
+    pub(super) fn let_go(&self) {
+        let mut state = self.state.lock();
+        while (!state.reading.attached || state.backlog.was_read()) && state.backlog.forget_first() {}
+        self.account(&mut state);
+    }
+
+    /// Notes how much is kept for readers that come back; what a reader has yet to get is not.
+    fn account(&self, state: &mut StreamState) {
+        let Some(budget) = &self.budget else { return };
+        let Backlog { held, unread, .. } = state.backlog;
+        let (kept, claim) = match (state.reading.attached, state.finished) {
+            (true, false) => (held - unread, Claim::Read),
+            (true, true) => (held - unread, Claim::Finished),
+            (false, false) => (held, Claim::Waiting),
+            (false, true) => (held, Claim::Finished),
+        };
+        budget.note(&mut state.account, kept, claim, &self.own);
+    }
+
+    /// Ends a change of what is kept: where all streams together keep too much, some give way.
+    fn settle(&self, mut state: MutexGuard<'_, StreamState>) {
+        self.account(&mut state);
+        drop(state);
+        if let Some(budget) = &self.budget {
+            budget.enforce();
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.state.lock().finished
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.state.lock().backlog.held
+    }
+
+    /// Whether nobody reads it and nothing has come for so long that it need not be kept.
+    pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
+        let state = self.state.lock();
+        !state.reading.attached && state.since.elapsed() >= kept_for
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if let Some(budget) = &self.budget {
+            budget.note(&mut state.account, 0, Claim::Finished, &self.own);
+        }
+    }
+}
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(super) enum Pushed {
+    /// It is on its way.
+    Read,
+    /// It waits for a reader.
+    Kept,
+    /// Nobody will read it.
+    Nowhere,
+}
+
+impl StreamState {
+    fn wake(&mut self) {
+        if let Some(waker) = self.reading.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn detach(&mut self) {
+        self.reading.attached = false;
+        self.reading.turn += 1;
+        self.since = Instant::now();
+        self.wake();
+    }
+
+    fn finish(&mut self) -> Option<Box<dyn Send>> {
+        self.finished = true;
+        self.since = Instant::now();
+        self.work.take()
+    }
+
+    /// Forgets what was read and is too much to keep; where nobody reads, the oldest that is too much.
+    fn trim(&mut self) {
+        let Self { backlog, reading, .. } = self;
+        let can_go = |backlog: &Backlog| backlog.was_read() || !reading.attached && backlog.events.len() > 1;
+        while backlog.held > KEPT && can_go(backlog) {
+            backlog.forget_first();
+        }
+    }
+}
+
+impl Backlog {
+    /// The position of the event that comes next.
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// Whether the reader has got the oldest event.
+    fn was_read(&self) -> bool {
+        self.next > self.first
+    }
+
+    /// The reader gets everything after the event at `position`; `false`: there is no such event, or what came after it
+    /// is forgotten.
+    fn read_on_after(&mut self, position: u64) -> bool {
+        let is_known = (self.first - 1..self.end()).contains(&position);
+        if is_known {
+            self.next = position + 1;
+            let read = (self.next - self.first) as usize;
+            self.unread = self.events.iter().skip(read).map(Bytes::len).sum();
+        }
+        is_known
+    }
+
+    fn push(&mut self, event: Bytes) {
+        self.held += event.len();
+        self.unread += event.len();
+        self.events.push_back(event);
+    }
+
+    /// The event that the reader gets next, and whether it is the last one.
+    fn peek(&self) -> Option<(Bytes, bool)> {
+        let at = (self.next - self.first) as usize;
+        self.events.get(at).map(|event| (event.clone(), at + 1 == self.events.len()))
+    }
+
+    /// Forgets the oldest event; `false` if there is none.
+    fn forget_first(&mut self) -> bool {
+        let Some(event) = self.events.pop_front() else { return false };
+        self.first += 1;
+        self.held -= event.len();
+        if self.next < self.first {
+            self.next = self.first;
+            self.unread -= event.len();
+        }
+        true
+    }
+}
+
+impl Reader {
+    /// The id that names the place before the first event.
+    pub(super) fn start_id(&self) -> String {
+        format!("{}-0", self.stream.number)
+    }
+
+    /// Names what is to be told when this reader is cut off.
+    pub(super) fn on_cut_off(&self, hang_up: &Arc<Notify>) {
+        let mut state = self.stream.state.lock();
+        if state.reading.turn == self.turn {
+            state.reading.hang_up = Some(hang_up.clone());
+        }
+    }
+
+    /// Waits for the first message, which decides what the stream is.
+    pub(super) async fn kind(&mut self) -> AnswerForm {
+        std::future::poll_fn(|context| {
+            let mut state = self.stream.state.lock();
+            if let Some(answer) = state.answer.take() {
+                Poll::Ready(AnswerForm::Json(answer))
+            } else if state.started {
+                Poll::Ready(AnswerForm::Events)
+            } else if state.finished {
+                Poll::Ready(AnswerForm::Nothing)
+            } else {
+                state.reading.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// The next events; `None` after the last one, and when another reader has come.
+    pub(super) fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        let mut state = self.stream.state.lock();
+        if state.reading.turn != self.turn {
+            return Poll::Ready(if state.reading.attached { None } else { Some(Err(CutOff)) });
+        }
+        let mut chunk = Vec::new();
+        while let Some((event, is_last)) = state.backlog.peek() {
+            let alone = chunk.is_empty() && (event.len() >= CHUNK || is_last);
+            if !chunk.is_empty() && chunk.len() + event.len() > CHUNK {
+                break;
+            }
+            state.backlog.next += 1;
+            state.backlog.unread -= event.len();
+            if !state.keeps {
+                state.backlog.forget_first();
+            }
+            if alone {
+                state.trim();
+                self.stream.settle(state);
+                return Poll::Ready(Some(Ok(event)));
+            }
+            chunk.extend_from_slice(&event);
+        }
+        if !chunk.is_empty() {
+            state.trim();
+            self.stream.settle(state);
+            Poll::Ready(Some(Ok(chunk.into())))
+        } else if state.finished {
+            Poll::Ready(None)
+        } else {
+            state.reading.waker = Some(context.waker().clone());
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.stream.state.lock();
+        if state.reading.turn == self.turn {
+            state.detach();
+            state.trim();
+            if !state.started {
+                state.answer = None;
+            }
+            while !state.keeps && state.backlog.forget_first() {}
+            self.stream.settle(state);
+        }
+    }
+}
+
+/// The writing end of the answer to one request. Dropped without an answer it ends the stream.
+pub(super) struct Writer(pub(super) Arc<Stream>);
+
+impl Sink for Writer {
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        self.0.push(message) != Pushed::Nowhere
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// Line breaks stand only between tokens of valid JSON; in an event they would end a line.
+fn into_single_line(message: &mut [u8]) {
+    if memchr::memchr2(b'\n', b'\r', message).is_some() {
+        for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A result, or a notification.
+    pub(in crate::gateway::http) fn message(bytes: impl Into<Vec<u8>>, is_answer: bool) -> Outgoing<'static> {
+        let kind = if is_answer { OutgoingKind::Result } else { OutgoingKind::Notice("n") };
+        Outgoing { kind, bytes: bytes.into() }
+    }
+
+    const EVENTS: Accepted = Accepted { json: true, events: true };
+
+    fn read(reader: &mut Reader) -> String {
+        let mut text = String::new();
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match reader.poll_events(&mut context) {
+                Poll::Ready(Some(Ok(bytes))) => text.push_str(std::str::from_utf8(&bytes).unwrap()),
+                Poll::Ready(Some(Err(CutOff))) => return text + "cut off",
+                Poll::Ready(None) => return text + "end",
+                Poll::Pending => return text,
+            }
+        }
+    }
+
+    fn stream(resumable: bool) -> (Arc<Stream>, Reader) {
+        let budget = resumable.then(|| Arc::new(Budget::new(usize::MAX)));
+        let stream = Stream::answer(7, EVENTS, budget, Box::new(()));
+        let reader = stream.read_after(0).unwrap();
+        (stream, reader)
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_goes_on_where_it_was() {
+        let (stream, mut reader) = stream(true);
+        stream.push(message(b"1", false));
+        stream.push(message(b"2\n", false));
+        assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2 \n\n");
+        drop(reader);
+        assert_eq!(stream.push(message(b"3", true)), Pushed::Kept);
+        assert_eq!(stream.push(message(b"4", true)), Pushed::Nowhere);
+        for _ in 0..2 {
+            let mut reader = stream.read_after(1).unwrap();
+            assert_eq!(read(&mut reader), "id: 7-2\ndata: 2 \n\nid: 7-3\ndata: 3\n\nend");
+        }
+        assert!(stream.read_after(4).is_none());
+    }
+
+    #[test]
+    fn a_new_reader_replaces_the_old_one() {
+        let (stream, mut old) = stream(true);
+        stream.push(message(b"1", false));
+        let mut new = stream.read_after(0).unwrap();
+        assert_eq!(read(&mut old), "end");
+        drop(old);
+        assert_eq!(read(&mut new), "id: 7-1\ndata: 1\n\n");
+    }
+
+    #[test]
+    fn who_does_not_read_is_cut_off_and_memory_stays_bounded() {
+        for resumable in [false, true] {
+            let (stream, mut reader) = stream(resumable);
+            let bytes = vec![b'1'; 100_000];
+            let kept =
+                (0..100).take_while(|_| stream.push(message(&*bytes, false)) != Pushed::Nowhere).count();
+            assert_eq!(kept, if resumable { 100 } else { 42 });
+            assert!(stream.held() <= if resumable { KEPT } else { LAG + 200_000 });
+            assert_eq!(read(&mut reader), "cut off");
+            assert_eq!(stream.read_after(100).is_some(), resumable);
+        }
+    }
+
+    #[test]
+    fn nobody_goes_on_behind_a_gap() {
+        let (stream, mut reader) = stream(true);
+        let bytes = vec![b'1'; 400_000];
+        for _ in 0..3 {
+            stream.push(message(&*bytes, false));
+            read(&mut reader);
+        }
+        drop(reader);
+        for (position, expected) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+            assert_eq!(stream.read_after(position).is_some(), expected, "{position}");
+        }
+        stream.let_go();
+        assert!(stream.read_after(2).is_none() && stream.read_after(3).is_some());
+    }
+
+    #[test]
+    fn who_reads_gets_all_of_it_however_little_may_be_kept() {
+        let budget = Arc::new(Budget::new(10));
+        let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
+        let mut reader = stream.read_after(0).unwrap();
+        stream.push(message(b"1", false));
+        stream.push(message(b"2", true));
+        assert_eq!(read(&mut reader), "id: 7-1\ndata: 1\n\nid: 7-2\ndata: 2\n\nend");
+        assert_eq!((budget.kept(), stream.held()), (0, 0));
+    }
+
+    proptest! {
+        /// Whatever happens to streams, the account says what they keep, which is never too much.
+        #[test]
+        fn the_account_is_exact(steps in prop::collection::vec((0_usize..4, 0_usize..8, 1_usize..60), 1..80)) {
+            let budget = Arc::new(Budget::new(200));
+            let new = |number| Stream::answer(number, EVENTS, Some(budget.clone()), Box::new(()));
+            let mut streams: Vec<_> = (0..4).map(|number| (new(number), None)).collect();
+            for (which, what, bytes) in steps {
+                let (stream, reader) = &mut streams[which];
+                match what {
+                    0 | 1 => drop(stream.push(message(vec![b'1'; bytes], what == 1 && bytes > 50))),
+                    2 => *reader = stream.read_after(bytes as u64 % 4).or(reader.take()),
+                    3 => *reader = None,
+                    4 | 5 => drop(reader.as_mut().map(read)),
+                    6 if bytes > 50 => stream.abandon(),
+                    7 if bytes > 50 => (*stream, *reader) = (new(which as u64), None),
+                    _ => stream.finish(),
+                }
+                let kept = streams.iter().map(|(stream, _)| {
+                    let state = stream.state.lock();
+                    let Backlog { events, first, next, held, .. } = &state.backlog;
+                    let bytes = |events: &mut dyn Iterator<Item = &Bytes>| events.map(Bytes::len).sum::<usize>();
+                    assert_eq!(*held, bytes(&mut events.iter()));
+                    let read = (next - first) as usize;
+                    if state.reading.attached { bytes(&mut events.iter().take(read)) } else { *held }
+                });
+                prop_assert_eq!(kept.sum::<usize>(), budget.kept());
+                prop_assert!(budget.kept() <= 200);
+            }
+            drop(streams);
+            prop_assert_eq!(budget.kept(), 0);
+        }
+    }
+
+    #[test]
+    fn what_a_new_reader_passes_over_counts_at_once() {
+        let budget = Arc::new(Budget::new(100));
+        let stream = Stream::answer(7, EVENTS, Some(budget.clone()), Box::new(()));
+        let _reader = stream.read_after(0).unwrap();
+        for _ in 0..3 {
+            stream.push(message([b'1'; 50], false));
+        }
+        assert_eq!(budget.kept(), 0, "somebody is to read it");
+        let _another = stream.read_after(3).unwrap();
+        assert!(budget.kept() <= 100, "{}", budget.kept());
+    }
+
+    #[test]
+    fn who_takes_no_events_reads_nothing_but_the_answer() {
+        let budget = Some(Arc::new(Budget::new(usize::MAX)));
+        let stream = Stream::answer(7, Accepted { json: true, events: false }, budget, Box::new(()));
+        let _reader = stream.read_after(0).unwrap();
+        assert_eq!(
+            stream.push(message(b"a question", false)),
+            Pushed::Nowhere,
+            "whoever asks must not wait for an answer"
+        );
+        assert_eq!(stream.push(message(b"1", true)), Pushed::Read);
+    }
+
+    #[test]
+    fn a_stream_of_one_message_is_json_and_cannot_be_read_later() {
+        let (stream, reader) = stream(true);
+        drop(reader);
+        assert_eq!(stream.push(message(b"1", true)), Pushed::Nowhere);
+        assert_eq!(stream.held(), 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! A backend that does what the method says.
+
+use std::sync::Arc;
+
+use hyper::header::HeaderMap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+use crate::core::reply::Batch;
+use crate::core::route::{OutgoingKind, Route};
+use crate::gateway::http::{Backend, Caller, Outgoing, Sink};
+use crate::protocol::message::{Malformed, Message, Request};
+
+/// A backend that does what the method says.
+#[derive(Default)]
+pub(super) struct Fake {
+    pub(super) held: Mutex<Vec<(String, Arc<dyn Sink>)>>,
+    pub(super) sessions: Mutex<Vec<Arc<FakeSession>>>,
+    pub(super) log: Mutex<Vec<String>>,
+    logged: Notify,
+    pub(super) not_ready: Mutex<Option<String>>,
+}
+
+pub(super) struct FakeSession {
+    number: usize,
+    unrelated: Arc<dyn Sink>,
+}
+
+impl Fake {
+    pub(super) fn note(&self, line: impl Into<String>) {
+        self.log.lock().push(line.into());
+        self.logged.notify_waiters();
+    }
+
+    /// Waits until something was noted.
+    pub(super) async fn noted(&self, line: &str) {
+        let found = async {
+            loop {
+                let logged = self.logged.notified();
+                if self.log.lock().iter().any(|noted| noted == line) {
+                    return;
+                }
+                logged.await;
+            }
+        };
+        assert!(timeout(PATIENCE, found).await.is_ok(), "`{line}` never happened: {:?}", self.log.lock());
+    }
+
+    /// Takes the stream of the oldest held request with this id.
+    pub(super) fn take(&self, id: &str) -> Arc<dyn Sink> {
+        let mut held = self.held.lock();
+        let at = held.iter().position(|(held, _)| held == id).expect("such a request is held");
+        held.remove(at).1
+    }
+
+    pub(super) fn unrelated(&self, session: usize) -> Arc<dyn Sink> {
+        self.sessions.lock()[session].unrelated.clone()
+    }
+
+    pub(super) fn run(&self, who: &str, message: Message<'_>, stream: Arc<dyn Sink>) -> String {
+        let Request { id, method, params, .. } = match message {
+            Message::Request(request) => request,
+            Message::Notification { method, .. } => {
+                self.note(format!("{who} {method}"));
+                return String::new();
+            }
+            Message::Response { .. } => {
+                self.note(format!("{who} response"));
+                return String::new();
+            }
+        };
+        let id = id.raw().to_owned();
+        let result = |body: &str| {
+            stream.send(whole_answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{body}}}"#)));
+        };
+        let error = |code: i64| {
+            stream.send(error(&id, code));
+        };
+        match &*method {
+            "initialize" if params.is_some_and(|params| params.get("fail").is_some()) => error(-32602),
+            "initialize" => result("{\"hello\":1}"),
+            "hold" | "subscriptions/listen" => {
+                self.held.lock().push((id.clone(), stream));
+                self.note(format!("{who} holds {id}"));
+            }
+            "progress" => {
+                stream.send(notice(r#"{"p":1}"#));
+                stream.send(notice(r#"{"p":2}"#));
+                result("{}");
+            }
+            "drop" => {}
+            "unknown" => error(-32601),
+            "capability" => error(-32021),
+            _ => result(&format!("\"{who}\"")),
+        }
+        id
+    }
+}
+
+/// A result.
+pub(super) fn whole_answer(bytes: impl Into<Vec<u8>>) -> Outgoing<'static> {
+    Outgoing { kind: OutgoingKind::Result, bytes: bytes.into() }
+}
+
+/// A notification.
+pub(super) fn notice(bytes: impl Into<Vec<u8>>) -> Outgoing<'static> {
+    Outgoing { kind: OutgoingKind::Notice("n"), bytes: bytes.into() }
+}
+
+fn error(id: &str, code: i64) -> Outgoing<'static> {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#);
+    Outgoing { kind: OutgoingKind::Error(code), bytes: text.into() }
+}
+
+/// A part of a batch, which hands its answer on to the others when it is given up.
+struct Part {
+    stream: Arc<dyn Sink>,
+    batch: Arc<Batch>,
+    answer: Mutex<Option<Vec<u8>>>,
+}
+
+impl Sink for Part {
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        if !message.kind.is_answer() {
+            return self.stream.send(message);
+        }
+        *self.answer.lock() = Some(message.bytes);
+        true
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.batch.add(&Route::Stream(self.stream.clone()), self.answer.get_mut().take());
+    }
+}
+
+/// Notes when a modern request is given up before its answer.
+struct Cancel(Arc<Fake>, String);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.note(format!("released {}", self.1));
+    }
+}
+
+pub(super) struct Shared(pub(super) Arc<Fake>);
+
+/// A backend for tests of what stands around a server.
+pub(crate) fn backend() -> Arc<impl Backend> {
+    Arc::new(Shared(Arc::default()))
+}
+
+impl Backend for Shared {
+    type Legacy = FakeSession;
+
+    fn toolbox_exists(&self, caller: &Caller) -> bool {
+        let name = caller.toolbox.as_deref().unwrap_or_default();
+        let allowed = caller.token.as_ref().and_then(|token| token.scope.as_ref());
+        ["dev", "my box"].contains(&name)
+            && allowed.is_none_or(|names| names.iter().any(|allowed| allowed == name))
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.0.not_ready.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
+        let mut sessions = self.0.sessions.lock();
+        let session = Arc::new(FakeSession { number: sessions.len(), unrelated });
+        sessions.push(session.clone());
+        self.0.note(format!("open {:?}", caller.toolbox));
+        session
+    }
+
+    fn legacy(&self, session: &Arc<FakeSession>, message: Message<'_>, stream: Arc<dyn Sink>) {
+        self.0.run(&format!("session {}", session.number), message, stream);
+    }
+
+    fn legacy_batch(
+        &self,
+        session: &Arc<FakeSession>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        stream: Arc<dyn Sink>,
+    ) {
+        let batch = Batch::new(parts.len());
+        for part in parts {
+            let stream = Part { stream: stream.clone(), batch: batch.clone(), answer: Mutex::default() };
+            match part {
+                Ok(message) => self.legacy(session, message, Arc::new(stream)),
+                Err(Malformed { why, .. }) => drop(stream.send(error("null", why.code))),
+            }
+        }
+    }
+
+    fn close(&self, session: &Arc<FakeSession>) {
+        self.0.note(format!("close {}", session.number));
+    }
+
+    fn modern(
+        &self,
+        caller: Caller,
+        message: Message<'_>,
+        _mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send> {
+        let token = caller.token.map_or_else(|| "anybody".to_owned(), |token| token.name.clone());
+        let id = self.0.run(&token, message, stream);
+        Box::new(Cancel(self.0.clone(), id))
+    }
+
+    fn drain(&self) {
+        self.0.note("drain");
+    }
+
+    fn abandon(&self) {
+        for (id, stream) in std::mem::take(&mut *self.0.held.lock()) {
+            stream.send(error(&id, -32000));
+        }
+        self.0.note("abandon");
+    }
+}

@@ -1,0 +1,210 @@
+//! Resources, prompts and completion: by URI or name to the upstream that has them.
+
+use std::sync::Arc;
+
+use super::steps::{finish, say};
+use super::{Gateway, TWICE, modern, startup};
+use crate::catalog::Kind;
+use crate::core::modern::Watched;
+use crate::core::reply::Reply;
+use crate::core::session::ClientSession;
+use crate::core::upstream::Upstream;
+use crate::core::workspace::Workspace;
+use crate::face::reach::prompt;
+use crate::face::{Found, Viewer, WantedUri, Wording};
+use crate::json::Node;
+use crate::protocol::message::code;
+use crate::transport::peer::Answer;
+
+/// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
+pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
+    let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
+    };
+    let session = reply.session().clone();
+    // What was switched off since it was subscribed to can still be left.
+    let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
+    let reads = method == "resources/read";
+    let (upstream, own) = match find_resource(gateway, &session, &uri, leaves, reads, &reply) {
+        Found::At(upstream, own) => (upstream, own),
+        Found::Own(result) => return reply.result(&result),
+        Found::Refused(refusal) => return say(reply, Wording::Error(refusal), None),
+        Found::Wait => return startup::later(gateway, method, params, reply),
+    };
+    match method {
+        "resources/read" => {
+            let relay = relay(gateway, &session, &uri);
+            gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
+        }
+        _ => subscribe(gateway, method, &uri, &upstream, &own, params, reply),
+    }
+}
+
+/// Subscribes a legacy client, or no longer. A legacy upstream answers for itself where it matters to it: it hears
+/// of the first who subscribes and of the last who leaves.
+fn subscribe(
+    gateway: &Arc<Gateway>,
+    method: &'static str,
+    uri: &str,
+    upstream: &Arc<Upstream>,
+    own: &str,
+    params: Node<'_>,
+    reply: Reply,
+) {
+    let (session, more) = (reply.session().clone(), method == "resources/subscribe");
+    let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
+    let what = Watched::Resource(own_uri.clone());
+    let connection = upstream.connection();
+    if connection.as_ref().is_some_and(|connection| connection.version().is_modern()) {
+        let is_new = match more {
+            true => session.subscribe(uri, upstream, &own_uri),
+            false => session.unsubscribe(uri),
+        };
+        if is_new {
+            gateway.engine.watch(upstream, &what, more);
+        }
+        return reply.result("{}");
+    }
+    let relay = relay(gateway, &session, uri);
+    let changes = [("uri", Some(own))];
+    if !more {
+        // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
+        if session.unsubscribe(uri) {
+            upstream.count_watcher(&what, false);
+        }
+        return match upstream.is_watched(&what) {
+            true => reply.result("{}"),
+            false => gateway.engine.forward(upstream, method, params, &changes, reply, relay),
+        };
+    }
+    if connection.is_some() && upstream.is_watched(&what) {
+        if session.subscribe(uri, upstream, &own_uri) {
+            upstream.count_watcher(&what, true);
+        }
+        return reply.result("{}");
+    }
+    let (owner, exposed) = (upstream.clone(), uri.to_owned());
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        if let Answer::Result(_) = answer
+            && session.subscribe(&exposed, &owner, &own_uri)
+        {
+            owner.count_watcher(&what, true);
+        }
+        relay(answer, reply);
+    };
+    gateway.engine.forward(upstream, method, params, &changes, reply, finish);
+}
+
+/// Where a URI leads for a client.
+fn find_resource(
+    gateway: &Gateway,
+    session: &ClientSession,
+    uri: &str,
+    leaves: bool,
+    reads: bool,
+    reply: &Reply,
+) -> Found {
+    session.workspace.read(|view| {
+        let sender = session.workspace.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves, reads };
+        gateway.face(session).resource(view, &gateway.viewer(reply), &wanted)
+    })
+}
+
+/// Who has the resource, if it can be watched.
+pub(super) fn resource_of(
+    gateway: &Gateway,
+    workspace: &Workspace,
+    uri: &str,
+) -> Option<(Arc<Upstream>, String)> {
+    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    let found = workspace.read(|view| {
+        let sender = workspace.link_sender(view, uri);
+        let wanted = WantedUri { uri, sender, leaves: false, reads: false };
+        gateway.faces.of(workspace).resource(view, &viewer, &wanted)
+    });
+    match found {
+        Found::At(upstream, own) => Some((upstream, own)),
+        Found::Own(_) | Found::Refused(_) | Found::Wait => None,
+    }
+}
+
+pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let Ok(Some(Some(name))) = params.unique("name").map(|name| name.map(Node::as_str)) else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
+    };
+    let session = reply.session().clone();
+    let found = session.workspace.read(|view| prompt(view, &name));
+    match found {
+        Ok((upstream, own)) => {
+            let changes = [("name", Some(&*own))];
+            let relay = relay(gateway, &session, &name);
+            gateway.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
+        }
+        Err(_) if !gateway.startup.is_settled() => startup::later(gateway, "prompts/get", params, reply),
+        Err(message) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
+    }
+}
+
+pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let session = reply.session().clone();
+    let Ok(reference) = params.unique("ref") else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+    };
+    let reference = reference.filter(|reference| reference.is_object());
+    if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+    }
+    let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
+    let named = text("name").or_else(|| text("uri")).unwrap_or_default();
+    let found = match (text("name"), text("uri")) {
+        (Some(name), None) => {
+            session.workspace.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
+        }
+        (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
+        _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),
+    };
+    match (found, reference) {
+        (Ok((upstream, key, own)), Some(reference)) => {
+            let changed = reference.with(&[(key, Some(&own))]);
+            let changes = [("ref", Some(&*changed))];
+            let relay = relay(gateway, &session, &named);
+            gateway.engine.forward(&upstream, "completion/complete", params, &changes, reply, relay);
+        }
+        (Err(_), _) if !gateway.startup.is_settled() => {
+            startup::later(gateway, "completion/complete", params, reply)
+        }
+        (Err(message), _) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
+        (Ok(_), None) => unreachable!("only a reference can name something"),
+    }
+}
+
+/// Whose template or resource is to be completed, and its own URI there.
+fn completed(
+    gateway: &Gateway,
+    uri: &str,
+    session: &ClientSession,
+) -> Result<(Arc<Upstream>, String), String> {
+    if let Some(target) = session.workspace.read(|view| view.find(Kind::Template, uri)) {
+        return Ok((target.upstream.clone(), target.raw_key().to_owned()));
+    }
+    resource_of(gateway, &session.workspace, uri)
+        .ok_or_else(|| format!("There is no resource or template '{uri}'."))
+}
+
+/// Answers as the upstream did; where it did not, the error names what was asked for.
+fn relay(
+    gateway: &Gateway,
+    session: &ClientSession,
+    name: &str,
+) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+    let (face, name) = (gateway.face(session), name.to_owned());
+    let private = modern::tokens_differ(gateway);
+    move |answer, reply| match answer {
+        // What one token may read, another may not.
+        Answer::Result(result) if private && result.get("cacheScope").is_some() => {
+            reply.relay(result, &[("cacheScope", Some("\"private\""))]);
+        }
+        answer => finish(answer, reply, |failure| face.failed(&name, failure)),
+    }
+}

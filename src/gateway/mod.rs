@@ -1,0 +1,509 @@
+//! A client's messages: which method does what. Transports are in the modules below.
+
+mod backend;
+pub mod doctor;
+mod faces;
+pub mod find;
+pub mod http;
+mod items;
+mod modern;
+mod reload;
+pub mod shell;
+mod startup;
+pub mod stdio;
+mod steps;
+mod tasks;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use self::backend::Guests;
+use self::faces::Faces;
+use self::find::Finders;
+use self::startup::Startup;
+pub use self::startup::SwitchFile;
+use self::steps::say;
+use crate::catalog::Kind;
+use crate::core::connection::Connection;
+use crate::core::engine::{Engine, Surroundings};
+use crate::core::modern::{Cache, ModernCall};
+use crate::core::reply::{Batch, Reply};
+use crate::core::route::Route;
+use crate::core::session::ClientSession;
+use crate::core::view::View;
+use crate::core::workspace::Workspace;
+use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
+use crate::json::{Node, quote};
+use crate::protocol::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
+
+/// The face and the engine under it.
+pub struct Gateway {
+    engine: Arc<Engine>,
+    faces: Faces,
+    /// Those who share a view by their credentials, and sessions over HTTP.
+    guests: Mutex<Guests>,
+    /// What is searched, where it is.
+    finders: Finders,
+    /// How far the servers are that start with us.
+    startup: Startup,
+    /// Where switches are remembered, if they are.
+    switch_file: RwLock<Option<SwitchFile>>,
+}
+
+/// What a file stands for.
+pub struct Configured {
+    /// What clients see.
+    pub face: Arc<dyn Face>,
+    /// Where switches are remembered, if they are.
+    pub switch_file: Option<SwitchFile>,
+}
+
+/// Why calls are cut off, or not taken on, at the end.
+const SHUTTING_DOWN: &str = "the gateway is shutting down";
+
+/// Why a request is refused that has two values for a key by which we route.
+const TWICE: &str = "Invalid params: a key stands twice";
+
+/// What we can always do, as members of a raw object.
+const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
+     \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
+
+impl Gateway {
+    /// A gateway that has started nothing yet.
+    pub fn new(configured: Configured, around: Surroundings) -> Arc<Self> {
+        let Configured { face, switch_file } = configured;
+        let gateway = Arc::new(Self {
+            engine: Engine::new(face.common().clone(), around),
+            startup: Startup::new(face.starts_all().is_some()),
+            faces: Faces::new(face),
+            guests: Mutex::default(),
+            finders: Finders::default(),
+            switch_file: RwLock::new(switch_file),
+        });
+        let weak = Arc::downgrade(&gateway);
+        gateway.engine.audience.on_arrival(move |workspace| {
+            if let Some(gateway) = weak.upgrade() {
+                modern::watch_resources(&gateway, workspace);
+            }
+        });
+        gateway
+    }
+
+    /// Puts a new file in force. What has to start and end because of it does that beside everything else.
+    pub fn reload(self: &Arc<Self>, configured: Configured) {
+        reload::reload(self, configured);
+    }
+
+    /// A workspace of a face for a client, or for all callers with the same credentials.
+    fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
+        let at_work = self.faces.at(face);
+        let workspace = self.engine.workspace(principal, face, at_work.clone(), client);
+        if at_work.starts_all().is_some() {
+            startup::furnish(self, &*at_work, &workspace);
+        }
+        workspace
+    }
+
+    /// Lets what must run from the start begin.
+    fn begin(self: &Arc<Self>, workspace: &Arc<Workspace>) {
+        let face = self.faces.whole();
+        self.recall(&*face);
+        match face.starts_all() {
+            Some(_) => startup::start_all(self, &face, workspace),
+            None => self.finders.prepare(self, workspace),
+        }
+    }
+
+    /// Reads what is remembered of a face's servers and requests ask for, before they come. May wait for the disk.
+    pub fn recall(&self, face: &dyn Face) {
+        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        self.engine.known.recall(&transports);
+    }
+
+    fn face(&self, session: &ClientSession) -> Arc<dyn Face> {
+        self.faces.of(&session.workspace)
+    }
+
+    /// Who asks, as faces see it.
+    fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
+        self.viewer_of(reply.session(), reply.modern().is_some())
+    }
+
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
+        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
+    }
+
+    /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
+    /// A panic costs the message that caused it: the reply to a request answers when it is dropped.
+    fn take(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        message: Result<Message<'_>, Malformed>,
+        route: Option<Route>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        let take = AssertUnwindSafe(|| self.take_message(session, message, route, batch));
+        if catch_unwind(take).is_err() {
+            tracing::error!("a message of the client made us panic; please report it");
+        }
+    }
+
+    /// Takes the parts of a batch, whose answers leave together.
+    fn take_batch(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        parts: Vec<Result<Message<'_>, Malformed>>,
+        route: Option<Route>,
+    ) {
+        let is_answered = |part: &&Result<_, _>| matches!(part, Ok(Message::Request(_)) | Err(_));
+        let batch = Batch::new(parts.iter().filter(is_answered).count());
+        for part in parts {
+            self.take(session, part, route.clone(), Some(&batch));
+        }
+    }
+
+    fn take_message(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        message: Result<Message<'_>, Malformed>,
+        route: Option<Route>,
+        batch: Option<&Arc<Batch>>,
+    ) {
+        match message {
+            Ok(Message::Request(request)) => {
+                let modern = match ModernCall::read(&request, || self.face(session).name()) {
+                    Ok(modern) => modern.map(Arc::new),
+                    Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
+                };
+                let Request { id, method, params, .. } = request;
+                let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
+                let params = params.unwrap_or_else(Node::empty);
+                match session.is_ending() {
+                    true => self.turn_away(&method, params, reply),
+                    false => self.request(&method, params, reply),
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
+            Ok(Message::Response { to, outcome, .. }) => {
+                if !matches!(to, AnswerTo::Ours(id) if session.peer.resolve(id, outcome)) {
+                    tracing::debug!("an answer of the client that nobody waits for");
+                }
+            }
+            Err(Malformed { id, why }) => session.refuse(id.as_ref(), &why, route, batch),
+        }
+    }
+
+    /// Answers a request that comes too late: in the shape of its face, and naming what was asked for.
+    fn turn_away(&self, method: &str, params: Node<'_>, reply: Reply) {
+        let text = |key| params.get(key).and_then(Node::as_str);
+        let named = text("name").or_else(|| text("uri"));
+        let Some(name) = named else {
+            return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
+        };
+        let face = self.face(reply.session());
+        let wording = match method {
+            "tools/call" => {
+                let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
+            }
+            _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
+        };
+        say(reply, wording, None);
+    }
+
+    fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        // What is to be watched must be known.
+        if matches!(method, "subscriptions/listen" | "resources/subscribe")
+            && let Some(group) = self.opens_first(reply.session())
+        {
+            return self.open(group, Then::Request, method, params, reply);
+        }
+        if reply.modern().is_some() {
+            return modern::request(self, method, params, reply);
+        }
+        if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
+            return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
+        }
+        match method {
+            "ping" => reply.result("{}"),
+            "initialize" => self.initialize(params, reply),
+            "resources/subscribe" => items::resource(self, "resources/subscribe", params, reply),
+            "resources/unsubscribe" => items::resource(self, "resources/unsubscribe", params, reply),
+            "logging/setLevel" => self.set_log_level(params, reply),
+            "tasks/result" => tasks::task(self, "tasks/result", params, reply),
+            "tasks/list" => tasks::list(params, reply),
+            _ => self.common_request(method, params, reply),
+        }
+    }
+
+    /// What both eras have.
+    fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
+        if method == "tools/call" {
+            return self.call_tool(params, None, reply);
+        }
+        if let Some(group) = self.opens_first(reply.session()) {
+            return self.open(group, Then::Request, method, params, reply);
+        }
+        match method {
+            "tools/list" => self.list(Kind::Tool, params, reply),
+            "resources/list" => self.list(Kind::Resource, params, reply),
+            "resources/templates/list" => self.list(Kind::Template, params, reply),
+            "prompts/list" => self.list(Kind::Prompt, params, reply),
+            "resources/read" => items::resource(self, "resources/read", params, reply),
+            "prompts/get" => items::get_prompt(self, params, reply),
+            "completion/complete" => items::complete(self, params, reply),
+            "tasks/get" => tasks::task(self, "tasks/get", params, reply),
+            "tasks/cancel" => tasks::task(self, "tasks/cancel", params, reply),
+            _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
+        }
+    }
+
+    /// The group that has to be opened before this client can ask for anything.
+    fn opens_first(&self, session: &ClientSession) -> Option<String> {
+        let face = self.face(session);
+        let group = face.opens_first()?;
+        session.workspace.read(|view| !view.is_open(group)).then(|| group.to_owned())
+    }
+
+    fn initialize(&self, params: Node<'_>, reply: Reply) {
+        let hello = match ClientHello::read(params) {
+            Ok(hello) => hello,
+            Err(message) => {
+                return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
+            }
+        };
+        let version = hello.version;
+        let session = reply.session().clone();
+        let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
+        let instructions = self.instructions(&session, &viewer);
+        if !reply.session().greet(hello) {
+            return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
+        }
+        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+            session.begin();
+        }
+        let info = our_info(self.face(reply.session()).name());
+        reply.result(&format!(
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
+            version.as_str(),
+            tasks::capabilities(self, &session, version),
+            info,
+        ));
+    }
+
+    /// The `instructions` for a client, as a member with a comma before it.
+    fn instructions(&self, session: &ClientSession, viewer: &Viewer<'_>) -> String {
+        let text = self.face(session).instructions(viewer);
+        text.map(|text| format!(",\"instructions\":{}", quote(&text))).unwrap_or_default()
+    }
+
+    fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
+        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
+            Ok([Some(name), arguments, _]) => (name, arguments),
+            Ok([None, ..]) => {
+                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
+            }
+            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
+        };
+        let Some(name) = name.as_str() else {
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
+        };
+        if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
+            return reply.refuse(refusal);
+        }
+        let face = self.face(reply.session());
+        let call = ToolCall { name: &name, arguments };
+        let step = reply.session().workspace.read(|view| {
+            match face.opens_first().filter(|group| !view.is_open(group)) {
+                Some(group) => Step::Open(group.to_owned(), Then::Request),
+                None => face.call(view, &self.viewer(&reply), &call, remembered),
+            }
+        });
+        self.carry_out(step, face, params, reply);
+    }
+
+    fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
+        let session = reply.session().clone();
+        if !self.startup.is_settled() {
+            return startup::later(self, kind.list_method(), params, reply);
+        }
+        if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
+            let message = "Invalid params: unknown cursor; every list is one page";
+            return self.refuse(reply, code::INVALID_PARAMS, message);
+        }
+        let viewer = self.viewer_of(&session, reply.modern().is_some());
+        if !viewer.modern {
+            session.shown(kind);
+        }
+        session.workspace.read(|view| {
+            let hint = match viewer.modern {
+                true => modern::list_hint(self, &session.workspace, view, kind),
+                false => Cache::default(),
+            };
+            reply.result_kept(hint, |out| {
+                out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
+                self.write_list(&session.workspace, view, &viewer, kind, out);
+                out.push(b']');
+            });
+        });
+    }
+
+    /// Appends everything of a kind that a client is shown, separated by commas.
+    fn write_list(
+        &self,
+        workspace: &Workspace,
+        view: &View,
+        viewer: &Viewer<'_>,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.faces.of(workspace);
+        let [first, last] = match kind {
+            Kind::Tool => face.own_tools(view, viewer),
+            _ => Default::default(),
+        };
+        out.extend_from_slice(first.as_bytes());
+        let exposure = workspace.exposure();
+        let listed = match viewer.modern {
+            true => exposure.lists_to_modern(),
+            false => exposure.lists(viewer.client, kind),
+        };
+        if listed {
+            view.write_list(&*exposure, kind, out, first.is_empty(), viewer.modern);
+        }
+        if !last.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(last.as_bytes());
+        }
+    }
+
+    /// An error of our own where the request was no tool call, in the shape of the face.
+    fn refuse(&self, reply: Reply, code: i64, message: &str) {
+        let refusal = self.face(reply.session()).refusal(code, message);
+        say(reply, Wording::Error(refusal), None);
+    }
+
+    fn set_log_level(&self, params: Node<'_>, reply: Reply) {
+        if !params.get("level").and_then(Node::as_str).is_some_and(|level| LOG_LEVELS.contains(&&*level)) {
+            let message = format!("Invalid params: level must be one of {}", LOG_LEVELS.join(", "));
+            return reply.error(code::INVALID_PARAMS, &message, None);
+        }
+        self.engine.set_log_level(reply.session(), params);
+        reply.result("{}");
+    }
+
+    fn notification(&self, session: &Arc<ClientSession>, method: &str, params: Option<Node<'_>>) {
+        if params.is_some_and(|params| !params.is_object()) {
+            return;
+        }
+        match method {
+            "notifications/initialized" => {}
+            "notifications/cancelled" => self.cancelled(session, params),
+            "notifications/progress" => progress(session, params),
+            _ => self.engine.broadcast(session, method, params),
+        }
+    }
+
+    /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
+    fn cancelled(&self, session: &ClientSession, params: Option<Node<'_>>) {
+        let Some(params) = params else { return };
+        let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
+        if let Some((connection, ours)) = self.give_up(session, &id) {
+            connection.peer.notify("notifications/cancelled", |out| {
+                params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
+            });
+        }
+    }
+
+    /// Forgets a request, and says which one of ours the upstream is to be told of.
+    fn give_up(&self, session: &ClientSession, id: &Id) -> Option<(Arc<Connection>, u64)> {
+        let listener = session.workspace.take_listener(session, id);
+        // Before the subscription is dropped, which would answer it.
+        let sent = session.cancel(id);
+        if let Some(listener) = listener {
+            modern::unlisten(self, &listener);
+        }
+        sent.filter(|(connection, ours)| connection.peer.forget(*ours).is_some())
+    }
+}
+
+/// The client reports on a question: the upstream hears it under its own token.
+fn progress(session: &ClientSession, params: Option<Node<'_>>) {
+    let Some(params) = params else { return };
+    let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
+    let asker =
+        session.peer.touch(id, |question| Some((question.connection.upgrade()?, question.progress.clone()?)));
+    if let Some(Some((connection, token))) = asker {
+        connection.peer.notify("notifications/progress", |out| {
+            params.write_with(out, &[("progressToken", Some(&token))]);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::catalog::NameLimits;
+    use crate::config::NameRule;
+    use crate::core::process::Launcher;
+    use crate::core::route::Heard;
+    use crate::core::upstream::Upstream;
+    use crate::core::view::Exposure;
+    use crate::face::workbench::Workbench;
+    use crate::json::Raw;
+
+    /// A face whose lists make us panic.
+    struct Panics;
+
+    impl Exposure for Panics {
+        fn full_name(&self, _: &Upstream, _: Kind, key: &str) -> String {
+            key.to_owned()
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+            out.extend_from_slice(definition.raw().as_bytes());
+        }
+
+        fn limits(&self) -> NameLimits {
+            NameLimits { rule: NameRule::Safe, length: 64 }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            panic!("injected")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_the_request_that_caused_it_and_nothing_else() {
+        let file = br#"{"toolboxes":{}}"#;
+        let (config, _) = crate::config::load(Path::new("x"), file, &|_| None).expect("it is valid");
+        let around = Surroundings {
+            launcher: Launcher::new(),
+            vars: Vec::new(),
+            directory: "/".into(),
+            cache: None,
+            state: None,
+            attended: false,
+        };
+        let gateway =
+            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
+        let heard = Arc::new(Heard::default());
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
+        let hello =
+            r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+        for (id, method, params) in [(1, "initialize", hello), (2, "tools/list", "{}"), (3, "ping", "{}")] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+            gateway.take(&session, Message::read(Raw::own(text).root()), None, None);
+        }
+        let heard = heard.0.lock();
+        assert_eq!(heard.len(), 3, "{heard:?}");
+        assert!(heard[1].starts_with(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"#), "{}", heard[1]);
+        assert_eq!(heard[2], r#"{"jsonrpc":"2.0","id":3,"result":{}}"#);
+    }
+}

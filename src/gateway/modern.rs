@@ -1,0 +1,164 @@
+//! What only clients of the modern era do: discovery, subscriptions, and retries that bring what was asked for.
+
+use std::sync::Arc;
+
+use super::tasks::refuse_tasks;
+use super::{Gateway, TWICE, items, startup, tasks};
+use crate::catalog::Kind;
+use crate::core::bridge::seal::State;
+use crate::core::modern::{Cache, Listener, Watched};
+use crate::core::reply::Reply;
+use crate::core::view::View;
+use crate::core::workspace::Workspace;
+use crate::json::{Node, Raw, quote};
+use crate::protocol::era::Version;
+use crate::protocol::message::code;
+
+/// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
+const OWN_TTL: u64 = 60_000;
+
+pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
+    match method {
+        "server/discover" => discover(gateway, reply),
+        "subscriptions/listen" => listen(gateway, params, reply),
+        "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
+        "tools/call" | "prompts/get" | "resources/read" => {
+            match params.all_unique(["requestState", "inputResponses"]) {
+                Ok([None, _]) => gateway.common_request(method, params, reply),
+                // It had to wait, and is handled again.
+                Ok(_) if reply.opened => gateway.common_request(method, params, reply),
+                Ok(_) => retry(gateway, method, params, reply),
+                Err(_) => gateway.refuse(reply, code::INVALID_PARAMS, TWICE),
+            }
+        }
+        _ => gateway.common_request(method, params, reply),
+    }
+}
+
+fn discover(gateway: &Gateway, reply: Reply) {
+    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
+    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
+    let version = quote(Version::MODERN.as_str());
+    let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
+    reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
+}
+
+/// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
+fn own_hint(gateway: &Gateway) -> Cache {
+    Cache { ttl: OWN_TTL, public: !tokens_differ(gateway) }
+}
+
+/// Whether callers with different tokens see different things.
+pub(super) fn tokens_differ(gateway: &Gateway) -> bool {
+    gateway.engine.settings().serving.tokens.iter().any(|token| token.scope.is_some())
+}
+
+/// How long a list may be kept: no longer than any part of it.
+pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, kind: Kind) -> Cache {
+    let own = own_hint(gateway);
+    if !workspace.exposure().lists_to_modern() {
+        return own;
+    }
+    view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
+        Some(connection) if !connection.can(kind.capability()) => whole,
+        Some(connection) => whole.and(connection.profile.hint(kind)),
+        // It may come back at any time.
+        None => whole.and(Cache { ttl: 0, public: true }),
+    })
+}
+
+/// A request that brings what it was asked for goes on where it stopped.
+fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Reply) {
+    // Before the state is used up.
+    if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
+        && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
+    {
+        return reply.refuse(refusal);
+    }
+    let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
+        Ok(state) => state,
+        Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
+    };
+    let again = match state {
+        State::Parked(token) => {
+            if let Err(reply) = gateway.engine.bridge.resume(token, params, reply) {
+                let why = "Invalid params: requestState was used before, or its call is over; call again without it";
+                reply.error(code::INVALID_PARAMS, why, None);
+            }
+            return;
+        }
+        State::Upstream(state) => params.with(&[("requestState", state.as_deref())]),
+        State::Refused(error) => {
+            let responses = params.get("inputResponses");
+            let accepted = responses.is_some_and(|responses| {
+                let accepts =
+                    |node: Node<'_>| node.get("action").is_some_and(|action| action.raw() == "\"accept\"");
+                responses.members().all(|(_, response)| accepts(response))
+            });
+            if !accepted {
+                return reply.raw_error(Raw::own(error).root());
+            }
+            params.with(&[("requestState", None), ("inputResponses", None)])
+        }
+    };
+    reply.opened = true;
+    gateway.common_request(method, Raw::own(again).root(), reply);
+}
+
+/// `subscriptions/listen`: acknowledged at once, answered when it ends.
+fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
+    let session = reply.session().clone();
+    if !gateway.startup.is_settled() {
+        // Resources can be subscribed to once their servers are known.
+        return startup::later(gateway, "subscriptions/listen", params, reply);
+    }
+    let Ok(filter) = params.unique("notifications") else {
+        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+    };
+    let tasks = filter.and_then(|filter| filter.get("taskIds"));
+    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
+        return refuse_tasks(reply);
+    }
+    let Some(mut listener) = Listener::open(params, reply) else { return };
+    for id in listener.tasks() {
+        if let Some(place) = session.workspace.tasks.find(&id) {
+            let task = (place.connection.upstream.clone(), Watched::Task(place.own));
+            gateway.engine.watch(&task.0, &task.1, true);
+            listener.watched.insert(id, task);
+        }
+    }
+    gateway.engine.listen(&session.workspace, listener);
+    watch_resources(gateway, &session.workspace);
+}
+
+/// Lets upstreams know which of their resources are listened for, also those that were not there before.
+pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
+    for uri in workspace.listened() {
+        let Some((upstream, own)) = items::resource_of(gateway, workspace, &uri) else { continue };
+        let Ok(own) = serde_json::from_str::<String>(&own) else { continue };
+        let what = Watched::Resource(own);
+        workspace.each_listener(|listener| {
+            let before = listener.watched.get(&uri);
+            let is_watched = before.is_some_and(|(before, _)| Arc::ptr_eq(before, &upstream));
+            if is_watched || !listener.wants(&uri) {
+                return;
+            }
+            // Who stands in for another was told what that one was watched for.
+            let told = before.is_some_and(|(before, _)| before.is_removed()) && upstream.is_watched(&what);
+            if !told {
+                gateway.engine.watch(&upstream, &what, true);
+            }
+            let now = (upstream.clone(), what.clone());
+            if let Some((before, what)) = listener.watched.insert(uri.clone(), now) {
+                gateway.engine.watch(&before, &what, false);
+            }
+        });
+    }
+}
+
+/// A subscription is over: its resources need no longer be watched for it.
+pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
+    for (upstream, what) in listener.watched.values() {
+        gateway.engine.watch(upstream, what, false);
+    }
+}

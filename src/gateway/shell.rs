@@ -1,0 +1,173 @@
+//! A person at a shell: one client in this process, which asks upstreams one thing and ends.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Gateway;
+use crate::catalog::{Items, Kind};
+use crate::core::route::{Outgoing, Route, Sink};
+use crate::core::session::ClientSession;
+use crate::core::upstream::Upstream;
+use crate::core::view::View;
+use crate::core::workspace::Workspace;
+use crate::face::Viewer;
+use crate::json::{Scanner, quote};
+use crate::protocol::era::{ClientHello, Version};
+use crate::protocol::message::{AnswerTo, Id, Message};
+use crate::transport::peer::Answer;
+
+/// Messages of an upstream that wait for the person; those that come while it is full are lost.
+const WAITING: usize = 1024;
+/// The progress token of the one call.
+const TOKEN: &str = "1";
+
+/// A client in this process.
+pub struct Shell {
+    gateway: Arc<Gateway>,
+    workspace: Arc<Workspace>,
+    session: Arc<ClientSession>,
+    messages: mpsc::Receiver<Vec<u8>>,
+    upstreams: Vec<Arc<Upstream>>,
+}
+
+/// How a call ended; all texts but the last are raw JSON.
+#[derive(Debug)]
+pub enum Called {
+    /// The result as it came.
+    Result(String),
+    /// The error object as it came.
+    Error(String),
+    /// No answer will come, and why.
+    Lost(String),
+}
+
+struct Mailbox(mpsc::Sender<Vec<u8>>);
+
+impl Sink for Mailbox {
+    fn send(&self, message: Outgoing<'_>) -> bool {
+        self.0.try_send(message.bytes).is_ok()
+    }
+}
+
+impl Shell {
+    /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
+    pub fn new(gateway: Arc<Gateway>) -> Self {
+        let face = gateway.faces.whole();
+        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
+        let (send, messages) = mpsc::channel(WAITING);
+        let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
+        session.greet(ClientHello {
+            version: Version::LATEST_LEGACY,
+            name: "mcp-workbench".to_owned(),
+            capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
+            can_be_asked: true,
+        });
+        gateway.engine.audience.attach_stdio(&session);
+        let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
+        let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
+        Self { gateway, workspace, session, messages, upstreams }
+    }
+
+    /// Every server of the file, in its order.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// What an upstream offered when last asked, by this process or another.
+    pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
+        self.gateway.engine.known.definitions()?.load(&upstream.spec().transport)
+    }
+
+    /// What a client would see if the upstreams offered this.
+    pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
+        let exposure = self.workspace.exposure();
+        let exposure = &*exposure;
+        let mut view = View::default();
+        let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
+        view.add(exposure, &upstreams);
+        for (upstream, items) in known {
+            view.recall(exposure, upstream, items.clone());
+        }
+        for upstream in &upstreams {
+            view.open_in_place(&upstream.group);
+        }
+        view
+    }
+
+    /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
+    pub fn surface(&self, view: &View) -> String {
+        let viewer = Viewer { client: None, modern: false, settled: true };
+        let face = self.gateway.face(&self.session);
+        let mut text = Vec::new();
+        let [first, last] = face.own_tools(view, &viewer);
+        text.extend_from_slice(first.as_bytes());
+        if face.starts_all().is_some() {
+            view.write_list(&*face, Kind::Tool, &mut text, false, false);
+        }
+        let instructions = face.instructions(&viewer).unwrap_or_default();
+        format!("{}{last}\n{instructions}", String::from_utf8_lossy(&text))
+    }
+
+    /// Calls a tool by the upstream's own name for it. Every message that comes meanwhile goes to `hear`, whose answer,
+    /// if any, is a whole JSON-RPC response.
+    pub async fn call<F>(
+        &mut self,
+        upstream: &Arc<Upstream>,
+        tool: &str,
+        arguments: &str,
+        mut hear: impl FnMut(Vec<u8>) -> F,
+    ) -> Called
+    where
+        F: Future<Output = Option<String>>,
+    {
+        let params = format!(
+            "{{\"name\":{},\"arguments\":{arguments},\"_meta\":{{\"progressToken\":{TOKEN}}}}}",
+            quote(tool)
+        );
+        let mut scanner = Scanner::default();
+        let Ok(doc) = scanner.scan_str(&params) else {
+            return Called::Lost("the arguments are no JSON".to_owned());
+        };
+        let Some(reply) = self.session.accept(Id::from_number(1), None, None, None) else {
+            return Called::Lost("the gateway is shutting down".to_owned());
+        };
+        let (send, mut answer) = oneshot::channel();
+        self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
+            let called = match answer {
+                Answer::Result(result) => Called::Result(result.raw().to_owned()),
+                Answer::Error(error) => Called::Error(error.raw().to_owned()),
+                Answer::Lost(lost) => Called::Lost(lost.message.to_string()),
+            };
+            let _ = send.send(called);
+            reply.result("{}");
+        });
+        loop {
+            let message = tokio::select! {
+                biased;
+                Some(message) = self.messages.recv() => message,
+                called = &mut answer => {
+                    return called.unwrap_or_else(|_| Called::Lost("the call was given up".to_owned()));
+                }
+            };
+            if let Some(response) = hear(message).await {
+                self.respond(&response);
+            }
+        }
+    }
+
+    fn respond(&self, response: &str) {
+        let mut scanner = Scanner::default();
+        if let Ok(doc) = scanner.scan_str(response)
+            && let Ok(Message::Response { to: AnswerTo::Ours(id), outcome, .. }) = Message::read(doc.root())
+        {
+            self.session.peer.resolve(id, outcome);
+        }
+    }
+
+    /// Ends every upstream and waits until nothing of them is left.
+    pub async fn end(self) {
+        self.session.end();
+        self.gateway.engine.stop().await;
+    }
+}

@@ -1,0 +1,186 @@
+//! Carries out what faces decide: one function for each [`Step`].
+
+use std::sync::Arc;
+
+use super::{Gateway, startup};
+use crate::catalog::Kind;
+use crate::core::opening::Failures;
+use crate::core::reply::Reply;
+use crate::core::upstream::{Spec, Upstream};
+use crate::core::view::Target;
+use crate::core::workspace::Workspace;
+use crate::face::toolman::Change;
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
+use crate::json::{Node, Raw};
+use crate::transport::peer::Answer;
+
+impl Gateway {
+    /// Does about a call of a tool what the face wants done.
+    pub(super) fn carry_out(
+        self: &Arc<Self>,
+        step: Step<'_>,
+        face: Arc<dyn Face>,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        match step {
+            Step::Forward(target, arguments) => self.forward_tool(face, target, params, arguments, reply),
+            Step::Say(wording) => say(reply, wording, None),
+            Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
+            Step::Close(group) => self.close(&face, &group, reply),
+            Step::Switch(change) => self.switch(&face, change, reply),
+            Step::Find(query) => self.finders.find(self, &face, query, reply),
+            Step::Wait => startup::later(self, "tools/call", params, reply),
+            Step::Recall => self.call_recalling(&face, params, reply),
+            Step::Again => self.call_tool(params, None, reply),
+        }
+    }
+
+    /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given.
+    fn forward_tool(
+        self: &Arc<Self>,
+        face: Arc<dyn Face>,
+        target: Target,
+        params: Node<'_>,
+        arguments: Option<Option<Node<'_>>>,
+        reply: Reply,
+    ) {
+        let asked = target.clone();
+        let both =
+            [("name", Some(target.raw_key())), ("arguments", arguments.flatten().map(|given| given.raw()))];
+        let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
+        self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
+            finish(answer, reply, |failure| face.failed_call(&asked, failure));
+        });
+    }
+
+    /// Opens a group of servers and goes on with the request.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        group: String,
+        then: Then,
+        method: &str,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let gateway = self.clone();
+        let (method, params) = (method.to_owned(), Raw::from(params));
+        tokio::spawn(async move {
+            let session = reply.session().clone();
+            let failed = gateway.open_group(&session.workspace, &group, &then).await;
+            if !reply.is_wanted() {
+                return;
+            }
+            // The file may have changed meanwhile.
+            let face = gateway.face(&session);
+            let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
+            let step = session.workspace.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
+            match step {
+                Step::Again => gateway.request(&method, params.root(), reply),
+                step => gateway.carry_out(step, face, params.root(), reply),
+            }
+        });
+    }
+
+    /// `None`: the group is not there, or was closed before it had opened.
+    async fn open_group(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        group: &str,
+        then: &Then,
+    ) -> Option<Failures> {
+        // The file may have changed since the request came.
+        let face = self.faces.of(workspace);
+        if !face.groups().contains(&group) {
+            return None;
+        }
+        let servers = face.servers().into_iter().filter(|server| server.group == group);
+        let upstreams: Vec<_> = servers.map(|server| self.upstream(workspace, &server)).collect();
+        let failed = self.engine.open(workspace, group, &upstreams).await;
+        // Where nobody asked for the opening, the answer does not say what failed.
+        if let Then::Request = then {
+            for (server, reason) in failed.iter().flatten() {
+                tracing::warn!("[{group}/{server}] {reason}");
+            }
+        }
+        failed
+    }
+
+    /// The upstream of a server as this workspace reaches it.
+    pub(super) fn upstream(self: &Arc<Self>, workspace: &Workspace, server: &Declared<'_>) -> Arc<Upstream> {
+        self.engine.upstream(workspace, server.group, server.key, &server.label, || server.spec.clone())
+    }
+
+    /// Every server of a face, in the order of the file, that is to be started by hand: none restarts by itself.
+    pub(super) fn upstreams_by_hand(
+        self: &Arc<Self>,
+        face: &dyn Face,
+        workspace: &Workspace,
+    ) -> Vec<(String, Arc<Upstream>)> {
+        let servers = face.servers().into_iter();
+        let by_hand = servers.map(|server| {
+            let spec = Spec { restart: false, ..server.spec.clone() };
+            (server.name.to_owned(), self.upstream(workspace, &Declared { spec, ..server }))
+        });
+        by_hand.collect()
+    }
+
+    fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
+        let workspace = &reply.session().workspace;
+        let tools: usize = workspace.read(|view| {
+            let up = view.group(group).filter(|entry| entry.up);
+            up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
+        });
+        let servers = self.engine.close(workspace, group);
+        reply.result(&face.closed(group, tools, servers));
+    }
+
+    /// Switches things on and off, tells the client of the lists that changed, and remembers it.
+    fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
+        let workspace = reply.session().workspace.clone();
+        let answer = workspace.change(|view| {
+            view.switch(&change.on, &change.off);
+            face.switched(view, &self.viewer(&reply), &change)
+        });
+        workspace.tell();
+        startup::remember_switches(self, &workspace, change, move || reply.result(&answer));
+    }
+
+    /// Handles a call again with what servers are known to offer, which is read beside everything else.
+    fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
+        let (gateway, params) = (self.clone(), Raw::from(params));
+        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        tokio::spawn(async move {
+            let definitions = gateway.engine.known.definitions().cloned();
+            let recalled = tokio::task::spawn_blocking(move || {
+                let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
+                let known = transports.into_iter().filter_map(load);
+                Remembered(known.map(|(items, transport)| (transport, items)).collect())
+            });
+            let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
+            if reply.is_wanted() {
+                gateway.call_tool(params.root(), Some(&remembered), reply);
+            }
+        });
+    }
+}
+
+/// Answers as the upstream did; where it did not, in the words of the face.
+pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
+    match answer {
+        Answer::Result(result) => reply.relay(result, &[]),
+        Answer::Error(error) => say(reply, word(&CallFailure::Refused(error)), Some(error)),
+        Answer::Lost(lost) => say(reply, word(&CallFailure::Lost(lost)), None),
+    }
+}
+
+/// Answers in these words; `error` is what the server refused the request with.
+pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
+    match (wording, error) {
+        (Wording::Result(result), _) => reply.result(&result),
+        (Wording::Error(refusal), _) => reply.refuse(refusal),
+        (Wording::AsItCame, Some(error)) => reply.raw_error(error),
+        // A reply that is dropped answers with an error.
+        (Wording::AsItCame, None) => drop(reply),
+    }
+}

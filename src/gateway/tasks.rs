@@ -1,0 +1,92 @@
+//! Tasks: asked for where they are, by the client that began them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CAPABILITIES, Gateway};
+use crate::core::reply::Reply;
+use crate::core::session::ClientSession;
+use crate::core::tasks::TaskPlace;
+use crate::json::{Node, Raw, quote};
+use crate::protocol::era::{TASKS, TaskSupport, Version};
+use crate::protocol::message::code;
+use crate::transport::peer::Answer;
+
+/// What a server may take to say how a task is, before it is left out of a list.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
+/// them, from now or from before.
+pub(super) fn capabilities(gateway: &Gateway, session: &ClientSession, version: Version) -> String {
+    let face = gateway.face(session);
+    let servers = face.servers().into_iter();
+    let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
+    let tasks = match (support.max().unwrap_or_default(), version.is_modern()) {
+        (TaskSupport::None, _) => String::new(),
+        (_, true) => format!(",\"extensions\":{{\"{TASKS}\":{{}}}}"),
+        (support, false) => {
+            let cancel = if support == TaskSupport::WithCancel { "\"cancel\":{}," } else { "" };
+            format!(",\"tasks\":{{\"list\":{{}},{cancel}\"requests\":{{\"tools\":{{\"call\":{{}}}}}}}}")
+        }
+    };
+    format!("{{{CAPABILITIES}{tasks}}}")
+}
+
+/// A request about one task goes to the server that has it.
+pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
+    if reply.modern().is_some_and(|modern| !modern.can_wait()) {
+        return refuse_tasks(reply);
+    }
+    let Ok(Some(Some(id))) = params.unique("taskId").map(|id| id.map(Node::as_str)) else {
+        return reply.error(code::INVALID_PARAMS, "Invalid params: \"taskId\" must be a string", None);
+    };
+    let found = reply.session().workspace.tasks.find(&id);
+    let found = found.filter(|place| place.connection.version().is_modern() == reply.modern().is_some());
+    let Some(place) = found else {
+        let message = format!("Task not found: {id}");
+        return reply.error(code::INVALID_PARAMS, &message, None);
+    };
+    let own = quote(&place.own);
+    let changes = [("taskId", Some(&*own))];
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
+        match answer {
+            Answer::Result(result) => reply.relay(result, &[]),
+            Answer::Error(error) => reply.raw_error(error),
+            Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
+        }
+    });
+}
+
+/// `tasks/list`: every task of the client, as its server says that it is now. Servers list the tasks of all our
+/// clients, or list none; asked for one, each must answer.
+pub(super) fn list(params: Node<'_>, reply: Reply) {
+    let cursor = params.get("cursor").filter(|cursor| cursor.raw() != "null");
+    let after = cursor.map_or(Some(0), |cursor| cursor.as_str()?.parse().ok());
+    let Some(after) = after else {
+        return reply.error(code::INVALID_PARAMS, "Invalid params: unknown cursor", None);
+    };
+    let (places, next) = reply.session().workspace.tasks.page(after);
+    tokio::spawn(async move {
+        let asked: Vec<_> = places.into_iter().map(|place| tokio::spawn(state(place))).collect();
+        let mut tasks = Vec::new();
+        for task in asked {
+            tasks.extend(task.await.ok().flatten());
+        }
+        let next = next.map(|next| format!(",\"nextCursor\":\"{next}\"")).unwrap_or_default();
+        reply.result(&format!("{{\"tasks\":[{}]{next}}}", tasks.join(",")));
+    });
+}
+
+/// A task as its server says that it is, under the client's id; `None` where it does not know it any more.
+async fn state(place: TaskPlace) -> Option<String> {
+    let params = format!("{{\"taskId\":{}}}", quote(&place.own));
+    let result =
+        tokio::time::timeout(PATIENCE, place.connection.ask("tasks/get", &params)).await.ok()?.ok()?;
+    Some(Raw::own(result).root().with(&[("taskId", Some(&quote(&place.id)))]))
+}
+
+/// Only who says so takes a task for an answer.
+pub(super) fn refuse_tasks(reply: Reply) {
+    let data = format!("{{\"requiredCapabilities\":{{\"extensions\":{{\"{TASKS}\":{{}}}}}}}}");
+    reply.error(code::MISSING_CAPABILITY, "the client does not declare the extension for tasks", Some(&data));
+}

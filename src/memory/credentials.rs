@@ -1,0 +1,130 @@
+//! Logins to HTTP upstreams: one file for each server and client, readable by the user alone. One that others can change
+//! counts for nothing: what it names gets our secrets.
+//!
+//! The name of a file is a digest, so that a directory listing tells nothing. Files are replaced whole; processes
+//! that would renew the same token take turns by a lock beside it, since many servers take a refresh token once only.
+
+use std::any::Any;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use super::access::{Access, mend};
+use super::replace;
+use crate::text::digest::Digest;
+use crate::transport::oauth::{Grant, Memory};
+
+/// The login to one server.
+pub struct Credentials {
+    path: PathBuf,
+    /// Others have access to the file, which is said once.
+    told: Once,
+}
+
+impl Credentials {
+    /// In the directory for state; of the server at this URL, as this client where the configuration names one.
+    pub fn new(state: &Path, server: &str, client_id: Option<&str>) -> Self {
+        let mut digest = Digest::default();
+        digest.eat(server);
+        digest.eat(client_id.unwrap_or_default());
+        let path = state.join("mcp-workbench").join("credentials").join(format!("{}.json", digest.name()));
+        Self { path, told: Once::new() }
+    }
+
+    /// What the file holds, unless others can change it.
+    fn read(&self) -> Option<Vec<u8>> {
+        let mut file = File::open(&self.path).ok()?;
+        let access = Access::of_others(&file.metadata().ok()?);
+        let consequence = match access {
+            Access::None => "",
+            Access::Read => "can be read by others than you",
+            Access::Write => "can be changed by others than you, so the login in it is not used",
+        };
+        if access != Access::None {
+            let path = self.path.display();
+            self.told.call_once(|| tracing::warn!("{path} {consequence}; run `{}`", mend(&self.path)));
+        }
+        let mut bytes = Vec::new();
+        (access != Access::Write && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
+    }
+}
+
+impl Memory for Credentials {
+    fn load(&self) -> Option<Grant> {
+        let grant = serde_json::from_slice(&self.read()?);
+        // What is wrong is not said: it may quote a token.
+        grant.inspect_err(|_| tracing::warn!("{} cannot be used and is ignored", self.path.display())).ok()
+    }
+
+    fn save(&self, grant: &Grant) -> io::Result<()> {
+        let mut directory = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut directory, 0o700);
+        directory.recursive(true).create(self.path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+        replace(&self.path, &serde_json::to_vec_pretty(grant).map_err(io::Error::other)?)
+    }
+
+    fn lock(&self) -> Option<Box<dyn Any + Send>> {
+        let file = File::options().create(true).append(true).open(self.path.with_extension("lock"));
+        // Where there can be no lock, it is better to go on than not to.
+        let Ok(file) = file else { return Some(Box::new(())) };
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => None,
+            _ => Some(Box::new(file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::oauth::{Method, OauthClient, Token};
+
+    #[test]
+    fn what_is_saved_is_loaded_by_the_user_alone() {
+        let state = std::env::temp_dir().join(format!("mcp-workbench-credentials-{}", std::process::id()));
+        let own = Credentials::new(&state, "https://h/mcp", None);
+        assert!(own.load().is_none());
+        assert!(own.path.ends_with("credentials/7c1fa926181eb32cfb082f0fca1c6dc4.json"), "{:?}", own.path);
+        let client = OauthClient {
+            id: "c".into(),
+            secret: Some("s".into()),
+            method: Method::Basic,
+            registered: Some(7),
+            doubtful: false,
+        };
+        let token = Token {
+            access: "a".into(),
+            refresh: Some("r".into()),
+            renew_at: Some(1),
+            scope: Some("x".into()),
+        };
+        let grant = Grant {
+            issuer: "https://as".into(),
+            token_endpoint: "https://as/token".into(),
+            resource: "https://h/mcp".into(),
+            client,
+            scope: "x".into(),
+            token: Some(token),
+        };
+        own.save(&grant).unwrap();
+        assert!(own.load() == Some(grant));
+        for other in [("https://h/mcp", Some("c")), ("https://h/", None)] {
+            assert!(Credentials::new(&state, other.0, other.1).load().is_none());
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&own.path), mode(own.path.parent().unwrap())), (0o600, 0o700));
+        }
+        let lock = own.lock();
+        assert!(lock.is_some() && own.lock().is_none());
+        drop(lock);
+        assert!(own.lock().is_some());
+        fs::write(&own.path, "{\"issuer\":").unwrap();
+        assert!(own.load().is_none());
+        fs::remove_dir_all(&state).unwrap();
+    }
+}

@@ -1,0 +1,337 @@
+//! Protocol versions, the legacy handshake, and the metadata of the modern era.
+
+use serde::{Deserialize, Serialize};
+
+use std::borrow::Cow;
+
+use crate::json::{Node, Scanner, quote};
+use crate::protocol::message::{Refusal, code};
+
+/// A protocol version, in the order of their dates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 2024-11-05
+    V2024,
+    /// 2025-03-26: the only one with batches.
+    V2025March,
+    /// 2025-06-18
+    V2025June,
+    /// 2025-11-25
+    V2025November,
+    /// 2026-07-28: the modern era, without sessions and handshake.
+    V2026July,
+}
+
+/// A family of versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Era {
+    /// With `initialize`.
+    Legacy,
+    /// With `server/discover`.
+    Modern,
+}
+
+/// Keys of `_meta` that the modern era has.
+pub mod meta {
+    #![allow(missing_docs)]
+    pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+}
+
+/// The extension that tasks are in the modern era.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// The levels of log messages, least severe first.
+pub const LOG_LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// The place in [`LOG_LEVELS`] of the level in raw parameters of `logging/setLevel`.
+pub fn log_level(params: &str) -> Option<usize> {
+    let mut scanner = Scanner::default();
+    let level = scanner.scan_str(params).ok()?.root().get("level")?.as_str()?;
+    LOG_LEVELS.iter().position(|known| *known == level)
+}
+
+/// What a client that can be asked anything declares.
+pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
+
+impl Version {
+    /// Every one, in the order of their dates.
+    pub const ALL: [Self; 5] =
+        [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November, Self::V2026July];
+    /// Those of the legacy era, newest last.
+    pub const LEGACY: [Self; 4] = [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November];
+    /// What we offer in a handshake where nothing else decides.
+    pub const LATEST_LEGACY: Self = Self::V2025November;
+    /// The modern one.
+    pub const MODERN: Self = Self::V2026July;
+
+    /// The version of the legacy era that a peer names.
+    pub fn legacy(text: &str) -> Option<Self> {
+        Self::LEGACY.into_iter().find(|version| version.as_str() == text)
+    }
+
+    /// As it stands on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024 => "2024-11-05",
+            Self::V2025March => "2025-03-26",
+            Self::V2025June => "2025-06-18",
+            Self::V2025November => "2025-11-25",
+            Self::V2026July => "2026-07-28",
+        }
+    }
+
+    /// Whether it is of the modern era.
+    pub fn is_modern(self) -> bool {
+        self == Self::MODERN
+    }
+}
+
+/// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all others
+/// everything.
+pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
+    let others: &[Version] = if is_modern { &[] } else { &Version::LEGACY };
+    let all = std::iter::once(&Version::MODERN).chain(others.iter().rev());
+    let supported: Vec<_> = all.map(|version| quote(version.as_str())).collect();
+    let data = format!("{{\"supported\":[{}],\"requested\":{}}}", supported.join(","), quote(requested));
+    let message = format!("Unsupported protocol version: {requested}");
+    Refusal { code: code::UNSUPPORTED_VERSION, message, data: Some(data) }
+}
+
+/// The metadata of a request of the modern era.
+#[derive(Clone, Copy)]
+pub struct ModernMeta<'a>(Node<'a>);
+
+impl<'a> ModernMeta<'a> {
+    /// The one rule for the era of a request: it is modern if its `_meta` says a version or capabilities. `None` is legacy.
+    pub fn read(params: Option<Node<'a>>) -> Result<Option<Self>, Refusal> {
+        // Most requests have none, which is found out more quickly than that none stands twice.
+        let Some(params) = params.filter(|params| params.get("_meta").is_some()) else { return Ok(None) };
+        let own = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
+        let Some(own) = own.filter(|own| own.is_object()) else { return Ok(None) };
+        let both = own.all_unique([meta::VERSION, meta::CAPABILITIES]);
+        let [version, capabilities] = both.map_err(|_| Refusal::twice("_meta"))?;
+        let is_modern = version.is_some() || capabilities.is_some();
+        Ok(is_modern.then_some(Self(own)))
+    }
+
+    /// What a request is refused with whose `_meta` lacks one of what it must have, or has it in another form.
+    pub fn lacks(key: &str) -> Refusal {
+        Refusal::invalid_params(format_args!("`_meta` has no \"{key}\""))
+    }
+
+    /// The version that it says, whichever that is.
+    pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
+        self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+    }
+
+    /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
+    pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {
+        let version = self.version()?;
+        if version != Version::MODERN.as_str() {
+            return Err(unsupported(&version, true));
+        }
+        let capabilities = self.0.get(meta::CAPABILITIES).filter(|node| node.is_object());
+        let capabilities = capabilities.ok_or_else(|| Self::lacks(meta::CAPABILITIES))?;
+        let Some(level) = self.0.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
+        let known = level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
+        let words = || format!("{} must be one of {}", meta::LOG_LEVEL, LOG_LEVELS.join(", "));
+        Ok((capabilities, Some(known.ok_or_else(|| Refusal::invalid_params(words()))?)))
+    }
+}
+
+/// What a client said of itself in `initialize`.
+#[derive(Debug, Clone)]
+pub struct ClientHello {
+    /// Negotiated: the same if we know it, else our latest.
+    pub version: Version,
+    /// `clientInfo.name`, or empty.
+    pub name: String,
+    /// Raw object.
+    pub capabilities: String,
+    /// Whether it can be asked anything.
+    pub can_be_asked: bool,
+}
+
+impl ClientHello {
+    /// Reads the parameters of `initialize`; the error says what is missing.
+    pub fn read(params: Node<'_>) -> Result<Self, &'static str> {
+        let requested = params
+            .get("protocolVersion")
+            .and_then(Node::as_str)
+            .ok_or("initialize needs a \"protocolVersion\"")?;
+        let capabilities = params.get("capabilities").filter(|node| node.is_object());
+        let name = params.get("clientInfo").and_then(|info| info.get("name"));
+        let capabilities = capabilities.map_or("{}", Node::raw).to_owned();
+        Ok(Self {
+            version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
+            name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
+            can_be_asked: can_be_asked(&capabilities),
+            capabilities,
+        })
+    }
+}
+
+/// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.
+#[derive(Debug, Clone)]
+pub struct ServerHello {
+    /// Chosen by the upstream.
+    pub version: Version,
+    /// Raw object.
+    pub capabilities: String,
+}
+
+impl ServerHello {
+    /// Reads the result of `initialize`.
+    pub fn read(result: &str) -> Result<Self, String> {
+        let mut scanner = Scanner::default();
+        let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
+        let version = root
+            .get("protocolVersion")
+            .and_then(Node::as_str)
+            .ok_or("answered `initialize` without a protocol version; is it an MCP server?")?;
+        let version = Version::legacy(&version)
+            .ok_or_else(|| format!("speaks protocol version {}, which is not supported", quote(&version)))?;
+        Ok(Self { version, capabilities: capabilities(root) })
+    }
+
+    /// Reads the result of `server/discover`; `None` if it is none, or names no version that we speak.
+    pub fn discovered(result: &str) -> Option<Self> {
+        let mut scanner = Scanner::default();
+        let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
+        let versions: Vec<String> = serde_json::from_str(root.get("supportedVersions")?.raw()).ok()?;
+        let modern = versions.iter().any(|version| version == Version::MODERN.as_str());
+        modern.then(|| Self { version: Version::MODERN, capabilities: capabilities(root) })
+    }
+
+    /// Whether the upstream declared this capability.
+    pub fn can(&self, capability: &str) -> bool {
+        declares(&self.capabilities, capability)
+    }
+
+    /// What of tasks the upstream can, in the way of its era.
+    pub fn tasks(&self) -> TaskSupport {
+        let has = |path: &[&str]| declares_at(&self.capabilities, path);
+        match self.version.is_modern() {
+            true if has(&["extensions", TASKS]) => TaskSupport::WithCancel,
+            false if has(&["tasks", "requests", "tools", "call"]) && has(&["tasks", "cancel"]) => {
+                TaskSupport::WithCancel
+            }
+            false if has(&["tasks", "requests", "tools", "call"]) => TaskSupport::Plain,
+            _ => TaskSupport::None,
+        }
+    }
+}
+
+/// Whether calls can be tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub enum TaskSupport {
+    /// They cannot.
+    #[default]
+    None,
+    /// They can.
+    Plain,
+    /// They can, and tasks can be cancelled.
+    WithCancel,
+}
+
+fn capabilities(root: Node<'_>) -> String {
+    root.get("capabilities").filter(|node| node.is_object()).map_or("{}", Node::raw).to_owned()
+}
+
+/// Whether a client with these capabilities, a raw object, can be asked anything.
+pub fn can_be_asked(capabilities: &str) -> bool {
+    ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
+}
+
+/// Whether a raw capabilities object has this member.
+pub fn declares(capabilities: &str, capability: &str) -> bool {
+    declares_at(capabilities, &[capability])
+}
+
+/// Whether a raw capabilities object has something at this path.
+pub fn declares_at(capabilities: &str, path: &[&str]) -> bool {
+    let found = |doc: crate::json::Doc<'_>| {
+        let node = path.iter().try_fold(doc.root(), |node, key| node.get(key));
+        node.is_some_and(|node| node.raw() != "null")
+    };
+    Scanner::default().scan_str(capabilities).is_ok_and(found)
+}
+
+/// What we are called where it does not depend on the face.
+pub const OUR_NAME: &str = "mcp-workbench";
+
+/// Who we are, under this name, as clients and servers introduce themselves.
+pub fn our_info(name: &str) -> String {
+    format!("{{\"name\":{},\"version\":\"{}\"}}", quote(name), env!("CARGO_PKG_VERSION"))
+}
+
+/// The parameters of our own `initialize`.
+pub fn initialize_params(version: Version, capabilities: &str) -> String {
+    format!(
+        "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{}}}",
+        version.as_str(),
+        our_info(OUR_NAME),
+    )
+}
+
+/// The members of `_meta` that every request of the modern era needs, without braces.
+pub fn modern_meta(capabilities: &str) -> String {
+    format!(
+        "\"{}\":\"{}\",\"{}\":{},\"{}\":{capabilities}",
+        meta::VERSION,
+        Version::MODERN.as_str(),
+        meta::CLIENT_INFO,
+        our_info(OUR_NAME),
+        meta::CAPABILITIES,
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Parameters of a request, and its era or the code that it is refused with, over whichever transport.
+    pub(crate) const ERA_CASES: [(&str, Result<Era, i64>); 11] = [
+        ("{}", Ok(Era::Legacy)),
+        (r#"{"_meta":{"progressToken":1}}"#, Ok(Era::Legacy)),
+        (r#"{"_meta":7}"#, Ok(Era::Legacy)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Ok(Era::Modern),
+        ),
+        (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#, Err(code::INVALID_PARAMS)),
+        (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, Err(code::INVALID_PARAMS)),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7,"io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"loud"}}"#,
+            Err(code::INVALID_PARAMS),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+            Err(code::UNSUPPORTED_VERSION),
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
+            Err(code::INVALID_REQUEST),
+        ),
+        (r#"{"_meta":{},"_META":{}}"#, Err(code::INVALID_REQUEST)),
+    ];
+
+    #[test]
+    fn versions_stand_in_their_order() {
+        for (place, version) in Version::ALL.into_iter().enumerate() {
+            assert_eq!(version as usize, place);
+        }
+        assert_eq!(Version::ALL[..4], Version::LEGACY);
+    }
+}

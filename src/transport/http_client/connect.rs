@@ -1,0 +1,289 @@
+//! Connections: pool, TLS, redirects, and what went wrong in words fit for a user.
+
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
+use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+use tower_service::Service;
+
+use super::reach::{Gate, Reach, Refused};
+use super::uri::{origin, resolve, same_origin};
+
+/// Name look-up, TCP and TLS together.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Below the five seconds after which common servers close an idle connection: a request that meets that closing
+/// is lost, since it may not be sent again.
+const IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept.
+const KEPT: usize = 32;
+/// Dead peers of silent streams are noticed by probes.
+const PROBE: Duration = Duration::from_secs(60);
+/// Redirects followed for one request.
+const MOST_REDIRECTS: usize = 5;
+
+/// Why there is no HTTP answer, or no good one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// For a user; holds no secret.
+    pub message: String,
+    /// Of the HTTP answer, where there was one.
+    pub status: Option<u16>,
+    /// No connection could be made, so nothing was sent.
+    pub unreachable: bool,
+    /// There was a connection, and it broke.
+    pub broken: bool,
+    /// Somebody has to log in first, or has to no avail.
+    pub unauthorized: bool,
+}
+
+impl Failure {
+    pub(in crate::transport) fn new(message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { message, status: None, unreachable: false, broken: false, unauthorized: false }
+    }
+
+    /// A connection that broke before the answer was whole.
+    pub(in crate::transport) fn broken(message: &str) -> Self {
+        Self { broken: true, ..Self::new(message) }
+    }
+
+    /// A refusal that no token helps against.
+    pub(in crate::transport) fn unauthorized(status: StatusCode, reason: String) -> Self {
+        let status = Some(status.as_u16());
+        Self { status, unauthorized: true, ..Self::new(reason) }
+    }
+
+    /// An answer that is no success.
+    pub(in crate::transport) fn status(status: StatusCode) -> Self {
+        let hint = match status {
+            StatusCode::UNAUTHORIZED => ": it wants credentials; set `headers` or correct them",
+            StatusCode::FORBIDDEN => ": it refuses these credentials or this address",
+            _ => "",
+        };
+        let message = match status.canonical_reason() {
+            Some(reason) => format!("the server answered HTTP {} {reason}{hint}", status.as_u16()),
+            None => format!("the server answered HTTP {}", status.as_u16()),
+        };
+        Self { status: Some(status.as_u16()), ..Self::new(message) }
+    }
+}
+
+/// The HTTP side of one upstream: its connections and the headers that the configuration gives it.
+pub(in crate::transport) struct Http {
+    client: Client<Connector<HttpsConnector<HttpConnector<Gate>>>, Full<Bytes>>,
+    headers: HeaderMap,
+    reach: Reach,
+}
+
+impl Http {
+    /// Sets up what `url` needs; the system's certificates are read at the first `https` one. All connections go through
+    /// the gate.
+    pub(in crate::transport) async fn new(url: &Uri, headers: HeaderMap, gate: Gate) -> Result<Self, String> {
+        let tls =
+            match url.scheme_str() {
+                Some("https") => {
+                    tokio::task::spawn_blocking(trust).await.map_err(|error| error.to_string())??
+                }
+                _ => Arc::new(config(|builder| {
+                    Ok(builder.with_root_certificates(rustls::RootCertStore::empty()))
+                })?),
+            };
+        Ok(Self::with_tls(tls, headers, gate))
+    }
+
+    /// As [`Http::new`], with TLS set up elsewhere.
+    pub(in crate::transport) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap, gate: Gate) -> Self {
+        let reach = gate.reach;
+        let mut tcp = HttpConnector::new_with_resolver(gate);
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(PROBE));
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(ClientConfig::clone(&tls))
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(KEPT)
+            .build(Connector { inner: tls, reach });
+        Self { client, headers, reach }
+    }
+
+    /// Sends one request, following redirects within the origin.
+    pub(in crate::transport) async fn send(
+        &self,
+        method: Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut uri = uri.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = self.headers.clone();
+            for (name, value) in headers {
+                request.headers_mut().insert(name, value.clone());
+            }
+            let response = self.client.request(request).await.map_err(|error| {
+                let unreachable = error.is_connect();
+                Failure { unreachable, broken: !unreachable, ..Failure::new(words(&error, &uri)) }
+            })?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
+                return Ok(response);
+            }
+            let status = Some(response.status().as_u16());
+            let failure = |message: String| Failure { status, ..Failure::new(message) };
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let Some(target) = location.and_then(|location| resolve(&uri, location)) else {
+                return Err(failure("the server redirects to nowhere".into()));
+            };
+            if !same_origin(&uri, &target) {
+                let hint = match self.reach {
+                    Reach::Configured => "; if that is right, put the new URL into the configuration",
+                    _ => "",
+                };
+                return Err(failure(format!(
+                    "the server redirects to {}, which is another origin and is not followed{hint}",
+                    origin(&target)
+                )));
+            }
+            uri = target;
+        }
+        Err(Failure::new("the server redirects in a circle"))
+    }
+}
+
+/// The address that an answer came from.
+pub(in crate::transport) fn peer<T>(response: &Response<T>) -> Option<IpAddr> {
+    response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip())
+}
+
+/// Trust in what this system trusts: companies have their own authorities. Read once a process.
+fn trust() -> Result<Arc<ClientConfig>, String> {
+    static TRUST: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    if let Some(trust) = TRUST.get() {
+        return Ok(trust.clone());
+    }
+    let made = config(|builder| {
+        builder.with_native_roots().map_err(|_| {
+            "TLS: this system has no certificate authorities; install ca-certificates or set SSL_CERT_FILE".to_owned()
+        })
+    })?;
+    Ok(TRUST.get_or_init(|| Arc::new(made)).clone())
+}
+
+type Roots = rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>;
+type Trusting = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+fn config(roots: impl FnOnce(Roots) -> Result<Trusting, String>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(roots(builder.map_err(|error| error.to_string())?)?.with_no_client_auth())
+}
+
+/// A connector with a deadline over all of its steps, which begins none towards what is out of reach. Names are the
+/// business of the [`Gate`] within it; it is not asked about literal addresses.
+#[derive(Clone)]
+struct Connector<S> {
+    inner: S,
+    reach: Reach,
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl<S> Service<Uri> for Connector<S>
+where
+    S: Service<Uri, Error = BoxError>,
+    S::Future: Send + 'static,
+    S::Response: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        if let Err(refused) = self.reach.check(&uri) {
+            return Box::pin(std::future::ready(Err(refused.into())));
+        }
+        let connecting = self.inner.call(uri);
+        Box::pin(async move {
+            tokio::time::timeout(CONNECT, connecting)
+                .await
+                .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        })
+    }
+}
+
+/// The innermost reason that says something.
+pub(in crate::transport) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
+    let mut chain = std::iter::successors(Some(error), |error| Error::source(*error));
+    if let Some(refused) = chain.find_map(|error| error.downcast_ref::<Refused>()) {
+        return refused.to_string();
+    }
+    let mut next = Some(error);
+    let mut last = String::new();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return match error {
+                rustls::Error::InvalidCertificate(reason) => {
+                    format!("TLS: the certificate of {} is not accepted: {reason}", origin(uri))
+                }
+                rustls::Error::InvalidMessage(_) => {
+                    format!("TLS: {} does not speak TLS; is its URL http://?", origin(uri))
+                }
+                error => format!("TLS: {error}"),
+            };
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>()
+            && error.is_incomplete_message()
+        {
+            return "the server closed the connection without an answer".into();
+        }
+        let text = error.to_string();
+        if text == "dns error" {
+            return format!("the host name {} cannot be resolved", uri.host().unwrap_or_default());
+        }
+        next = error.source();
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => return format!("connection refused by {}", origin(uri)),
+                io::ErrorKind::TimedOut => {
+                    return format!("connection timeout: {} does not answer", origin(uri));
+                }
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    return "the server broke the connection".into();
+                }
+                io::ErrorKind::UnexpectedEof => return "the server closed the connection".into(),
+                // The source of an error that wraps another one skips that one.
+                _ => {
+                    if let Some(inner) = error.get_ref() {
+                        next = Some(inner);
+                    }
+                }
+            }
+        }
+        last = text;
+    }
+    format!("the connection failed: {last}")
+}

@@ -1,0 +1,524 @@
+//! Requests that we send over one connection, until each is answered exactly once.
+//!
+//! A request is opened before it is sent: [`Peer::reserve`] gives its id, [`Peer::open`] makes it known here, the caller
+//! notes it wherever it must be found, and only then [`Opened::send`] writes it.
+//!
+//! Invariant: whoever can learn of a request, by its answer or by its cancellation, finds it. Nothing is written of a
+//! request that was cancelled between the two steps, on however many threads they run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::json::Node;
+use crate::protocol::message::{Outcome, code, write_notification, write_request, write_string};
+use crate::transport::outbox::Out;
+
+/// How a request of ours ended.
+pub enum Answer<'a> {
+    /// The raw result.
+    Result(Node<'a>),
+    /// The raw error object.
+    Error(Node<'a>),
+    /// No answer will come.
+    Lost(&'a Lost),
+}
+
+/// Why no answer will come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// A JSON-RPC error code.
+    pub code: i64,
+    /// For a person.
+    pub message: Arc<str>,
+}
+
+impl Lost {
+    /// A loss with a reason.
+    pub fn new(message: impl Into<Arc<str>>) -> Self {
+        Self { code: code::UPSTREAM_LOST, message: message.into() }
+    }
+
+    /// An answer came, but it cannot be read; `what` is wrong with it.
+    pub fn malformed(what: &str) -> Self {
+        Self { code: code::INTERNAL, message: format!("the server's answer is malformed: {what}").into() }
+    }
+
+    /// Whether an answer came that cannot be read.
+    pub fn is_malformed(&self) -> bool {
+        self.code == code::INTERNAL
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+/// What to do with the answer. Runs on the task that reads it, so it must be brief.
+pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
+
+/// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
+pub struct Peer<T> {
+    out: Arc<dyn Out>,
+    next: AtomicU64,
+    calls: Mutex<Calls<T>>,
+    /// Told of every request that is open no longer, while somebody waits for that.
+    less_open: Notify,
+}
+
+struct Calls<T> {
+    /// By id, so in the order in which they were made.
+    open: BTreeMap<u64, Call<T>>,
+    closed: Option<Lost>,
+}
+
+struct Call<T> {
+    on_answer: OnAnswer,
+    tag: T,
+    deadline: Option<Deadline>,
+    expiry: Option<Expiry>,
+}
+
+/// The task that watches a deadline; it ends with its call, however far the deadline is.
+struct Expiry(AbortHandle);
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// When a request is cancelled for want of an answer.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    idle: Option<Duration>,
+    touched: Instant,
+    end: Option<Instant>,
+    /// While the number stands among the paused, the idle time stands still.
+    pause: Option<(Arc<Paused>, u64)>,
+}
+
+/// Those whose requests wait for something that takes its time, by number, as often as there are reasons.
+#[derive(Debug, Default)]
+pub struct Paused(Mutex<Vec<u64>>);
+
+impl Paused {
+    /// Adds a reason.
+    pub fn add(&self, who: u64) {
+        self.0.lock().push(who);
+    }
+
+    /// Takes a reason away.
+    pub fn remove(&self, who: u64) {
+        let mut paused = self.0.lock();
+        if let Some(at) = paused.iter().position(|other| *other == who) {
+            paused.swap_remove(at);
+        }
+    }
+
+    fn contains(&self, who: u64) -> bool {
+        self.0.lock().contains(&who)
+    }
+}
+
+impl Deadline {
+    /// Silence of `idle`, or `max` in all; `None` where neither is set. The idle time may be paused.
+    pub fn new(
+        idle: Option<Duration>,
+        max: Option<Duration>,
+        pause: Option<(&Arc<Paused>, u64)>,
+    ) -> Option<Self> {
+        let now = Instant::now();
+        (idle.is_some() || max.is_some()).then(|| Self {
+            idle,
+            touched: now,
+            end: max.and_then(|max| now.checked_add(max)),
+            pause: pause.map(|(paused, who)| (paused.clone(), who)),
+        })
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let idle = self.idle.and_then(|idle| {
+            let is_paused = self.pause.as_ref().is_some_and(|(paused, who)| paused.contains(*who));
+            let from = if is_paused { Instant::now() } else { self.touched };
+            from.checked_add(idle)
+        });
+        [idle, self.end].into_iter().flatten().min()
+    }
+}
+
+impl<T: Send + 'static> Peer<T> {
+    /// A connection whose messages leave through `out`.
+    pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
+        let calls = Mutex::new(Calls { open: BTreeMap::new(), closed: None });
+        Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
+    }
+
+    /// The id of a request that is about to be opened.
+    pub fn reserve(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens a request under a reserved id, to be noted and then sent. `on_answer` runs exactly once, at once if the
+    /// connection is closed, which is what `None` says; it never runs if the request is forgotten.
+    pub fn open(
+        self: &Arc<Self>,
+        id: u64,
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<Opened<'_, T>> {
+        let has_deadline = deadline.is_some();
+        let mut calls = self.calls.lock();
+        if let Some(lost) = calls.closed.clone() {
+            drop(calls);
+            on_answer(Answer::Lost(&lost));
+            return None;
+        }
+        calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
+        Some(Opened { peer: self, id, has_deadline, is_sent: false })
+    }
+
+    /// Opens a request and sends it at once, where nobody but the peer has to know it by its id.
+    pub fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+        tag: T,
+        deadline: Option<Deadline>,
+        on_answer: OnAnswer,
+    ) -> Option<u64> {
+        let id = self.reserve();
+        self.open(id, tag, deadline, on_answer)?.send(method, params).then_some(id)
+    }
+
+    /// Sends a request and waits for its raw result; dropping the future cancels the request.
+    pub async fn call(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        tag: T,
+        deadline: Option<Deadline>,
+    ) -> Result<String, CallError> {
+        self.call_for(method, params, tag, deadline, |result| result.raw().to_owned()).await
+    }
+
+    /// As [`Peer::call`], for what `read` makes of the result on the task that reads it.
+    pub async fn call_for<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        params: &str,
+        tag: T,
+        deadline: Option<Deadline>,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, CallError> {
+        let (send, receive) = oneshot::channel();
+        let on_answer: OnAnswer = Box::new(move |answer| {
+            let _ = send.send(match answer {
+                Answer::Result(result) => Ok(read(result)),
+                Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
+                Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
+            });
+        });
+        let id =
+            self.request(method, |out, _| out.extend_from_slice(params.as_bytes()), tag, deadline, on_answer);
+        let guard = CancelOnDrop { peer: self, id };
+        let outcome =
+            receive.await.unwrap_or_else(|_| Err(CallError::Lost(Lost::new("the request was dropped"))));
+        std::mem::forget(guard);
+        outcome
+    }
+
+    /// Hands the answer to whoever waits for it. `false`: nobody waits for that one.
+    pub fn resolve(&self, id: u64, outcome: Outcome<'_>) -> bool {
+        let Some(call) = self.take(id) else { return false };
+        match outcome {
+            Outcome::Result(result) => (call.on_answer)(Answer::Result(result)),
+            Outcome::Error(error) => (call.on_answer)(Answer::Error(error)),
+            Outcome::Malformed(what) => (call.on_answer)(Answer::Lost(&Lost::malformed(what))),
+        }
+        true
+    }
+
+    /// Fails one request. `false`: it was not open.
+    pub fn fail(&self, id: u64, lost: &Lost) -> bool {
+        let Some(call) = self.take(id) else { return false };
+        (call.on_answer)(Answer::Lost(lost));
+        true
+    }
+
+    /// Whether requests can still be sent.
+    pub fn is_open(&self) -> bool {
+        self.calls.lock().closed.is_none()
+    }
+
+    /// Fails a request and tells the other side why. `false`: it was not open.
+    pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) -> bool {
+        let was_open = self.fail(id, lost);
+        if was_open {
+            self.send_cancelled(id, reason);
+        }
+        was_open
+    }
+
+    /// Forgets a request without an answer, and returns what was known of it.
+    pub fn forget(&self, id: u64) -> Option<T> {
+        // What is dropped with it may send the next request, so not with the calls locked.
+        let call = self.take(id);
+        call.map(|call| call.tag)
+    }
+
+    fn take(&self, id: u64) -> Option<Call<T>> {
+        let call = self.calls.lock().open.remove(&id)?;
+        self.less_open.notify_waiters();
+        Some(call)
+    }
+
+    /// Tells the other side that a request is cancelled.
+    pub fn send_cancelled(&self, id: u64, reason: &str) {
+        self.notify("notifications/cancelled", |out| {
+            out.extend_from_slice(format!("{{\"requestId\":{id},\"reason\":").as_bytes());
+            write_string(out, reason);
+            out.push(b'}');
+        });
+    }
+
+    /// Sends a notification.
+    pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+        let mut params = Some(params);
+        self.out.send(&mut |out| {
+            if let Some(params) = params.take() {
+                write_notification(out, method, params);
+            }
+        });
+    }
+
+    /// Looks at an open request; progress on it restarts its idle time.
+    pub fn touch<R>(&self, id: u64, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let mut calls = self.calls.lock();
+        let call = calls.open.get_mut(&id)?;
+        if let Some(deadline) = &mut call.deadline {
+            deadline.touched = Instant::now();
+        }
+        Some(look(&call.tag))
+    }
+
+    /// Looks at every open request, in no order.
+    pub fn each(&self, mut look: impl FnMut(u64, &T)) {
+        for (id, call) in &self.calls.lock().open {
+            look(*id, &call.tag);
+        }
+    }
+
+    /// Whether there is such an open request.
+    pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.calls.lock().open.values().any(|call| wanted(&call.tag))
+    }
+
+    /// Waits until there is no such open request.
+    pub async fn none_open(&self, wanted: impl Fn(&T) -> bool) {
+        loop {
+            let less = self.less_open.notified();
+            if !self.any(&wanted) {
+                return;
+            }
+            less.await;
+        }
+    }
+
+    /// Lets something else be known of an open request.
+    pub fn replace(&self, id: u64, mut tag: T) {
+        if let Some(call) = self.calls.lock().open.get_mut(&id) {
+            std::mem::swap(&mut call.tag, &mut tag);
+        }
+        // What ends with what was known may look at the calls, so not with these locked.
+        drop(tag);
+    }
+
+    /// Restarts the idle time of the open requests that `which` chooses.
+    pub fn touch_where(&self, which: impl Fn(&T) -> bool) {
+        for call in self.calls.lock().open.values_mut() {
+            if let Some(deadline) = &mut call.deadline
+                && which(&call.tag)
+            {
+                deadline.touched = Instant::now();
+            }
+        }
+    }
+
+    /// The open request, if there is exactly one besides these.
+    pub fn only_open_besides(&self, others: &[u64]) -> Option<u64> {
+        let calls = self.calls.lock();
+        let mut ids = calls.open.keys().filter(|id| !others.contains(id));
+        ids.next().copied().filter(|_| ids.next().is_none())
+    }
+
+    /// How many requests are open.
+    #[cfg(test)]
+    pub fn open_count(&self) -> usize {
+        self.calls.lock().open.len()
+    }
+
+    /// Takes no further request and fails those that are open.
+    pub fn close(&self, lost: &Lost) {
+        let open = {
+            let mut calls = self.calls.lock();
+            calls.closed.get_or_insert_with(|| lost.clone());
+            std::mem::take(&mut calls.open)
+        };
+        self.less_open.notify_waiters();
+        for call in open.into_values() {
+            (call.on_answer)(Answer::Lost(lost));
+        }
+    }
+
+    async fn expire(self: Arc<Self>, id: u64) {
+        loop {
+            let (due, deadline) = {
+                let calls = self.calls.lock();
+                let Some(deadline) = calls.open.get(&id).and_then(|call| call.deadline.clone()) else {
+                    return;
+                };
+                let Some(due) = deadline.due() else { return };
+                (due, deadline)
+            };
+            if due > Instant::now() {
+                tokio::time::sleep_until(due.into()).await;
+                continue;
+            }
+            let reason = match (deadline.end, deadline.idle) {
+                (Some(end), _) if end <= due => "timeout: the longest time for a call is over".to_owned(),
+                (_, Some(idle)) => format!("timeout: no answer and no progress for {} s", idle.as_secs_f64()),
+                _ => "timeout".to_owned(),
+            };
+            self.cancel(id, &reason, &Lost::new(reason.as_str()));
+            return;
+        }
+    }
+}
+
+/// A request that is open and not sent yet; dropped, it is forgotten.
+pub struct Opened<'a, T: Send + 'static> {
+    peer: &'a Arc<Peer<T>>,
+    id: u64,
+    has_deadline: bool,
+    is_sent: bool,
+}
+
+impl<T: Send + 'static> Opened<'_, T> {
+    /// Sends it, unless it is open no longer. `params` gets its id, which also serves as its progress token. `false`: it
+    /// is over, and has been answered if it was not cancelled.
+    pub fn send(self, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
+        let peer = self.peer;
+        self.send_via(&*peer.out, method, params)
+    }
+
+    /// As [`Opened::send`], by another way out than usual.
+    pub fn send_via(mut self, out: &dyn Out, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
+        self.is_sent = true;
+        let (peer, id) = (self.peer, self.id);
+        let mut params = Some(params);
+        let sent = out.send(&mut |out| {
+            if let Some(params) = params.take().filter(|_| peer.calls.lock().open.contains_key(&id)) {
+                write_request(out, id, method, |out| params(out, id));
+            }
+        });
+        if !sent {
+            peer.fail(id, &Lost::new("the connection is closed"));
+            return false;
+        }
+        if self.has_deadline {
+            let task = tokio::spawn(peer.clone().expire(id));
+            let expiry = Some(Expiry(task.abort_handle()));
+            if let Some(call) = peer.calls.lock().open.get_mut(&id) {
+                call.expiry = expiry;
+            }
+        }
+        true
+    }
+}
+
+impl<T: Send + 'static> Drop for Opened<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            self.peer.forget(self.id);
+        }
+    }
+}
+
+/// Why [`Peer::call`] has no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// The other side answered with this error object.
+    Refused(String),
+    /// It did not answer.
+    Lost(Lost),
+}
+
+struct CancelOnDrop<'a, T: Send + 'static> {
+    peer: &'a Arc<Peer<T>>,
+    id: Option<u64>,
+}
+
+impl<T: Send + 'static> Drop for CancelOnDrop<'_, T> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id
+            && self.peer.forget(id).is_some()
+        {
+            self.peer.send_cancelled(id, "no longer wanted");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Takes whatever it is sent.
+    struct Sent;
+
+    impl Out for Sent {
+        fn send(&self, _write: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+            true
+        }
+    }
+
+    /// Looks at the calls when it ends, as a client does whose questions end with it.
+    struct Looks(Weak<Peer<Looks>>);
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            if let Some(peer) = self.0.upgrade() {
+                peer.touch_where(|_| true);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_known_of_a_request_may_look_at_the_calls_when_it_ends() {
+        let (done, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let peer = Peer::new(Arc::new(Sent));
+            let tag = || Looks(Arc::downgrade(&peer));
+            let id = peer.request("m", |_, _| (), tag(), None, Box::new(|_| ())).expect("it is open");
+            peer.replace(id, tag());
+            peer.replace(id + 1, tag());
+            assert_eq!(peer.open_count(), 1);
+            let _ = done.send(());
+        });
+        receiver
+            .recv_timeout(Duration::from_secs(30))
+            .expect("nobody waits for a lock that he holds himself");
+    }
+}
