@@ -1,5 +1,5 @@
 //! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
-//! table of methods reads them, replies complete results by them, windows tell listeners.
+//! table of methods reads them, replies complete results by them, workspaces tell listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

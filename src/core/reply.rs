@@ -1,4 +1,7 @@
 //! Answers to a client's requests: each once, those of a batch together.
+//!
+//! Invariant: each request is answered exactly once. A [`Reply`] that is dropped, or whose answer panics, answers with an
+//! error; it knows its request by the object that is its key, not by the text of the id, since ids are used again.
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod bridge;
+mod brief;
 #[cfg(target_os = "linux")]
 mod chaos;
 mod classic;
@@ -41,6 +42,7 @@ mod mutations;
 mod names;
 mod npm;
 mod oauth;
+mod odd;
 mod offers;
 mod opening;
 #[cfg(target_os = "linux")]
