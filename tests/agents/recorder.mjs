@@ -2,7 +2,7 @@
 //
 // The first line of a recording says whose it is and how the gateway was started. After it, `{"client": MESSAGE}` is
 // what the agent wrote, `{"answered": ID}` and `{"notified": METHOD}` what it had been sent by then, and
-// `{"ended": "client"}` the end of stdin. All that differs from run to run is made alike: ids and tokens are numbered,
+// `{"ended": "client"}` that it ended us. All that differs from run to run is made alike: ids and tokens are numbered,
 // times are 0, unique ids all noughts, and the home is `{home}`.
 
 import { chmodSync, existsSync, readFileSync } from "node:fs";

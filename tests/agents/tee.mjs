@@ -9,7 +9,12 @@ const child = spawn(gateway, args, { stdio: ["pipe", "pipe", "inherit"] });
 pass(process.stdin, child.stdin, "client");
 pass(child.stdout, process.stdout, "gateway");
 child.on("exit", (code) => process.exit(code ?? 1));
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
+  process.on(signal, () => {
+    noteEnd("client");
+    child.kill(signal);
+  });
+}
 
 function pass(from, to, who) {
   let rest = "";
@@ -21,8 +26,13 @@ function pass(from, to, who) {
     to.write(text);
   });
   from.on("end", () => {
-    appendFileSync(notes, `{"ended":"${who}"}\n`);
+    noteEnd(who);
     to.end();
   });
   to.on("error", () => {});
+}
+
+/** An agent ends the gateway by closing its stdin, or by a signal. */
+function noteEnd(who) {
+  appendFileSync(notes, `{"ended":"${who}"}\n`);
 }
