@@ -16,7 +16,7 @@ mod gate;
 mod held;
 pub mod known;
 mod lifecycle;
-mod logins;
+pub mod logins;
 pub mod modern;
 mod names;
 pub mod notices;
