@@ -21,6 +21,8 @@ pub(super) struct Naming<'a> {
     pub(super) face: &'a dyn Exposure,
     /// How names must look for the clients of the view.
     pub(super) limits: NameLimits,
+    /// Whether its clients are shown the other spelling of URIs, where there is one.
+    pub(super) strict_uris: bool,
     /// What was switched by hand before the view began: tools, and resources with templates, by full name.
     pub(super) remembered: &'a [HashMap<Arc<str>, bool>; 2],
 }
@@ -246,8 +248,16 @@ impl Names {
         full: &str,
         item: &Item,
     ) -> Option<Arc<str>> {
-        let Naming { face, limits, .. } = naming;
+        let Naming { face, limits, strict_uris, .. } = naming;
         let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name);
+        if *strict_uris
+            && is_free(full)
+            && matches!(kind, Kind::Resource | Kind::Template)
+            && let Some(other) = face.other_spelling(claim.upstream, &item.key)
+            && is_free(&other)
+        {
+            return Some(other.into());
+        }
         if !is_free(full)
             && let Some(second) = face.second_name(claim.upstream, &item.key)
         {
@@ -452,7 +462,8 @@ mod tests {
                 })
                 .collect();
             let remembered = Default::default();
-            let naming = Naming { limits: face.limits(), face: &face, remembered: &remembered };
+            let naming =
+                Naming { limits: face.limits(), strict_uris: false, face: &face, remembered: &remembered };
             let claims: Vec<_> = (0..claimed.len())
                 .map(|at| Claim {
                     place: at as u64,
@@ -538,7 +549,12 @@ mod tests {
                 exposed
             });
             let remembered = Default::default();
-            let naming = Naming { limits: KeepsPages.limits(), face: &KeepsPages, remembered: &remembered };
+            let naming = Naming {
+                limits: KeepsPages.limits(),
+                strict_uris: false,
+                face: &KeepsPages,
+                remembered: &remembered,
+            };
             let claim = |at: usize| Claim {
                 place: at as u64,
                 upstream: &upstreams[at],

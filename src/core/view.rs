@@ -90,6 +90,8 @@ pub struct View {
     openings: BTreeMap<u64, Arc<str>>,
     /// Nobody has it any more.
     shut: bool,
+    /// Whether URIs stand in the spelling that every client takes.
+    strict_uris: bool,
     names: Names,
     /// Places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
@@ -422,12 +424,26 @@ impl View {
         true
     }
 
+    /// Names everything for a client that takes odd URIs, or does not.
+    pub fn name_for(&mut self, face: &dyn Exposure, strict_uris: bool) {
+        if strict_uris != self.strict_uris {
+            self.strict_uris = strict_uris;
+            self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
+            self.name_all(face, false);
+        }
+    }
+
     /// Names what an entry offers now.
     fn name(&mut self, face: &dyn Exposure, seq: u64) {
         let known = self.names.left_out().clone();
         let others_stay = self.names.remove(seq, &self.entries[&seq].exposed);
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let naming = Naming {
+            face,
+            limits: face.limits(),
+            strict_uris: self.strict_uris,
+            remembered: &self.remembered,
+        };
         let claim = entry.claim(face, seq, false);
         let named = if others_stay { self.names.add(&naming, &claim) } else { None };
         match named {
@@ -439,7 +455,12 @@ impl View {
 
     /// Names everything. Where the file is another, nothing that was made by the old one is used again.
     fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
-        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let naming = Naming {
+            face,
+            limits: face.limits(),
+            strict_uris: self.strict_uris,
+            remembered: &self.remembered,
+        };
         let entries = self.entries.iter();
         let claims: Vec<_> = entries.map(|(seq, entry)| entry.claim(face, *seq, other_file)).collect();
         let (names, exposed) = assign(&naming, &claims);

@@ -41,6 +41,7 @@ use crate::core::view::View;
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
@@ -290,12 +291,14 @@ impl Gateway {
             }
         };
         let (version, renders_apps) = (hello.version, hello.renders_apps);
+        let strict_uris = Behaviour::of(&hello.name).strict_uri_schemes;
         let session = reply.session().clone();
         let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        session.workspace.change(|view| view.name_for(&*session.workspace.exposure(), strict_uris));
         if self.startup.is_settled() && self.opens_first(&session).is_none() {
             session.begin();
         }

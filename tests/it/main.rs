@@ -83,6 +83,7 @@ mod toolman_config;
 mod toolman_life;
 mod toolman_proxy;
 mod toolman_real;
+mod toolman_uris;
 mod turns;
 mod untrusted;
 mod variables;
