@@ -1,7 +1,6 @@
 //! Search for the right tool: a query in, ranked names out.
 //!
-//! The gateway's search, `find_tools` and the verb `search` fill an [`Index`] and query it. The path of a
-//! query is:
+//! `gateway/find.rs` keeps an [`Index`] for `find_tools` and the verb `search`. A query takes this path:
 //!
 //! ```text
 //! text → tokens (words, stems) → query (weighted terms, variants) → score (BM25F) → rank (order, hits)
