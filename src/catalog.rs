@@ -280,7 +280,7 @@ pub struct Shelf {
 pub struct Prints {
     /// The fingerprint of each thing under its exposed name.
     pub items: Box<[u64]>,
-    /// The fingerprint of what the description of the catalog says about these things; `None` if it says
+    /// The fingerprint of what the list of tools says about these things; `None` if it says
     /// nothing.
     pub catalog: Option<u64>,
 }
@@ -383,7 +383,7 @@ impl Shelf {
 }
 
 impl Prints {
-    /// The fingerprints of a shelf. `tells` returns what the description of the catalog says about a thing
+    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing
     /// with this definition, if it says anything.
     pub(super) fn new(shelf: &Shelf, tells: impl Fn(&str) -> Option<String>) -> Self {
         let hasher = || Seeded::default().build_hasher();
