@@ -1,4 +1,5 @@
-//! Who has tokens for servers behind URLs.
+//! The authorizers that hold the tokens for servers behind URLs. The carrier of an HTTP upstream asks for
+//! one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,11 +13,11 @@ use crate::transport::oauth::{self, Authorizer};
 
 /// The authorizers of a gateway.
 pub(super) struct Logins {
-    /// Where logins are remembered, if they are.
+    /// The state directory in which logins are stored, if they are.
     state: Option<PathBuf>,
-    /// Whether somebody could be asked to log in.
+    /// Whether there is a person who could log in.
     attended: bool,
-    /// By URL and what the file says of logins; servers that agree in both share one.
+    /// The authorizers by URL and login settings. Servers with the same URL and settings share one.
     authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
 }
 
@@ -25,8 +26,8 @@ impl Logins {
         Self { state, attended, authorizers: Mutex::default() }
     }
 
-    /// Who has tokens for a server; `None` where the file says who we are, or that we do not log in. `on_login` is called
-    /// with the URL when somebody has logged in.
+    /// The authorizer for a server; `None` if the file configures credentials or disables logins. `on_login`
+    /// is called with the URL after every successful login.
     pub(super) fn authorizer(
         &self,
         http: &Http,
