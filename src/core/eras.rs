@@ -1,5 +1,5 @@
-//! The era of each server, so that a server is asked only once, however often it is started. The lifecycle
-//! uses it.
+//! The era of each server, so that a server is asked only once, however often it is started. `known.rs`
+//! keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

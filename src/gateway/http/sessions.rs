@@ -1,8 +1,8 @@
 //! Legacy sessions: their owners, their streams, and when they end.
 //!
 //! ```text
-//! initialize ──▶ unused ── any request ──▶ used, busy or idle ──▶ ended (DELETE, idle too long, token gone, shutdown)
-//!                  └── gives way when there are too many ─────────▶ ended
+//! initialize ──▶ unused ── any request ──▶ used ── DELETE, idle too long, token gone, shutdown ──▶ ended
+//!                  └── idle too long, or gives way when there are too many ────────────────────────▶ ended
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
