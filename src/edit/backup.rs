@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::text::digest;
 
-/// The backup of one file. All of it is readable by its owner alone, since clients keep secrets in their files.
+/// The backup of one file. Only the user can read it, because clients keep secrets in their files.
 #[derive(Debug)]
 pub struct Backup {
     state: PathBuf,

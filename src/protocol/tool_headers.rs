@@ -1,4 +1,5 @@
-//! Parameters of tools that are mirrored into HTTP headers (`x-mcp-header`), and how header values are written.
+//! Tool parameters that are mirrored into HTTP headers (`x-mcp-header`), and the encoding of header values.
+//! The HTTP client writes such headers, and the HTTP server checks them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
