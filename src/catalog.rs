@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::mend::{MENDED, Verdict, mend};
+use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::Seeded;
 use crate::json::{Node, Scanner};
@@ -103,6 +104,8 @@ pub struct Item {
     raw_key: PageSpan,
     /// The decoded name or URI.
     pub key: Arc<str>,
+    /// What a tool's definition says about apps, if it says anything.
+    marks: Option<Arc<Marks>>,
 }
 
 /// A range of a page. Pages are messages, which are never longer than 32 bits can count.
@@ -117,12 +120,9 @@ impl Item {
         };
         let key = definition.get(kind.key()).expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
-        Self {
-            page: page.clone(),
-            raw,
-            raw_key,
-            key: key.as_str().expect("as is what has an odd one").into(),
-        }
+        let key = key.as_str().expect("as is what has an odd one").into();
+        let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
+        Self { page: page.clone(), raw, raw_key, key, marks }
     }
 
     /// The names of the mended members.
@@ -152,6 +152,22 @@ impl Item {
     /// The name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether this is a tool for apps only, which models do not see.
+    pub fn is_app_only(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.is_app_only)
+    }
+
+    /// Whether hosts of apps need this item, active or not, while models do not.
+    pub fn is_for_hosts(&self) -> bool {
+        self.is_app_only() || is_page(&self.key)
+    }
+
+    /// The pages of apps that this item names, or the page that it is itself.
+    pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
+        let named = self.marks.iter().flat_map(|marks| &marks.pages);
+        named.chain(is_page(&self.key).then_some(&self.key))
     }
 }
 
@@ -259,7 +275,11 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
-pub struct Exposed([Shelf; 4]);
+pub struct Exposed {
+    shelves: [Shelf; 4],
+    /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
+    pages: HashMap<Arc<str>, Arc<str>>,
+}
 
 /// The things of one kind under their exposed names.
 #[derive(Debug, Default)]
@@ -271,6 +291,8 @@ pub struct Shelf {
     inactive: usize,
     /// The definitions as clients see them, made at the first use.
     pub(super) rendered: OnceLock<Rendered>,
+    /// The definitions as hosts of apps see them, made at the first use.
+    pub(super) for_hosts: OnceLock<Rendered>,
     /// The fingerprints, made at the first use.
     pub(super) prints: OnceLock<Prints>,
 }
@@ -312,7 +334,17 @@ pub struct ExposedItem {
 impl Exposed {
     /// The things of this kind.
     pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.0[kind as usize]
+        &self.shelves[kind as usize]
+    }
+
+    /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
+    pub fn pages(&self) -> &HashMap<Arc<str>, Arc<str>> {
+        &self.pages
+    }
+
+    /// Adds a page under the URI that hosts see.
+    pub fn add_page(&mut self, own: &Arc<str>, exposed: Arc<str>) {
+        self.pages.insert(own.clone(), exposed);
     }
 
     /// Whether both have the same things under the same names.
@@ -326,12 +358,12 @@ impl Exposed {
         let same_shelf = |(one, other): (&Shelf, &Shelf)| {
             one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
         };
-        self.0.iter().zip(&other.0).all(same_shelf)
+        self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
     }
 
     /// Reserves memory for this many more things.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.items.reserve_exact(count);
         shelf.by_key.reserve(count);
     }
@@ -345,7 +377,7 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.inactive += usize::from(!starts_active);
         let at = shelf.items.len();
         shelf.by_key.insert(own.key.clone(), at);
@@ -383,9 +415,10 @@ impl Shelf {
 }
 
 impl Prints {
-    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing
-    /// with this definition, if it says anything.
-    pub(super) fn new(shelf: &Shelf, tells: impl Fn(&str) -> Option<String>) -> Self {
+    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing with this
+    /// definition, if it says anything.
+    pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
+        let (shelf, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut is_told) = (hasher(), false);
         let mut print = |item: &ExposedItem| {
@@ -397,6 +430,7 @@ impl Prints {
             let mut hasher = hasher();
             hasher.write(item.name.as_bytes());
             item.own.around_key().into_iter().for_each(|part| hasher.write(part.as_bytes()));
+            item.own.pages().for_each(|page| hasher.write(pages[page].as_bytes()));
             hasher.finish()
         };
         let items = shelf.items.iter().map(&mut print).collect();
@@ -405,15 +439,20 @@ impl Prints {
 }
 
 impl Rendered {
-    /// Renders every thing on a shelf, in order.
-    pub(super) fn new(shelf: &Shelf, mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>)) -> Self {
+    /// Renders every thing on a shelf, in order, from its definition or from an earlier rendering.
+    pub(super) fn new(
+        shelf: &Shelf,
+        before: Option<&Self>,
+        mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
+    ) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
         let mut scanner = Scanner::default();
         for item in &shelf.items {
             if item.at > 0 {
                 text.push(b',');
             }
-            let definition = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
+            let definition = before.map_or(item.own.raw(), |before| before.definition(item));
+            let definition = scanner.scan_str(definition).expect("definitions are valid JSON").root();
             render(item, definition, &mut text);
             ends.push(text.len() as u32);
         }

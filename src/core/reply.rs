@@ -77,6 +77,14 @@ impl Reply {
         }
     }
 
+    /// Whether the client renders apps.
+    pub fn renders_apps(&self) -> bool {
+        match (&self.modern, self.session.hello()) {
+            (Some(modern), _) => modern.renders_apps,
+            (None, hello) => hello.is_some_and(|hello| hello.renders_apps),
+        }
+    }
+
     /// What the session knows the request by, as long as the client wants the answer.
     pub fn key(&self) -> &Arc<str> {
         self.key.as_ref().expect("taken only by an answer, which consumes the reply")
