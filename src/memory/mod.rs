@@ -3,7 +3,6 @@
 //! Invariant: a file is replaced whole or not at all, and a file that is broken or not ours counts as
 //! missing.
 
-pub mod access;
 pub mod credentials;
 pub mod definitions;
 pub mod turn;

@@ -63,6 +63,7 @@ mod search;
 #[cfg(unix)]
 mod sharing;
 mod shell;
+mod slow_start;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]
@@ -81,5 +82,6 @@ mod toolman_proxy;
 mod toolman_real;
 mod turns;
 mod untrusted;
+mod variables;
 #[cfg(unix)]
 mod verbs;

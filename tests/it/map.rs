@@ -45,7 +45,8 @@ fn every_file_of_the_map_is_there() {
 fn every_path_in_the_text_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let quoted = ARCHITECTURE.split('`').filter(|word| word.starts_with("src/"));
-    let linked = ARCHITECTURE.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let linked =
+        ARCHITECTURE.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     let paths: Vec<_> = quoted.chain(linked).collect();
     assert!(paths.len() > 30, "the text is read: {paths:?}");
     for path in paths {

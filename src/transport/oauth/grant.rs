@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 /// A login: the authorization server, our identity as its client, and the tokens from it. It holds secrets,
@@ -68,6 +70,33 @@ pub struct Token {
     pub scope: Option<String>,
 }
 
+/// The part of a login that may be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownLogin {
+    /// The user who is logged in, if the token names one.
+    pub user: Option<String>,
+    /// The expiry of the token as Unix time in seconds, if that is known. The token may be renewed automatically.
+    pub expires: Option<u64>,
+}
+
+impl Grant {
+    /// The part that may be shown; `None` without a token.
+    pub fn known(&self) -> Option<KnownLogin> {
+        let token = self.token.as_ref()?;
+        Some(KnownLogin { user: user(&token.access), expires: token.renew_at })
+    }
+}
+
+/// The user of a token, if it is a JWT that names one. The name is only shown; no decision depends on it.
+fn user(token: &str) -> Option<String> {
+    let payload = token.split('.').nth(1).filter(|_| token.split('.').count() == 3)?;
+    let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    let names = ["email", "preferred_username", "username", "name"];
+    let name = names.iter().find_map(|name| claims[name].as_str())?;
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
 /// The store of one login, shared with other processes.
 pub trait Memory: Send + Sync {
     /// The stored login, if there is one.
@@ -98,6 +127,21 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_may_name_its_user() {
+        let jwt = |claims: &str| format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+        for (token, expected) in [
+            (jwt(r#"{"sub":"1","email":"a@b.c","name":"A"}"#), Some("a@b.c")),
+            (jwt(r#"{"name":"A\u001b[31m"}"#), Some("A[31m")),
+            (jwt(r#"{"sub":"1"}"#), None),
+            (jwt("nothing"), None),
+            ("e30.!.c2ln".to_owned(), None),
+            ("opaque".to_owned(), None),
+        ] {
+            assert_eq!(user(&token).as_deref(), expected, "{token}");
+        }
+    }
 
     #[test]
     fn clients_show_themselves_as_the_server_takes_it() {
