@@ -14,7 +14,8 @@ use crate::transport::lines::{Line, Lines, TooLong};
 const KEPT: usize = 64 * 1024;
 /// The number of lines that an error quotes.
 const QUOTED: usize = 10;
-/// The number of lines in which the reason of a server's end is looked for, because stack traces follow the reason.
+/// The number of lines in which the reason of a server's end is looked for. It is large, because stack traces
+/// follow the reason.
 const SEARCHED: usize = 60;
 /// The largest part of a line that is kept.
 const LONGEST: usize = 2048;
@@ -50,7 +51,7 @@ impl Tail {
         kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// More of the last lines, as they are.
+    /// The last [`SEARCHED`] lines, unchanged.
     pub(super) fn log(&self) -> String {
         let kept = self.0.lock();
         let lines: Vec<_> = kept.0.iter().skip(kept.0.len().saturating_sub(SEARCHED)).cloned().collect();

@@ -55,7 +55,7 @@ impl Credentials {
 }
 
 impl Credentials {
-    /// Forgets the login; whether there was one.
+    /// Deletes the login. Returns whether there was one.
     pub fn forget(&self) -> io::Result<bool> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(true),
@@ -65,8 +65,7 @@ impl Credentials {
     }
 }
 
-/// A login that somebody goes through again: the tokens that are remembered count for nothing, and stay until there are
-/// others.
+/// The store for a login that somebody repeats: the stored tokens are ignored, and kept until there are new ones.
 pub struct Afresh(pub Credentials);
 
 impl Memory for Afresh {

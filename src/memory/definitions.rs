@@ -115,7 +115,7 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
             eat(&http.url);
             http.headers.iter().for_each(|(name, _)| eat(name));
         }
-        // Nothing is ever remembered of it.
+        // Such a server never starts, so nothing is ever remembered about it.
         Transport::Unset(_) => eat("unset"),
     }
     digest.name()

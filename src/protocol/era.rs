@@ -165,7 +165,7 @@ pub struct ClientHello {
     pub capabilities: String,
     /// Whether the client accepts any kind of question.
     pub can_be_asked: bool,
-    /// Whether it renders apps.
+    /// Whether the client renders apps.
     pub renders_apps: bool,
 }
 
@@ -267,13 +267,14 @@ pub fn can_be_asked(capabilities: &str) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
 }
 
-/// Whether a client with these capabilities, a raw object, renders apps.
+/// Whether a client with these raw capabilities renders apps.
 pub fn renders_apps(capabilities: &str) -> bool {
-    // Most have none, which is found out more quickly.
+    // Most clients declare no extensions, and searching for the word is faster than scanning.
     capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
 }
 
-/// All that a client can be asked, with the extensions that these capabilities have, a raw object.
+/// The capabilities of a client that accepts every kind of question, with the extensions of these raw
+/// capabilities.
 pub fn all_but_extensions(capabilities: &str) -> String {
     let mut scanner = Scanner::default();
     let own = scanner.scan_str(capabilities).ok().and_then(|doc| doc.root().get("extensions"));

@@ -75,7 +75,8 @@ pub struct Token {
 pub struct KnownLogin {
     /// The user who is logged in, if the token names one.
     pub user: Option<String>,
-    /// The expiry of the token as Unix time in seconds, if that is known. The token may be renewed automatically.
+    /// The expiry of the token as Unix time in seconds, if that is known. The token may be renewed
+    /// automatically.
     pub expires: Option<u64>,
 }
 
