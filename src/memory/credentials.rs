@@ -65,7 +65,8 @@ impl Credentials {
     }
 }
 
-/// The store for a login that somebody repeats: the stored tokens are ignored, and kept until there are new ones.
+/// The store for a login that somebody repeats: the stored tokens are ignored, and kept until there are new
+/// ones.
 pub struct Afresh(pub Credentials);
 
 impl Memory for Afresh {

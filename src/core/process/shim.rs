@@ -265,7 +265,8 @@ fn signal(pid: c_int, signal: c_int) {
 
 /// Takes ownership of an inherited descriptor, and keeps it from being inherited further.
 fn take(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: sets a flag, which also shows that the descriptor is open; nothing else in this process owns it.
+    // SAFETY: sets a flag, which also shows that the descriptor is open; nothing else in this process owns
+    // it.
     unsafe {
         match libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) {
             -1 => Err(io::Error::last_os_error()),

@@ -129,8 +129,8 @@ struct Job(OwnedHandle);
 
 impl Job {
     fn new() -> io::Result<Self> {
-        // SAFETY: neither attributes nor a name are given, so the handle is not inherited and the job is nobody
-        // else's; the result is checked, and then owned by nobody else.
+        // SAFETY: neither attributes nor a name are given, so the handle is not inherited and the job is
+        // nobody else's; the result is checked, and then owned by nobody else.
         let job = unsafe {
             let handle = CreateJobObjectW(std::ptr::null(), std::ptr::null());
             if handle.is_null() {

@@ -126,8 +126,8 @@ impl Queue {
             tv_nsec: wait.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the pointer and the number are those of the vector's room, of which the call fills as many as it
-        // says; the time lives through the call.
+        // SAFETY: the pointer and the number are those of the vector's room, of which the call fills as many
+        // as it says; the time lives through the call.
         unsafe {
             match libc::kevent(
                 self.0.as_raw_fd(),
