@@ -191,7 +191,7 @@ mod tests {
             &server(
                 r#"{"command": "x", "args": ["y"], "env": {"A": 1, "B": null, "C": true}, "cwd": ".", "type": "stdio",
                 "toolFilters": ["*"], "connectTimeout": 0.5, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
-                "isolation": "session", "disabled": false, "unknown": 1}"#,
+                "isolation": "session", "start": "open", "disabled": false, "unknown": 1}"#,
             ),
             &[],
         );
@@ -211,7 +211,7 @@ mod tests {
         check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
-            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "$schema": "x",
+            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "$schema": "x",
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
         check(Face::Workbench, "{}", &[": toolboxes"]);
@@ -231,8 +231,8 @@ mod tests {
         );
         check(
             Face::Toolman,
-            "active_toolsets = []\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\n[[servers]]\n\
-             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\n",
+            "active_toolsets = []\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\n[[servers]]\n\
+             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart = \"open\"\n",
             &[],
         );
         check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);

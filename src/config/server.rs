@@ -7,7 +7,10 @@ use super::entry::{
 };
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
-use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
+use super::{
+    Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
+    Transport,
+};
 use std::path::{Component, Path, PathBuf};
 
 /// Reads an entry; one that is disabled is checked all the same, and `None`.
@@ -23,11 +26,19 @@ pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
         |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
     let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
     let timeouts = timeouts(&table);
+    let running = running(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
     if disabled {
         return None;
     }
-    Some(Server { name: name?, transport: transport?, filter: filter?, timeouts, isolation: isolation? })
+    Some(Server {
+        name: name?,
+        transport: transport?,
+        filter: filter?,
+        timeouts,
+        isolation: isolation?,
+        running,
+    })
 }
 
 fn warn_of_unknown(table: &Table<'_>) {
@@ -271,6 +282,11 @@ pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
         }
         Some(name.to_owned())
     })
+}
+
+pub(super) fn running(table: &Table<'_>) -> Running {
+    let start = |at: &At<'_>| at.one_of(&[("open", Start::Open), ("call", Start::Call)]);
+    Running { start: table.get("start").and_then(start) }
 }
 
 pub(super) fn timeouts(table: &Table<'_>) -> Timeouts {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -30,9 +30,10 @@ pub(super) const KEYS: [&str; 14] = [
     "stateKey",
     "auth",
     "search",
+    "start",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 17] = [
+pub(super) const SERVER_KEYS: [&str; 18] = [
     "namespace",
     "command",
     "url",
@@ -50,6 +51,7 @@ pub(super) const SERVER_KEYS: [&str; 17] = [
     "maxCallTime",
     "inheritEnv",
     "isolation",
+    "start",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order of
@@ -157,6 +159,7 @@ impl ToolmanReader<'_> {
         let isolation = table.get("isolation").and_then(|at| at.one_of(&isolations));
         let (restart, disabled) = (flag("restart"), flag("disabled"));
         let timeouts = server::timeouts(&table);
+        let running = server::running(&table);
         if disabled {
             return None;
         }
@@ -166,6 +169,7 @@ impl ToolmanReader<'_> {
             restart,
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
+            running,
         })
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -27,6 +27,7 @@ pub(super) const KEYS: [&str; 14] = [
     "stateKey",
     "auth",
     "search",
+    "start",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

@@ -14,7 +14,7 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::start_error::StartError;
 use crate::catalog::Items;
-use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
+use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::transport::oauth::Login;
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
@@ -53,6 +53,17 @@ pub struct Spec {
     pub lives_on: bool,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it starts.
+    pub start: Start,
+    /// Whether what it is known to offer stands in lists whatever becomes of it.
+    pub always_listed: bool,
+}
+
+impl Spec {
+    /// Whether what is remembered of it is on offer before it runs.
+    pub fn recalls(&self) -> bool {
+        self.start == Start::Call || self.always_listed
+    }
 }
 
 #[derive(Default)]
@@ -61,6 +72,10 @@ struct UpstreamState {
     backoff: Backoff,
     connection: Option<Arc<Connection>>,
     items: Arc<Items>,
+    /// Whether it spoke the modern era when it last ran.
+    modern: bool,
+    /// What becomes of `items` while there is no connection.
+    standing: Standing,
     last_failure: Option<StartError>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
@@ -69,6 +84,18 @@ struct UpstreamState {
     waiting: usize,
     /// Why it is never started again.
     over: Option<Over>,
+}
+
+/// What becomes of what an upstream offers while it is not connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Standing {
+    /// It is not on offer.
+    #[default]
+    Gone,
+    /// It stays on offer, and whoever opens it starts it.
+    Shown,
+    /// It stays on offer, and nobody starts it but a request that needs it.
+    AtRest,
 }
 
 /// Why an upstream is never started again.
@@ -143,6 +170,14 @@ impl Upstream {
         })
     }
 
+    /// Offers what is remembered of it until it has run.
+    pub(super) fn recall(&self, items: Items, modern: bool) {
+        let at_rest = self.spec().start == Start::Call;
+        let mut state = self.state.lock();
+        (state.items, state.modern) = (Arc::new(items), modern);
+        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+    }
+
     /// What the file says of it now.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.read().clone()
@@ -161,6 +196,24 @@ impl Upstream {
     /// What it offered when last asked.
     pub fn items(&self) -> Arc<Items> {
         self.state.lock().items.clone()
+    }
+
+    /// Whether what it offers can be used: it is connected, or is started by whoever uses it.
+    pub fn is_on_offer(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.is_some() || state.standing != Standing::Gone
+    }
+
+    /// Whether nobody is to start it but a request that needs it.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.standing == Standing::AtRest && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+    }
+
+    /// Whether it speaks the modern era, or did when it last ran.
+    pub fn is_modern(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.as_ref().map_or(state.modern, |connection| connection.version().is_modern())
     }
 
     /// Whether it ended, or did not come up.
@@ -355,6 +408,7 @@ impl Upstream {
         let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
+            state.standing = Standing::Gone;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
@@ -375,6 +429,7 @@ impl Upstream {
             if state.generation != generation {
                 return;
             }
+            state.modern = connection.version().is_modern();
             state.connection = Some(connection);
             state.items = Arc::new(items);
         }
@@ -418,6 +473,10 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
+            state.standing = match self.spec().always_listed && *state.items != Items::default() {
+                true => Standing::AtRest,
+                false => Standing::Gone,
+            };
             self.phase.send_replace(Phase::Failed(reason));
         }
         self.tell_engine();
@@ -476,6 +535,8 @@ impl Upstream {
             restart: false,
             lives_on: false,
             isolation: Isolation::Shared,
+            start: Start::Open,
+            always_listed: false,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }

@@ -31,7 +31,7 @@ impl Face for Plain {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        declared(&self.toolbox).collect()
+        declared(&self.toolbox, &self.common).collect()
     }
 
     fn groups(&self) -> Vec<&str> {

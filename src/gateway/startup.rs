@@ -96,7 +96,8 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
             view.open_in_place(&upstream.group);
         }
     });
-    for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
+    let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session);
+    for upstream in own.filter(|upstream| !upstream.is_at_rest()) {
         let _ = upstream.start();
     }
 }

@@ -41,6 +41,8 @@ mod names;
 mod npm;
 mod oauth;
 mod offers;
+#[cfg(unix)]
+mod on_call;
 mod opening;
 #[cfg(target_os = "linux")]
 mod picture;

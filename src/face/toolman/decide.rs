@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, ToolFilter, Transport};
+use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
 use crate::core::upstream::Spec;
 use crate::core::view::{Target, View};
@@ -45,6 +45,8 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation == Isolation::Shared,
                 isolation: server.isolation,
+                start: server.running.or(self.config.common.running).start.unwrap_or(Start::Open),
+                always_listed: false,
             },
         });
         declared.collect()
@@ -139,7 +141,7 @@ impl Face for Toolman {
     }
 
     /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
-    /// can be read whatever its state, as long as its server runs.
+    /// can be read whatever its state, as long as its server is on offer.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let uri = wanted.uri;
         let unknown = || {
@@ -154,7 +156,7 @@ impl Face for Toolman {
             };
         }
         let linked = || {
-            let sender = wanted.sender.clone().filter(|upstream| upstream.connection().is_some());
+            let sender = wanted.sender.clone().filter(|upstream| upstream.is_on_offer());
             sender.map(|upstream| Found::At(upstream, quote(uri)))
         };
         let inactive = |name: &str| {

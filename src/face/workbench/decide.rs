@@ -6,7 +6,7 @@ use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
 use super::{Address, Meta, Mode, Workbench};
 use crate::catalog::Kind;
-use crate::config::{Common, Server, Toolbox};
+use crate::config::{Common, Server, Start, Toolbox};
 use crate::core::upstream::Spec;
 use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
@@ -25,7 +25,7 @@ impl Face for Workbench {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        self.config.toolboxes.iter().flat_map(declared).collect()
+        self.config.toolboxes.iter().flat_map(|toolbox| declared(toolbox, &self.config.common)).collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -310,7 +310,10 @@ impl Workbench {
 }
 
 /// The servers of a toolbox.
-pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Declared<'_>> {
+pub(in crate::face) fn declared<'a>(
+    toolbox: &'a Toolbox,
+    common: &Common,
+) -> impl Iterator<Item = Declared<'a>> {
     toolbox.servers.iter().map(|server| {
         let name = server.name.as_str();
         Declared {
@@ -325,6 +328,8 @@ pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Decla
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
+                start: server.running.or(common.running).start.unwrap_or(Start::Open),
+                always_listed: false,
             },
         }
     })
