@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) mod command_line;
+mod comments;
 pub(crate) mod detect;
 mod diagnostic;
 pub(crate) mod entry;
@@ -46,6 +47,8 @@ pub struct Workbench {
     pub meta_tools: MetaTools,
     /// Most bytes of `instructions`; 0 is no limit.
     pub instructions_limit: usize,
+    /// How long answers with many definitions may be.
+    pub open_limit: OpenLimit,
     /// Whether the search tool is listed.
     pub search: bool,
     /// What both faces share.
@@ -312,6 +315,17 @@ pub enum ToolMode {
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
+}
+
+/// How long the text of an answer with many definitions may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenLimit {
+    /// As the client is known to take it.
+    Auto,
+    /// So many bytes.
+    Bytes(usize),
+    /// As it comes.
+    None,
 }
 
 /// A generation of meta-tools.

@@ -6,11 +6,15 @@
 //! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, sends, changes anything or
 //! touches the disk. Of upstreams they read what the view holds, whether they run, and who must log in.
 
+mod arguments;
+mod brief;
 pub mod find;
 pub mod fit;
 pub mod glob;
+mod own_tool;
 pub mod plain;
 pub mod reach;
+mod signature;
 pub mod toolman;
 pub mod uri_template;
 pub mod workbench;
@@ -147,6 +151,8 @@ pub trait Face: Exposure + Send + Sync {
 pub struct Viewer<'a> {
     /// What a legacy client said of itself.
     pub client: Option<&'a ClientHello>,
+    /// `clientInfo.name` of a modern client; empty where it is not known.
+    pub modern_name: &'a str,
     /// Whether it speaks the modern era.
     pub modern: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
@@ -194,8 +200,13 @@ impl Step<'_> {
 /// How a request goes on that opened a group.
 #[derive(Debug, Clone)]
 pub enum Then {
-    /// By the answer of this meta-tool.
-    Answer(Meta),
+    /// By the answer of a meta-tool.
+    Answer {
+        /// Which.
+        meta: Meta,
+        /// Whether it was called as our ancestor was, which knew proxy mode alone.
+        as_ancestor: bool,
+    },
     /// By being handled again: it calls a tool, of one of these servers.
     Call {
         /// The tool, in the words of the call.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::reach::resource_owner;
 use super::workbench::decide::{declared, not_found};
-use super::workbench::schema_change;
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
@@ -126,11 +125,7 @@ impl Exposure for Plain {
     fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
         let own = definition.get(kind.key()).filter(|own| own.as_str().is_some_and(|own| own == name));
         let name = own.map_or_else(|| quote(name), |own| own.raw().to_owned());
-        let mut changes = vec![(kind.key(), Some(&*name))];
-        if kind == Kind::Tool {
-            changes.extend(schema_change(definition));
-        }
-        definition.write_with(out, &changes);
+        definition.write_with(out, &[(kind.key(), Some(&*name))]);
     }
 
     fn limits(&self) -> NameLimits {

@@ -116,7 +116,8 @@ pub(super) fn resource_of(
     workspace: &Workspace,
     uri: &str,
 ) -> Option<(Arc<Upstream>, String)> {
-    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    let viewer =
+        Viewer { client: None, modern_name: "", modern: true, settled: gateway.startup.is_settled() };
     let found = workspace.read(|view| {
         let sender = workspace.link_sender(view, uri);
         let wanted = WantedUri { uri, sender, leaves: false, reads: false };

@@ -36,7 +36,7 @@ use crate::core::view::View;
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
-use crate::protocol::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
 /// The face and the engine under it.
@@ -135,7 +135,7 @@ impl Gateway {
     }
 
     fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
-        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
+        Viewer { client: session.hello(), modern_name: "", modern, settled: self.startup.is_settled() }
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -336,7 +336,9 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let viewer = self.viewer_of(&session, reply.modern().is_some());
+        let modern_name = modern_name(params);
+        let viewer =
+            Viewer { modern_name: &modern_name, ..self.viewer_of(&session, reply.modern().is_some()) };
         if !viewer.modern {
             session.shown(kind);
         }

@@ -97,7 +97,7 @@ impl Shell {
 
     /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
-        let viewer = Viewer { client: None, modern: false, settled: true };
+        let viewer = Viewer { client: None, modern_name: "", modern: false, settled: true };
         let face = self.gateway.face(&self.session);
         let mut text = Vec::new();
         let [first, last] = face.own_tools(view, &viewer);

@@ -10,8 +10,9 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
 use crate::json::{Node, Raw};
+use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
 
 impl Gateway {
@@ -74,7 +75,9 @@ impl Gateway {
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let step = session.workspace.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
+            let modern_name = modern_name(params.root());
+            let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
+            let step = session.workspace.read(|view| face.opened(view, &viewer, &opening));
             match step {
                 Step::Again => gateway.request(&method, params.root(), reply),
                 step => gateway.carry_out(step, face, params.root(), reply),

@@ -178,6 +178,12 @@ impl ClientHello {
     }
 }
 
+/// `clientInfo.name` of a modern client, from the parameters of one of its requests; empty where they do not say.
+pub fn modern_name(params: Node<'_>) -> Cow<'_, str> {
+    let own = params.get("_meta").and_then(|own| own.get(meta::CLIENT_INFO));
+    own.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
+}
+
 /// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.
 #[derive(Debug, Clone)]
 pub struct ServerHello {

@@ -1,6 +1,7 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
 mod bridge;
+mod brief;
 #[cfg(target_os = "linux")]
 mod chaos;
 mod classic;
@@ -40,6 +41,7 @@ mod mutations;
 mod names;
 mod npm;
 mod oauth;
+mod odd;
 mod offers;
 #[cfg(unix)]
 mod on_call;

@@ -113,7 +113,7 @@ impl Face for Toolman {
                 false => Ok(Step::Wait),
             }),
             FIND if self.config.search => match viewer.settled {
-                true => Query::read(call.arguments).map(Step::Find),
+                true => Query::read(call.arguments).map(Step::Find).map_err(|wrong| wrong.join(" ")),
                 false => Ok(Step::Wait),
             },
             CALL => called(call.arguments)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fit::Listing;
 use super::glob::Glob;
-use super::workbench::schema_change;
+use super::own_tool::{Effect, OwnTool};
 use super::{FoundThing, find};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::config;
@@ -105,11 +105,10 @@ impl Toolman {
         let omitted = |count| format!("- … and {count} more");
         let description =
             Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
-        format!(
-            "{{\"name\":\"{FIND}\",\"description\":{},\"inputSchema\":{}}}",
-            quote(&description),
-            find::schema("Most tools and resources to answer with"),
-        )
+        let (title, effect) = ("Find tools", Effect::Describes);
+        let input_schema = find::schema("Most tools and resources to answer with");
+        OwnTool { name: FIND, title, effect, description: &description, input_schema: &input_schema }
+            .definition()
     }
 
     /// The result of `toolman_find`: what fits, best first. Where nothing fits, it says which servers there are.
@@ -172,16 +171,18 @@ impl Toolman {
             self.example(view),
             self.catalog(view, from_start),
         );
-        format!(
-            "{{\"name\":\"{ACTIVATE}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+        let input_schema = format!(
+            "{{\"type\":\"object\",\"properties\":{{\
              \"tools_on\":{},\"tools_off\":{},\"resources_on\":{},\"resources_off\":{}}},\
-             \"required\":[\"tools_on\",\"tools_off\",\"resources_on\",\"resources_off\"],\"additionalProperties\":false}}}}",
-            quote(&description),
+             \"required\":[\"tools_on\",\"tools_off\",\"resources_on\",\"resources_off\"],\"additionalProperties\":false}}",
             list("Tools to switch on"),
             list("Tools to switch off"),
             list("Resources and templates to switch on"),
             list("Resources and templates to switch off"),
-        )
+        );
+        let (title, effect) = ("Switch tools and resources on and off", Effect::Opens);
+        OwnTool { name: ACTIVATE, title, effect, description: &description, input_schema: &input_schema }
+            .definition()
     }
 
     /// The definition of `toolman_call`.
@@ -190,13 +191,12 @@ impl Toolman {
             "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
              {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
         );
-        format!(
-            "{{\"name\":\"{CALL}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
-             \"name\":{{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"}},\
-             \"arguments\":{{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}}}},\
-             \"required\":[\"name\"],\"additionalProperties\":false}}}}",
-            quote(&description),
-        )
+        let input_schema = "{\"type\":\"object\",\"properties\":{\
+             \"name\":{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"},\
+             \"arguments\":{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}},\
+             \"required\":[\"name\"],\"additionalProperties\":false}";
+        let (title, effect) = ("Call a tool", Effect::Uses);
+        OwnTool { name: CALL, title, effect, description: &description, input_schema }.definition()
     }
 
     /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
@@ -543,12 +543,7 @@ impl Exposure for Toolman {
     }
 
     fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        let name = quote(name);
-        let mut changes = vec![(kind.key(), Some(&*name))];
-        if kind == Kind::Tool {
-            changes.extend(schema_change(definition));
-        }
-        definition.write_with(out, &changes);
+        definition.write_with(out, &[(kind.key(), Some(&*quote(name)))]);
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::answers::{error_result, failed_call, refused_call};
-use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
+use super::arguments::{
+    classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
+};
 use super::{Address, Meta, Mode, Workbench};
 use crate::catalog::Kind;
 use crate::config::{Common, Server, Start, Toolbox};
 use crate::core::upstream::Spec;
 use crate::core::view::{Exposure, Target, View};
+use crate::face::arguments::Blocks;
 use crate::face::find::Query;
 use crate::face::plain::Plain;
 use crate::face::reach::resource_owner;
@@ -55,17 +58,17 @@ impl Face for Workbench {
     }
 
     fn instructions(&self, viewer: &Viewer<'_>) -> Option<String> {
-        Some(self.introduction(self.mode_for(viewer)))
+        Some(self.introduction(viewer))
     }
 
     fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
-        [self.meta_tools(self.mode_for(viewer)), String::new()]
+        [self.meta_tools(viewer), String::new()]
     }
 
     fn call<'a>(
         &self,
         view: &View,
-        _viewer: &Viewer<'_>,
+        viewer: &Viewer<'_>,
         call: &ToolCall<'a>,
         remembered: Option<&Remembered>,
     ) -> Step<'a> {
@@ -74,28 +77,27 @@ impl Face for Workbench {
                 Some(target) => Step::Forward(target, None),
                 None => self
                     .closed_toolbox(view, call.name, remembered, None)
-                    .unwrap_or_else(|| Step::result(self.unknown_tool(view, None, call.name))),
+                    .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
             };
         };
-        self.call_meta(view, meta, call, remembered).unwrap_or_else(Step::result)
+        self.call_meta(view, viewer, meta, call, remembered).unwrap_or_else(|blocks| refusal(&blocks))
     }
 
     fn opened(&self, view: &View, viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {
         let wanted = match opening.then {
             Then::Call { wanted, .. } => Some(wanted.as_str()),
-            Then::Answer(_) | Then::Request => None,
+            Then::Answer { .. } | Then::Request => None,
         };
         let Some(toolbox) = self.toolbox(opening.group) else {
             let wanted = wanted.as_ref().map(|wanted| wanted as _);
-            return Step::result(self.not_configured(opening.group, wanted));
+            return refusal(&self.not_configured(opening.group, wanted));
         };
         let Some(failed) = opening.failed else {
             return Step::result(self.closed_meanwhile(opening.group, wanted));
         };
         match opening.then {
-            Then::Answer(meta) => {
-                let mode = self.mode_for(viewer);
-                Step::result(self.opened_toolbox(*meta, mode, viewer.modern, toolbox, view, failed))
+            Then::Answer { meta, as_ancestor } => {
+                Step::result(self.opened_toolbox(view, viewer, (*meta, *as_ancestor), toolbox, failed))
             }
             Then::Call { wanted, servers } => {
                 let meant = |server: &str| {
@@ -157,23 +159,27 @@ impl Face for Workbench {
 
 impl Workbench {
     /// The mode for whoever looks: the lists of modern clients cannot grow.
-    fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
+    pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
         if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
     }
 
-    /// What a call of a meta-tool means; the error is a result for the model.
+    /// What a call of a meta-tool means; the error is for the model.
     fn call_meta<'a>(
         &self,
         view: &View,
+        viewer: &Viewer<'_>,
         meta: Meta,
         call: &ToolCall<'a>,
         remembered: Option<&Remembered>,
-    ) -> Result<Step<'a>, String> {
+    ) -> Result<Step<'a>, Blocks> {
         match meta {
             Meta::Open | Meta::ClassicOpen => {
-                let name = toolbox_name(call.arguments)?;
+                let (name, as_ancestor) = match meta {
+                    Meta::Open => open_toolbox(call.arguments)?,
+                    _ => (toolbox_name(call.arguments)?, false),
+                };
                 self.toolbox(&name).ok_or_else(|| self.not_configured(&name, None))?;
-                Ok(Step::Open(name.into_owned(), Then::Answer(meta)))
+                Ok(Step::Open(name.into_owned(), Then::Answer { meta, as_ancestor }))
             }
             Meta::Use => {
                 let (address, inner) = use_tool(call.arguments)?;
@@ -199,12 +205,16 @@ impl Workbench {
                 }
             }
             Meta::Find => {
-                let query = Query::read(call.arguments).map_err(|refused| error_result(&[&refused]))?;
+                let query = Query::read(call.arguments)?;
                 Ok(Step::Find(query))
+            }
+            Meta::Describe => {
+                let tools = describe_tools(call.arguments)?;
+                Ok(Step::result(self.described_tools(view, viewer, &tools)))
             }
             Meta::ClassicList => {
                 no_arguments(call.arguments)?;
-                Err(self.toolboxes(view))
+                Ok(Step::result(self.toolboxes(view)))
             }
             Meta::ClassicClose => {
                 let name = toolbox_name(call.arguments)?;
@@ -262,8 +272,8 @@ impl Workbench {
         })
     }
 
-    /// Where `use_tool` leads; the error is a result for the model.
-    fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, String> {
+    /// Where `use_tool` leads; the error is for the model.
+    pub(super) fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, Blocks> {
         if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
             return Ok(target);
         }
@@ -274,17 +284,27 @@ impl Workbench {
         })
     }
 
-    /// Where `workbench_use_tool` leads.
-    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, String> {
+    /// Where `workbench_use_tool` leads: by a registered name, or by a server's own that no other server of the toolbox has.
+    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, Blocks> {
         if self.toolbox(toolbox).is_none() {
             return Err(self.not_configured(toolbox, Some(&tool)));
         }
         if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
             return Err(self.not_open(toolbox, Some(&tool)));
         }
-        match view.find(Kind::Tool, tool) {
-            Some(target) if *target.upstream.group == *toolbox => Ok(target),
-            _ => Err(self.unknown_tool(view, Some(toolbox), tool)),
+        if let Some(target) = view.find(Kind::Tool, tool).filter(|target| *target.upstream.group == *toolbox)
+        {
+            return Ok(target);
+        }
+        let servers = view.group(toolbox).map(|entry| &*entry.upstream.server);
+        let own: Vec<_> = servers.filter_map(|server| view.find_own(toolbox, server, tool)).collect();
+        match &*own {
+            [] => Err(self.unknown_tool(view, Some(toolbox), tool)),
+            [one] => Ok(one.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|target| &**target.name()).collect();
+                Err(self.ambiguous_tool(toolbox, tool, &names))
+            }
         }
     }
 
@@ -302,11 +322,16 @@ impl Workbench {
             Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
                 toolbox_name(call.arguments).ok().map(|toolbox| toolbox.into_owned())
             }
-            Some(Meta::Find | Meta::ClassicList) => None,
+            Some(Meta::Find | Meta::Describe | Meta::ClassicList) => None,
             None => Some(registered(call.name)),
         };
         named.unwrap_or_else(|| call.name.to_owned())
     }
+}
+
+/// The result that tells the model what is wrong.
+fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
+    Step::result(error_result(blocks))
 }
 
 /// The servers of a toolbox.
