@@ -433,6 +433,7 @@ fn ourselves(
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
             ToolMode::Auto => "auto",
+            ToolMode::Flat => "flat",
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }

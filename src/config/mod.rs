@@ -315,6 +315,8 @@ pub enum ToolMode {
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
+    /// Registered from the start: every toolbox is open.
+    Flat,
 }
 
 /// How long the text of an answer with many definitions may be.

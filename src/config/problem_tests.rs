@@ -447,9 +447,7 @@ fn of_a_server() {
         ),
         (
             r#"{"command": "x", "start": "cal"}"#,
-            &[
-                r#"1:71 @.start: expected `open` or `call`, found the string "cal" (did you mean `call`?)"#,
-            ],
+            &[r#"1:71 @.start: expected `open` or `call`, found the string "cal" (did you mean `call`?)"#],
         ),
         (
             r#"{"command": "x", "connectTimeout": null, "callTimeout": 1e-300, "maxCallTime": 1e999}"#,

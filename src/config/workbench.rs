@@ -108,7 +108,12 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
     let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
     let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
     let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
-    let modes = [("dynamic", ToolMode::Dynamic), ("proxy", ToolMode::Proxy), ("auto", ToolMode::Auto)];
+    let modes = [
+        ("dynamic", ToolMode::Dynamic),
+        ("proxy", ToolMode::Proxy),
+        ("auto", ToolMode::Auto),
+        ("flat", ToolMode::Flat),
+    ];
     let generations = [("current", MetaTools::Current), ("classic", MetaTools::Classic)];
     if let Some(schema) = root.get("$schema") {
         schema.string();

@@ -615,6 +615,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
+        // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was stopped.
+        let cases = [
+            (Start::Open, false, [(true, false), (true, false), (false, false), (false, false)]),
+            (Start::Call, false, [(true, true), (true, false), (false, false), (false, false)]),
+            (Start::Open, true, [(true, false), (true, false), (true, true), (false, false)]),
+            (Start::Call, true, [(true, true), (true, false), (true, true), (false, false)]),
+        ];
+        let items = || Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["t"]));
+        for (start, always_listed, expected) in cases {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
+            let now = || (upstream.is_on_offer(), upstream.is_at_rest());
+            upstream.recall(items(), true);
+            assert!(upstream.is_modern());
+            let before = now();
+            upstream.pretend(Some(items()));
+            assert!(!upstream.is_modern(), "as it is, not as it was");
+            let running = now();
+            upstream.pretend(None);
+            let crashed = now();
+            upstream.stop();
+            assert_eq!([before, running, crashed, now()], expected, "{start:?} {always_listed}");
+        }
+        let upstream = Upstream::unreal("box", "a");
+        upstream.set_spec(Spec { always_listed: true, ..(*upstream.spec()).clone() });
+        upstream.pretend(None);
+        assert!(!upstream.is_on_offer(), "of which nothing is known");
+    }
+
+    #[test]
     fn what_an_older_life_reports_changes_nothing() {
         let upstream = Upstream::unreal("box", "a");
         let items = |name: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[name]));

@@ -92,8 +92,8 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
     let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(workspace, server)).collect();
     workspace.change(|view| {
         view.add(&*workspace.exposure(), &upstreams);
-        for upstream in &upstreams {
-            view.open_in_place(&upstream.group);
+        for group in face.groups() {
+            view.open_in_place(group);
         }
     });
     let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session);

@@ -23,6 +23,8 @@ mod fake;
 mod fidelity;
 #[cfg(unix)]
 mod first_run;
+#[cfg(unix)]
+mod flat;
 mod guarded;
 mod handshake;
 mod harness;

@@ -190,7 +190,8 @@ fn toolman_shows_what_is_remembered_and_starts_nothing() {
         let shown = (first.tools(), first.uris(), first.templates(), first.prompts(), first.catalog());
         assert_eq!(first.lab.starts("a"), 1, "nothing was remembered");
         let mut gateway = start(first.finish());
-        let now = (gateway.tools(), gateway.uris(), gateway.templates(), gateway.prompts(), gateway.catalog());
+        let now =
+            (gateway.tools(), gateway.uris(), gateway.templates(), gateway.prompts(), gateway.catalog());
         assert_eq!(now, shown);
         assert_eq!(gateway.lab.starts("a"), 1);
         let calls: Vec<String> = (0..20).map(|_| gateway.post_call("a_echo", "{}")).collect();

@@ -51,7 +51,7 @@ impl Workbench {
         );
         let takes = self.takes(viewer);
         let value = match self.mode_for(viewer) {
-            Mode::Dynamic if !as_ancestor => {
+            Mode::Dynamic | Mode::Flat if !as_ancestor => {
                 let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
                 format!("{head},\"tools_registered\":{count}{rest}}}")
             }
@@ -71,14 +71,14 @@ impl Workbench {
 
     /// The answer to `describe_tools`: the whole definitions of these tools, and why some have none.
     pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
-        let classic = self.config.meta_tools == MetaTools::Classic;
+        let by_registered = self.config.meta_tools == MetaTools::Classic || self.is_flat();
         let (mut tools, mut errors) = (Vec::new(), Vec::new());
         for address in wanted {
             let entry = view.server(&address.toolbox, &address.server);
             match (self.find(view, address), entry) {
                 (Ok(target), Some(entry)) => {
                     let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
-                    tools.extend(item.map(|item| self.proxied_tool(classic, entry, item).whole()));
+                    tools.extend(item.map(|item| self.proxied_tool(by_registered, entry, item).whole()));
                 }
                 (Err(blocks), _) => errors.push(blocks.join("\n")),
                 (Ok(_), None) => {}
@@ -152,12 +152,25 @@ impl Workbench {
 
     /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
     /// nothing fits, it says what there is.
-    pub(super) fn found_tools(&self, query: &str, tools: &[FoundThing<'_>], toolboxes: &[&str]) -> String {
+    pub(super) fn found_tools(
+        &self,
+        view: &View,
+        query: &str,
+        tools: &[FoundThing<'_>],
+        toolboxes: &[&str],
+    ) -> String {
         let entries: Vec<_> = tools
             .iter()
             .map(|found| {
                 let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
-                proxied(vec![name], (toolbox, server), found.item.raw()).whole()
+                let listed = view
+                    .server(toolbox, server)
+                    .filter(|_| self.is_flat())
+                    .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
+                match listed {
+                    Some((entry, item)) => self.proxied_tool(true, entry, item).whole(),
+                    None => proxied(vec![name], (toolbox, server), found.item.raw()).whole(),
+                }
             })
             .collect();
         let fitting: Vec<_> = toolboxes

@@ -1,6 +1,7 @@
 //! What a client's requests mean under this face.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{
@@ -28,7 +29,11 @@ impl Face for Workbench {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        self.config.toolboxes.iter().flat_map(|toolbox| declared(toolbox, &self.config.common)).collect()
+        self.config
+            .toolboxes
+            .iter()
+            .flat_map(|toolbox| declared(toolbox, &self.config.common, self.is_flat()))
+            .collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -46,11 +51,16 @@ impl Face for Workbench {
             return Some(Arc::new(Self { config }));
         };
         let toolbox = self.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
-        Some(Arc::new(Plain { toolbox: toolbox.clone(), common: self.config.common.clone() }))
+        let (toolbox, common) = (toolbox.clone(), self.config.common.clone());
+        Some(Arc::new(Plain { toolbox, common, flat: self.is_flat() }))
     }
 
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
         self
+    }
+
+    fn starts_all(&self) -> Option<Duration> {
+        self.is_flat().then_some(Duration::ZERO)
     }
 
     fn searches(&self) -> Option<Searched> {
@@ -117,14 +127,14 @@ impl Face for Workbench {
         self.closed_toolbox_answer(toolbox, tools, servers)
     }
 
-    fn found(&self, _view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
+    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
         let mut toolboxes: Vec<&str> = Vec::new();
         for (toolbox, _) in unknown {
             if !toolboxes.contains(&toolbox.as_str()) {
                 toolboxes.push(toolbox);
             }
         }
-        self.found_tools(query, things, &toolboxes)
+        self.found_tools(view, query, things, &toolboxes)
     }
 
     fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
@@ -160,7 +170,10 @@ impl Face for Workbench {
 impl Workbench {
     /// The mode for whoever looks: the lists of modern clients cannot grow.
     pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
-        if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
+        match self.mode(viewer.client) {
+            Mode::Dynamic if viewer.modern => Mode::Proxy,
+            mode => mode,
+        }
     }
 
     /// What a call of a meta-tool means; the error is for the model.
@@ -334,12 +347,15 @@ fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
     Step::result(error_result(blocks))
 }
 
-/// The servers of a toolbox.
+/// The servers of a toolbox; `flat`: it is open from the start.
 pub(in crate::face) fn declared<'a>(
     toolbox: &'a Toolbox,
     common: &Common,
+    flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    toolbox.servers.iter().map(|server| {
+    let running = common.running;
+    let start = if flat { Start::Call } else { Start::Open };
+    toolbox.servers.iter().map(move |server| {
         let name = server.name.as_str();
         Declared {
             group: toolbox.name.as_str(),
@@ -353,8 +369,8 @@ pub(in crate::face) fn declared<'a>(
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
-                start: server.running.or(common.running).start.unwrap_or(Start::Open),
-                always_listed: false,
+                start: server.running.or(running).start.unwrap_or(start),
+                always_listed: flat,
             },
         }
     })
