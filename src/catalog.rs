@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::mend::{MENDED, Verdict, mend};
+use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::Seeded;
 use crate::json::{Node, Scanner};
@@ -100,6 +101,8 @@ pub struct Item {
     raw_key: PageSpan,
     /// Its name or URI, decoded.
     pub key: Arc<str>,
+    /// What it says of apps, if it is a tool that does.
+    marks: Option<Arc<Marks>>,
 }
 
 /// A part of a page; as messages, none is longer than 32 bits tell.
@@ -114,12 +117,9 @@ impl Item {
         };
         let key = definition.get(kind.key()).expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
-        Self {
-            page: page.clone(),
-            raw,
-            raw_key,
-            key: key.as_str().expect("as is what has an odd one").into(),
-        }
+        let key = key.as_str().expect("as is what has an odd one").into();
+        let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
+        Self { page: page.clone(), raw, raw_key, key, marks }
     }
 
     /// The members that had to be mended.
@@ -149,6 +149,22 @@ impl Item {
     /// Its name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether it is a tool for apps, and not for the model.
+    pub fn is_app_only(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.is_app_only)
+    }
+
+    /// Whether hosts of apps need it, active or not, and models do not.
+    pub fn is_for_hosts(&self) -> bool {
+        self.is_app_only() || is_page(&self.key)
+    }
+
+    /// The pages of apps that it names, or that it is.
+    pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
+        let named = self.marks.iter().flat_map(|marks| &marks.pages);
+        named.chain(is_page(&self.key).then_some(&self.key))
     }
 }
 
@@ -256,7 +272,11 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
-pub struct Exposed([Shelf; 4]);
+pub struct Exposed {
+    shelves: [Shelf; 4],
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pages: HashMap<Arc<str>, Arc<str>>,
+}
 
 /// The things of one kind under their names.
 #[derive(Debug, Default)]
@@ -268,6 +288,8 @@ pub struct Shelf {
     inactive: usize,
     /// Made when first asked for.
     pub(super) rendered: OnceLock<Rendered>,
+    /// The same for those who render apps; made when first asked for.
+    pub(super) for_hosts: OnceLock<Rendered>,
     /// Made when first asked for.
     pub(super) prints: OnceLock<Prints>,
 }
@@ -308,7 +330,17 @@ pub struct ExposedItem {
 impl Exposed {
     /// The things of one kind.
     pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.0[kind as usize]
+        &self.shelves[kind as usize]
+    }
+
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pub fn pages(&self) -> &HashMap<Arc<str>, Arc<str>> {
+        &self.pages
+    }
+
+    /// Adds a page.
+    pub fn add_page(&mut self, own: &Arc<str>, exposed: Arc<str>) {
+        self.pages.insert(own.clone(), exposed);
     }
 
     /// Whether these are the same things under the same names.
@@ -322,12 +354,12 @@ impl Exposed {
         let same_shelf = |(one, other): (&Shelf, &Shelf)| {
             one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
         };
-        self.0.iter().zip(&other.0).all(same_shelf)
+        self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
     }
 
     /// Makes room for so many things more.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.items.reserve_exact(count);
         shelf.by_key.reserve(count);
     }
@@ -341,7 +373,7 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.inactive += usize::from(!starts_active);
         let at = shelf.items.len();
         shelf.by_key.insert(own.key.clone(), at);
@@ -380,7 +412,8 @@ impl Shelf {
 
 impl Prints {
     /// Those of a shelf; `tells` is what the list of tools tells of a thing with this definition, if it does.
-    pub(super) fn new(shelf: &Shelf, tells: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
+        let (shelf, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut is_told) = (hasher(), false);
         let mut print = |item: &ExposedItem| {
@@ -392,6 +425,7 @@ impl Prints {
             let mut hasher = hasher();
             hasher.write(item.name.as_bytes());
             item.own.around_key().into_iter().for_each(|part| hasher.write(part.as_bytes()));
+            item.own.pages().for_each(|page| hasher.write(pages[page].as_bytes()));
             hasher.finish()
         };
         let items = shelf.items.iter().map(&mut print).collect();
@@ -400,15 +434,20 @@ impl Prints {
 }
 
 impl Rendered {
-    /// Renders every thing of a shelf in its order.
-    pub(super) fn new(shelf: &Shelf, mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>)) -> Self {
+    /// Renders every thing of a shelf in its order, from its definition or from what was made of that before.
+    pub(super) fn new(
+        shelf: &Shelf,
+        before: Option<&Self>,
+        mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
+    ) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
         let mut scanner = Scanner::default();
         for item in &shelf.items {
             if item.at > 0 {
                 text.push(b',');
             }
-            let definition = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
+            let definition = before.map_or(item.own.raw(), |before| before.definition(item));
+            let definition = scanner.scan_str(definition).expect("definitions are valid JSON").root();
             render(item, definition, &mut text);
             ends.push(text.len() as u32);
         }

@@ -3,6 +3,8 @@
 //! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
 //! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads
 //! the environment by itself: both come in as parameters.
+//!
+//! Invariant: a configuration is valid. Whoever holds one need not check names, variables or timeouts again.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -20,7 +20,8 @@ use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
-use super::workspace::{Origin, Workspace};
+use super::view::Origin;
+use super::workspace::Workspace;
 use crate::catalog::Kind;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::{Id, Refusal, code, write_notification};
@@ -34,6 +35,8 @@ pub struct ClientSession {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
+    /// What its first modern request said of itself.
+    first_modern: OnceLock<Arc<ModernCall>>,
     waiting: Mutex<Requests>,
     all_answered: Notify,
     ledger: Mutex<Ledger>,
@@ -76,6 +79,7 @@ impl ClientSession {
             peer: Peer::new(Arc::new(main.clone())),
             main,
             hello: OnceLock::new(),
+            first_modern: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
             ledger: Mutex::default(),
@@ -103,6 +107,11 @@ impl ClientSession {
         self.hello.get()
     }
 
+    /// What its first modern request said of itself.
+    pub(super) fn first_modern(&self) -> Option<&Arc<ModernCall>> {
+        self.first_modern.get()
+    }
+
     /// Notes what the client said; `false` if it had said so before.
     pub fn greet(&self, hello: ClientHello) -> bool {
         self.hello.set(hello).is_ok()
@@ -128,6 +137,9 @@ impl ClientSession {
             self.refuse(None, &Refusal::new(code::INVALID_REQUEST, message), route, batch.as_ref());
             return None;
         };
+        if let Some(modern) = &modern {
+            self.first_modern.get_or_init(|| modern.clone());
+        }
         let route = route.unwrap_or_else(|| self.main.clone());
         entry.insert(Waiting { id, batch, target: None, route });
         Some(Reply::new(self.clone(), key, modern))

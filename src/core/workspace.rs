@@ -17,7 +17,7 @@ use super::notices::{Ledger, Lists};
 use super::session::ClientSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
-use super::view::{Exposure, View};
+use super::view::{Exposure, Origin, View};
 use crate::protocol::message::Id;
 
 /// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
@@ -55,9 +55,6 @@ impl Drop for Hold {
         }
     }
 }
-
-/// A group and a server in it. They stay when the file puts another upstream there.
-pub(super) type Origin = (Arc<str>, Arc<str>);
 
 /// URIs of links remembered at most.
 const MOST_LINKS: usize = 10_000;
@@ -127,7 +124,7 @@ impl Workspace {
     /// Lets a modern client hear of changes from now on.
     pub(super) fn listen(&self, listener: Listener) {
         let mut ledger = Ledger::default();
-        ledger.begin(self.read(|view| Lists::of_modern(&*self.exposure(), view)));
+        ledger.begin(self.modern_lists(listener.renders_apps()));
         self.listeners.lock().push((listener, ledger));
     }
 
@@ -153,17 +150,21 @@ impl Workspace {
 
     /// Tells everybody who has it of the lists that are not what they were.
     pub fn tell(&self) {
-        let exposure = self.exposure();
         for session in self.sessions() {
             session.tell();
         }
-        let mut listeners = self.listeners.lock();
-        if !listeners.is_empty() {
-            let now = self.read(|view| Lists::of_modern(&*exposure, view));
-            for (listener, ledger) in listeners.iter_mut() {
-                listener.lists_changed(&ledger.tell(now));
-            }
+        // For those who render apps, and for those who do not.
+        let mut now = [None; 2];
+        for (listener, ledger) in self.listeners.lock().iter_mut() {
+            let renders_apps = listener.renders_apps();
+            let now = now[usize::from(renders_apps)].get_or_insert_with(|| self.modern_lists(renders_apps));
+            listener.lists_changed(&ledger.tell(*now));
         }
+    }
+
+    fn modern_lists(&self, renders_apps: bool) -> Lists {
+        let exposure = self.exposure();
+        self.read(|view| Lists::of_modern(&*exposure, view, renders_apps))
     }
 
     /// The same for what nobody who has it has asked for: when it is not held back.
@@ -297,6 +298,7 @@ mod tests {
                 name: String::new(),
                 capabilities: "{}".to_owned(),
                 can_be_asked: false,
+                renders_apps: false,
             });
             let upstream = Upstream::unreal("box", "s");
             let (face, mut holds) = (&Everything, Vec::new());

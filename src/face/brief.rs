@@ -6,6 +6,8 @@
 //! Invariants: an answer that fits is given whole. One that does not loses descriptions first, then signatures, then tools
 //! from the end, which are counted; a name is left out only if not all names fit.
 
+use std::borrow::Cow;
+
 use super::fit::shorten;
 use super::signature::signature;
 use crate::json::{Node, Scanner, quote};
@@ -31,7 +33,7 @@ pub(super) struct Entry<'a> {
     /// The members that tell it apart, with their raw values; they take the place of the definition's own.
     pub(super) names: Vec<(&'static str, String)>,
     /// The definition.
-    pub(super) definition: &'a str,
+    pub(super) definition: Cow<'a, str>,
 }
 
 impl Answer<'_> {
@@ -84,7 +86,7 @@ impl Entry<'_> {
     /// The definition with its names first, then all else that the upstream sent.
     pub(super) fn whole(&self) -> String {
         let mut scanner = Scanner::default();
-        let node = scanner.scan_str(self.definition).expect("definitions are valid JSON").root();
+        let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
         let gone: Vec<(&str, Option<&str>)> = self.names.iter().map(|(key, _)| (*key, None)).collect();
         let mut rest = Vec::new();
         node.write_with(&mut rest, &gone);
@@ -98,7 +100,7 @@ impl Entry<'_> {
     /// What the brief form has of it: its names, its description, its signature, the latter two with a comma before them.
     fn parts(&self) -> [String; 3] {
         let mut scanner = Scanner::default();
-        let node = scanner.scan_str(self.definition).expect("definitions are valid JSON").root();
+        let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
         let description = node.get("description").and_then(Node::as_str).unwrap_or_default();
         let description = match first_sentence(&description) {
             text if text.is_empty() => String::new(),
@@ -139,7 +141,8 @@ mod tests {
             ];
             (names.to_vec(), definition.clone())
         };
-        let tools = tools.iter().map(|tool| Entry { names: entry(tool).0, definition: &tool.1 }).collect();
+        let tools =
+            tools.iter().map(|tool| Entry { names: entry(tool).0, definition: (&*tool.1).into() }).collect();
         let head =
             "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();
         Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned() }

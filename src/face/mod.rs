@@ -28,7 +28,7 @@ use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind};
 use crate::config::{Common, Transport};
 use crate::core::upstream::{Spec, Upstream};
-use crate::core::view::{Exposure, Target, View};
+use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::protocol::era::{ClientHello, OUR_NAME};
 use crate::protocol::message::{Refusal, code};
@@ -115,6 +115,7 @@ pub trait Face: Exposure + Send + Sync {
     fn found(
         &self,
         _view: &View,
+        _viewer: &Viewer<'_>,
         _query: &str,
         _things: &[FoundThing<'_>],
         _unknown: &[ServerPlace],
@@ -156,8 +157,17 @@ pub struct Viewer<'a> {
     pub modern_name: &'a str,
     /// Whether it speaks the modern era.
     pub modern: bool,
+    /// Whether it renders apps.
+    pub renders_apps: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
     pub settled: bool,
+}
+
+impl Viewer<'_> {
+    /// How it looks at lists.
+    pub fn look(&self) -> Look {
+        Look { from_start: self.modern, as_host: self.renders_apps }
+    }
 }
 
 /// A call of a tool.

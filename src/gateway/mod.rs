@@ -1,4 +1,9 @@
-//! A client's messages: which method does what. Transports are in the modules below.
+//! The gateway: a client's messages, and which method does what.
+//!
+//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; the table of methods is [`Gateway::request`]. What
+//! a call of a tool means is the face's decision, and `steps.rs` carries it out.
+//!
+//! Invariant: nothing on the way of a request waits for another request; what must wait has a task of its own.
 
 mod backend;
 pub mod doctor;
@@ -131,11 +136,17 @@ impl Gateway {
 
     /// Who asks, as faces see it.
     fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
-        self.viewer_of(reply.session(), reply.modern().is_some())
+        self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
     }
 
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
-        Viewer { client: session.hello(), modern_name: "", modern, settled: self.startup.is_settled() }
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
+        Viewer {
+            client: session.hello(),
+            modern_name: "",
+            modern,
+            renders_apps,
+            settled: self.startup.is_settled(),
+        }
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -277,9 +288,9 @@ impl Gateway {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let version = hello.version;
+        let (version, renders_apps) = (hello.version, hello.renders_apps);
         let session = reply.session().clone();
-        let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
+        let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
@@ -291,7 +302,7 @@ impl Gateway {
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            tasks::capabilities(self, &session, version),
+            tasks::capabilities(self, &session, version, renders_apps),
             info,
         ));
     }
@@ -337,8 +348,10 @@ impl Gateway {
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
         let modern_name = modern_name(params);
-        let viewer =
-            Viewer { modern_name: &modern_name, ..self.viewer_of(&session, reply.modern().is_some()) };
+        let viewer = Viewer {
+            modern_name: &modern_name,
+            ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
+        };
         if !viewer.modern {
             session.shown(kind);
         }
@@ -376,7 +389,7 @@ impl Gateway {
             false => exposure.lists(viewer.client, kind),
         };
         if listed {
-            view.write_list(&*exposure, kind, out, first.is_empty(), viewer.modern);
+            view.write_list(&*exposure, kind, viewer.look(), first.is_empty(), out);
         }
         if !last.is_empty() {
             out.push(b',');

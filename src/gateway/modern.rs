@@ -39,7 +39,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
 fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
     let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
     let instructions = gateway.instructions(reply.session(), &viewer);
-    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
+    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN, reply.renders_apps());
     let version = quote(Version::MODERN.as_str());
     let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
     reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));

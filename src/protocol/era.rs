@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::message::{Refusal, code};
 
 /// A protocol version, in the order of their dates.
@@ -46,6 +46,9 @@ pub mod meta {
 /// The extension that tasks are in the modern era.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// The extension by which clients and servers say that they know apps.
+pub const APPS: &str = "io.modelcontextprotocol/ui";
+
 /// The levels of log messages, least severe first.
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -57,8 +60,9 @@ pub fn log_level(params: &str) -> Option<usize> {
     LOG_LEVELS.iter().position(|known| *known == level)
 }
 
-/// What a client that can be asked anything declares.
-pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
+/// What a client declares that can be asked anything and renders apps.
+pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{},\"extensions\":{\"io.modelcontextprotocol/ui\":\
+     {\"mimeTypes\":[\"text/html;profile=mcp-app\"]}}}";
 
 impl Version {
     /// Every one, in the order of their dates.
@@ -157,6 +161,8 @@ pub struct ClientHello {
     pub capabilities: String,
     /// Whether it can be asked anything.
     pub can_be_asked: bool,
+    /// Whether it renders apps.
+    pub renders_apps: bool,
 }
 
 impl ClientHello {
@@ -173,6 +179,7 @@ impl ClientHello {
             version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
             name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
             can_be_asked: can_be_asked(&capabilities),
+            renders_apps: renders_apps(&capabilities),
             capabilities,
         })
     }
@@ -256,6 +263,19 @@ pub fn can_be_asked(capabilities: &str) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
 }
 
+/// Whether a client with these capabilities, a raw object, renders apps.
+pub fn renders_apps(capabilities: &str) -> bool {
+    // Most have none, which is found out more quickly.
+    capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
+}
+
+/// All that a client can be asked, with the extensions that these capabilities have, a raw object.
+pub fn all_but_extensions(capabilities: &str) -> String {
+    let mut scanner = Scanner::default();
+    let own = scanner.scan_str(capabilities).ok().and_then(|doc| doc.root().get("extensions"));
+    Raw::own(ALL_CAPABILITIES).root().with(&[("extensions", own.map(Node::raw))])
+}
+
 /// Whether a raw capabilities object has this member.
 pub fn declares(capabilities: &str, capability: &str) -> bool {
     declares_at(capabilities, &[capability])
@@ -332,6 +352,20 @@ pub(crate) mod tests {
         ),
         (r#"{"_meta":{},"_META":{}}"#, Err(code::INVALID_REQUEST)),
     ];
+
+    #[test]
+    fn who_renders_apps_says_so() {
+        for (capabilities, expected) in [
+            (ALL_CAPABILITIES, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol\/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":null}}"#, false),
+            (r#"{"experimental":{"io.modelcontextprotocol/ui":{}}}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(renders_apps(capabilities), expected, "{capabilities}");
+        }
+    }
 
     #[test]
     fn versions_stand_in_their_order() {

@@ -1,5 +1,6 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod apps;
 mod bridge;
 mod brief;
 #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::{Address, Meta, Mode, Workbench};
+use crate::apps::{exposed, placed};
 use crate::catalog::{ExposedItem, Kind, nearest};
 use crate::config::{MetaTools, Toolbox};
 use crate::core::view::{Entry, View};
@@ -35,7 +36,7 @@ impl Workbench {
         let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
-                .map(|entry| entry.rendered(self, kind).text())
+                .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
                 .filter(|text| !text.is_empty())
                 .collect();
             if !texts.is_empty() {
@@ -52,12 +53,12 @@ impl Workbench {
         let takes = self.takes(viewer);
         let value = match self.mode_for(viewer) {
             Mode::Dynamic | Mode::Flat if !as_ancestor => {
-                let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
+                let count: usize = entries().map(|entry| for_model(viewer, entry).count()).sum();
                 format!("{head},\"tools_registered\":{count}{rest}}}")
             }
             _ => {
                 let mut tools: Vec<_> =
-                    entries().flat_map(|entry| self.proxied(meta.is_classic(), entry)).collect();
+                    entries().flat_map(|entry| self.proxied(viewer, meta.is_classic(), entry)).collect();
                 for tool in tools.iter_mut().filter(|_| as_ancestor) {
                     let [toolbox, server] =
                         ["toolbox_name", "source_server"].map(|key| tool.name(key).to_owned());
@@ -76,9 +77,13 @@ impl Workbench {
         for address in wanted {
             let entry = view.server(&address.toolbox, &address.server);
             match (self.find(view, address), entry) {
+                (Ok(target), _) if viewer.renders_apps && target.is_app_only() => {
+                    errors.push(self.no_such_tool(view, address).join("\n"));
+                }
                 (Ok(target), Some(entry)) => {
                     let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
-                    tools.extend(item.map(|item| self.proxied_tool(by_registered, entry, item).whole()));
+                    let shown = |item| self.proxied_tool(viewer, by_registered, entry, item).whole();
+                    tools.extend(item.map(shown));
                 }
                 (Err(blocks), _) => errors.push(blocks.join("\n")),
                 (Ok(_), None) => {}
@@ -93,20 +98,30 @@ impl Workbench {
     }
 
     /// An entry's tools as proxy mode shows them.
-    fn proxied<'v>(&'v self, classic: bool, entry: &'v Entry) -> impl Iterator<Item = ToolEntry<'v>> {
-        let tools = entry.exposed.of(Kind::Tool).items().iter();
-        tools.map(move |tool| self.proxied_tool(classic, entry, tool))
+    fn proxied<'v>(
+        &'v self,
+        viewer: &'v Viewer<'_>,
+        classic: bool,
+        entry: &'v Entry,
+    ) -> impl Iterator<Item = ToolEntry<'v>> {
+        for_model(viewer, entry).map(move |tool| self.proxied_tool(viewer, classic, entry, tool))
     }
 
-    fn proxied_tool<'v>(&self, classic: bool, entry: &'v Entry, tool: &'v ExposedItem) -> ToolEntry<'v> {
+    fn proxied_tool<'v>(
+        &self,
+        viewer: &Viewer<'_>,
+        classic: bool,
+        entry: &'v Entry,
+        tool: &'v ExposedItem,
+    ) -> ToolEntry<'v> {
         let (own_name, place) =
-            (tool.own.raw_key().to_owned(), (&*entry.upstream.group, &*entry.upstream.server));
+            (tool.own.raw_key().to_owned(), [&*entry.upstream.group, &*entry.upstream.server]);
         match classic {
             true => {
                 let names = vec![("name", quote(&tool.name)), ("original_name", own_name)];
-                proxied(names, place, entry.rendered(self, Kind::Tool).definition(tool))
+                proxied(viewer, names, place, entry.rendered(self, Kind::Tool).definition(tool))
             }
-            false => proxied(vec![("name", own_name)], place, tool.own.raw()),
+            false => proxied(viewer, vec![("name", own_name)], place, tool.own.raw()),
         }
     }
 
@@ -155,6 +170,7 @@ impl Workbench {
     pub(super) fn found_tools(
         &self,
         view: &View,
+        viewer: &Viewer<'_>,
         query: &str,
         tools: &[FoundThing<'_>],
         toolboxes: &[&str],
@@ -168,8 +184,8 @@ impl Workbench {
                     .filter(|_| self.is_flat())
                     .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
                 match listed {
-                    Some((entry, item)) => self.proxied_tool(true, entry, item).whole(),
-                    None => proxied(vec![name], (toolbox, server), found.item.raw()).whole(),
+                    Some((entry, item)) => self.proxied_tool(viewer, true, entry, item).whole(),
+                    None => proxied(viewer, vec![name], [toolbox, server], found.item.raw()).whole(),
                 }
             })
             .collect();
@@ -230,9 +246,12 @@ impl Workbench {
     /// The toolbox would have to be open for this.
     pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> Blocks {
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
-        let open = self.open_tool().name();
-        let call = format!("{open} {{\"toolbox_name\": {}}}", quote(toolbox));
-        vec![format!("Toolbox '{toolbox}' is not open{wanted}. Open it first: {call}")]
+        vec![format!("Toolbox '{toolbox}' is not open{wanted}. {}", self.how_to_open(toolbox))]
+    }
+
+    /// The call that opens a toolbox.
+    pub(super) fn how_to_open(&self, toolbox: &str) -> String {
+        format!("Open it first: {} {{\"toolbox_name\": {}}}", self.open_tool().name(), quote(toolbox))
     }
 
     /// An open toolbox has no such server or tool, or its filters leave the tool out.
@@ -294,13 +313,24 @@ impl Workbench {
     }
 }
 
+/// The tools of an entry that the model may read of. A host tells its model nothing of those for apps alone.
+fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = &'a ExposedItem> {
+    let renders_apps = viewer.renders_apps;
+    entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
+}
+
 /// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
 fn proxied<'a>(
+    viewer: &Viewer<'_>,
     mut names: Vec<(&'static str, String)>,
-    (toolbox, server): (&str, &str),
+    place: [&str; 2],
     definition: &'a str,
 ) -> ToolEntry<'a> {
-    names.extend([("toolbox_name", quote(toolbox)), ("source_server", quote(server))]);
+    names.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
+    let definition = match viewer.renders_apps {
+        true => exposed(definition, &mut |uri| placed(uri, &place).into()),
+        false => definition.into(),
+    };
     ToolEntry { names, definition }
 }
 

@@ -8,6 +8,7 @@ use super::arguments::{
     classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
 };
 use super::{Address, Meta, Mode, Workbench};
+use crate::apps::unplaced;
 use crate::catalog::Kind;
 use crate::config::{Common, Server, Start, Toolbox};
 use crate::core::upstream::Spec;
@@ -15,7 +16,7 @@ use crate::core::view::{Exposure, Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
 use crate::face::plain::Plain;
-use crate::face::reach::resource_owner;
+use crate::face::reach::{page_owner, resource_owner, several_called, several_pages};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     Then, ToolCall, Viewer, WantedUri, Wording,
@@ -83,11 +84,17 @@ impl Face for Workbench {
         remembered: Option<&Remembered>,
     ) -> Step<'a> {
         let Some(meta) = self.meta(call.name) else {
-            return match view.find(Kind::Tool, call.name) {
-                Some(target) => Step::Forward(target, None),
-                None => self
+            if let Some(target) = view.find(Kind::Tool, call.name) {
+                return Step::Forward(target, None);
+            }
+            // Apps know the names that their servers gave.
+            let called = if viewer.renders_apps { view.find_called(call.name) } else { Vec::new() };
+            return match &called[..] {
+                [target] => Step::Forward(target.clone(), None),
+                [] => self
                     .closed_toolbox(view, call.name, remembered, None)
                     .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
+                several => refusal(&vec![several_called(call.name, several)]),
             };
         };
         self.call_meta(view, viewer, meta, call, remembered).unwrap_or_else(|blocks| refusal(&blocks))
@@ -127,27 +134,42 @@ impl Face for Workbench {
         self.closed_toolbox_answer(toolbox, tools, servers)
     }
 
-    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
+    fn found(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        query: &str,
+        things: &[FoundThing<'_>],
+        unknown: &[ServerPlace],
+    ) -> String {
         let mut toolboxes: Vec<&str> = Vec::new();
         for (toolbox, _) in unknown {
             if !toolboxes.contains(&toolbox.as_str()) {
                 toolboxes.push(toolbox);
             }
         }
-        self.found_tools(view, query, things, &toolboxes)
+        self.found_tools(view, viewer, query, things, &toolboxes)
     }
 
-    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+    fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
-        match resource_owner(self, view, wanted.uri).or_else(linked) {
+        let page = match page_owner(self, view, viewer, wanted.uri) {
+            Ok(page) => page.map(|(upstream, own)| (upstream, quote(&own))),
+            Err(several) => {
+                return Found::Refused(not_found(wanted.uri, several_pages(wanted.uri, &several)));
+            }
+        };
+        match page.or_else(|| resource_owner(self, view, wanted.uri)).or_else(linked) {
             Some((upstream, own)) => Found::At(upstream, own),
-            None => Found::Refused(not_found(
-                wanted.uri,
-                format!(
-                    "Resource not found: {}. Resources of a toolbox can be read once it is open.",
-                    wanted.uri
-                ),
-            )),
+            None => {
+                let hint = match self.closed_page(view, wanted.uri) {
+                    Some(toolbox) => {
+                        format!("Toolbox '{toolbox}' is not open. {}", self.how_to_open(toolbox))
+                    }
+                    None => "Resources of a toolbox can be read once it is open.".to_owned(),
+                };
+                Found::Refused(not_found(wanted.uri, format!("Resource not found: {}. {hint}", wanted.uri)))
+            }
         }
     }
 
@@ -283,6 +305,16 @@ impl Workbench {
                 !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
             })
         })
+    }
+
+    /// The closed toolbox that a page is in.
+    fn closed_page(&self, view: &View, uri: &str) -> Option<&str> {
+        let has = |toolbox: &&Toolbox| {
+            let place = |server: &Server| unplaced(uri, &[toolbox.name.as_str(), server.name.as_str()]);
+            toolbox.servers.iter().any(|server| place(server).is_some())
+        };
+        let name = self.config.toolboxes.iter().find(has)?.name.as_str();
+        (!view.is_open(name)).then_some(name)
     }
 
     /// Where `use_tool` leads; the error is for the model.

@@ -239,6 +239,10 @@ impl Exposure for Workbench {
         }
     }
 
+    fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+        vec![&upstream.group, &upstream.server]
+    }
+
     fn limits(&self) -> NameLimits {
         NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
     }
@@ -252,6 +256,6 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        self.meta_tools(&Viewer { client, modern_name: "", modern, settled: true })
+        self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
     }
 }
