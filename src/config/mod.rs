@@ -7,15 +7,19 @@
 //! Invariant: a configuration is valid. Whoever holds one need not check names, variables or timeouts again.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod access;
 pub(crate) mod command_line;
 mod comments;
 pub(crate) mod detect;
 mod diagnostic;
+mod downloads;
 pub(crate) mod entry;
+pub mod env_file;
 pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;
@@ -33,12 +37,31 @@ pub(crate) mod toml;
 mod toolman;
 mod workbench;
 
+pub use access::{Access, mend};
 pub use diagnostic::Problem;
+pub use env_file::{EnvFile, ReadEnvFile};
 pub use expand::Environment;
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
 pub use toolman::load_toolman;
 pub use workbench::load;
+
+/// What a configuration is read with, besides its own text.
+pub struct Inputs<'a> {
+    /// The variables that are set.
+    pub environment: &'a Environment<'a>,
+    /// Reads a file that the configuration names.
+    pub read: &'a ReadEnvFile<'a>,
+    /// Whether servers whose variables are not set are skipped, whatever the file says.
+    pub skip_missing: bool,
+}
+
+impl<'a> Inputs<'a> {
+    /// Variables alone, as if there were no other files.
+    pub fn of(environment: &'a Environment<'a>) -> Self {
+        Self { environment, read: &|_| Err(io::ErrorKind::NotFound.into()), skip_missing: false }
+    }
+}
 
 /// A valid `workbench-config.json`.
 #[derive(Debug, Clone)]
@@ -173,6 +196,29 @@ pub enum Transport {
     Stdio(Command),
     /// A server behind a URL.
     Http(Http),
+    /// One that cannot be reached, since its entry needs variables that are not set.
+    Unset(Unset),
+}
+
+/// What a server lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unset {
+    /// The variables that are not set, in the order of the file; at least one.
+    pub variables: Vec<String>,
+    /// How the server would be reached: `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+}
+
+impl fmt::Display for Unset {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.variables.as_slice() {
+            [one] => write!(out, "the environment variable {one} is not set"),
+            many => {
+                let (last, others) = many.split_last().expect("there is at least one");
+                write!(out, "the environment variables {} and {last} are not set", others.join(", "))
+            }
+        }
+    }
 }
 
 /// What to start, before the program is looked up in `PATH`. Its `Debug` form shows neither arguments nor
@@ -294,8 +340,10 @@ impl ToolFilter {
 /// Deadlines of one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Spawn, handshake and all lists.
+    /// How long an opening or a call waits for spawn, handshake and all lists.
     pub connect: Duration,
+    /// When a process that is not ready by then is ended.
+    pub start: Duration,
     /// Longest silence of a call; progress extends it.
     pub call: Option<Duration>,
     /// Longest time of a call in all.
@@ -304,7 +352,8 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(30), call: None, max_call: None }
+        let connect = Duration::from_secs(30);
+        Self { connect, start: connect, call: None, max_call: None }
     }
 }
 
@@ -349,3 +398,6 @@ pub enum NameRule {
     /// They stay.
     Exact,
 }
+
+#[cfg(test)]
+mod variable_tests;

@@ -16,7 +16,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn found(text: &[u8]) -> Vec<Problem> {
-    match load(Path::new("/etc/mcp/workbench-config.json"), text, &environment) {
+    match load(Path::new("/etc/mcp/workbench-config.json"), text, &crate::config::Inputs::of(&environment)) {
         Ok((_, warnings)) => warnings,
         Err(problems) => {
             assert!(problems.iter().any(Problem::is_error));
@@ -87,7 +87,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "toolMdoe": "proxy", "zzz": 1}"#,
             &[
                 "1:19 toolMdoe: unknown key `toolMdoe` (did you mean `toolMode`?)",
-                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search` and `start`)",
+                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable` and `start`)",
             ],
         ),
         (
@@ -100,7 +100,7 @@ fn of_a_file() {
             r#"{"servers": {}, "inputs": []}"#,
             &[
                 r#"1:2 servers: this looks like VS Code's `servers`; a workbench has `toolboxes` (put the servers into a toolbox, `"toolboxes": { "dev": { "mcpServers": { … } } }`, or let `mcp-workbench import` do it)"#,
-                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search` and `start`)",
+                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable` and `start`)",
             ],
         ),
         (
@@ -610,7 +610,7 @@ proptest! {
     ) {
         let text = parts.concat();
         let text = if inside { entry(&text) } else { text };
-        let toml = crate::config::load_toolman(Path::new("x"), text.as_bytes(), &environment);
+        let toml = crate::config::load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&environment));
         for problem in found(text.as_bytes()).iter().chain(toml.err().iter().flatten()) {
             let place = format!(":{}:{}", problem.line, problem.column);
             prop_assert!(problem.render(false).contains(&place));

@@ -1,7 +1,7 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{Common, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{Common, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -34,6 +34,12 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         // Known only when the whole file has been read.
         secrets: Redactor::default(),
     }
+}
+
+/// Whether servers whose variables are not set are skipped.
+pub(super) fn skips_missing(root: &Table<'_>, inputs: &Inputs<'_>) -> bool {
+    let said = root.get("onMissingVariable").and_then(|at| at.one_of(&[("error", false), ("skip", true)]));
+    inputs.skip_missing || said.unwrap_or(false)
 }
 
 fn state_key(at: &At<'_>) -> Option<Secret> {

@@ -11,7 +11,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn load(text: &str) -> Result<(Toolman, Vec<Problem>), Vec<Problem>> {
-    load_toolman(Path::new("/etc/toolman/tools.toml"), text.as_bytes(), &environment)
+    load_toolman(Path::new("/etc/toolman/tools.toml"), text.as_bytes(), &Inputs::of(&environment))
 }
 
 fn valid(text: &str) -> Toolman {
@@ -322,7 +322,7 @@ fn everything_wrong_is_told_at_once() {
             &[
                 "3:1 servers[0].command: `command` names no program (name the program to start, such as `npx`)",
                 "4:7 servers[0].cwd: expected a string, found the number 5 (put the value in double quotes)",
-                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation` and `start`)",
+                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation` and `start`)",
                 "6:14 servers[0].env.A: the environment variable NONE is not set (set NONE before starting, or give a default: `${NONE:-default}`)",
             ],
         ),
@@ -362,7 +362,7 @@ fn everything_wrong_is_told_at_once() {
     for (text, expected) in cases {
         assert_eq!(problems(text), *expected, "{text}");
     }
-    let bytes = load_toolman(Path::new("x.toml"), b"a = \"\xff\"", &environment);
+    let bytes = load_toolman(Path::new("x.toml"), b"a = \"\xff\"", &Inputs::of(&environment));
     assert_eq!(bytes.expect_err("not UTF-8")[0].message, "this is not UTF-8");
 }
 

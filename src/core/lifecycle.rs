@@ -51,7 +51,7 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.start;
     if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         if !upstream.may_start_again() {
@@ -73,13 +73,14 @@ async fn live(
 ) -> Option<StartError> {
     let (_, capabilities) = engine.client_for_upstreams();
     let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
+    let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(late())),
     };
     let mut carrier = match begun {
         Ok(carrier) => carrier,
@@ -93,7 +94,7 @@ async fn live(
         _ = &mut *stop => None,
         greeted = timeout_at(deadline, greet(engine, &connection)) => Some(match greeted {
             Ok(greeted) => greeted,
-            Err(_) => Err(StartError::timeout()),
+            Err(_) => Err(late()),
         }),
         error = carrier.over() => Some(Err(error)),
     };
@@ -206,7 +207,7 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
     let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
-        Transport::Http(_) => spec.timeouts.connect,
+        Transport::Http(_) | Transport::Unset(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
         // It refuses our version and names it: it may have had a reason, once.

@@ -15,7 +15,7 @@ mod eras;
 mod gate;
 pub mod known;
 mod lifecycle;
-mod logins;
+pub mod logins;
 pub mod modern;
 mod names;
 pub mod notices;

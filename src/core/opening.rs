@@ -20,17 +20,17 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(30);
 /// What an upstream may take to end before the one that stands in for it is started.
 const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
-/// The servers of a group that failed to open, and why.
+/// The servers of a group that failed to open or are late, and why.
 pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
 /// An upstream that was to start, and what came of it.
 type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run or are at rest
-    /// are left alone. Where a new file puts others in their place, it goes on with those. Their things stand in the workspace's
-    /// lists afterwards, unless every one failed, and its clients are told. Returns the servers that failed. `None`: the
-    /// group was closed meanwhile, or the file has it no longer.
+    /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that run or are at
+    /// rest are left alone. Where a new file puts others in their place, it goes on with those. Their things stand in the
+    /// workspace's lists afterwards, unless every one failed, and its clients are told; late ones join when they are up.
+    /// Returns the servers that failed or are late. `None`: the group was closed meanwhile, or the file has it no longer.
     pub async fn open(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
@@ -57,7 +57,8 @@ impl Engine {
                     Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
                 })
                 .collect();
-            if failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
+            let late = members.iter().any(|upstream| upstream.is_starting());
+            if late || failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
                 view.open(group);
             // Another opening of it may have more luck.
             } else if !view.is_opening(group) {
@@ -175,7 +176,7 @@ pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
     }
 }
 
-/// Starts what stands in a workspace, of one group or all of it, and waits until each is up or failed. It looks again
+/// Starts what stands in a workspace, of one group or all of it, and waits until each is up, failed or late. It looks again
 /// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
 /// tried once, unless it is at rest.
 pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
@@ -221,7 +222,7 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
 
 async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
-        Ok(phase) => upstream.settled(phase).await.map(drop),
+        Ok(phase) => upstream.settled_in_time(phase).await.map(drop),
         Err(refused) => Err(refused),
     };
     (upstream, outcome)

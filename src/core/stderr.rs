@@ -14,6 +14,8 @@ use crate::transport::lines::{Line, Lines, TooLong};
 const KEPT: usize = 64 * 1024;
 /// Lines quoted in an error.
 const QUOTED: usize = 10;
+/// Lines that tell why a server ended, at most: traces of its stack stand behind the reason.
+const SEARCHED: usize = 60;
 /// Longest part of a line that is remembered.
 const LONGEST: usize = 2048;
 
@@ -46,6 +48,13 @@ impl Tail {
         let kept = self.0.lock();
         let skipped = kept.0.len().saturating_sub(QUOTED);
         kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// More of the last lines, as they are.
+    pub(super) fn log(&self) -> String {
+        let kept = self.0.lock();
+        let lines: Vec<_> = kept.0.iter().skip(kept.0.len().saturating_sub(SEARCHED)).cloned().collect();
+        lines.join("\n")
     }
 
     fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {

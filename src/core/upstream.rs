@@ -14,6 +14,7 @@
 //! Invariant: a stale generation changes nothing. Every life has a number; what an older one reports is ignored.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,11 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
-use super::start_error::StartError;
+use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
 use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
-use crate::transport::oauth::Login;
+use crate::memory::credentials::Credentials;
+use crate::transport::oauth::{KnownLogin, Login, Memory};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -239,6 +241,11 @@ impl Upstream {
         *self.phase.borrow() == Phase::Up
     }
 
+    /// Whether it is on its way up.
+    pub fn is_starting(&self) -> bool {
+        *self.phase.borrow() == Phase::Starting
+    }
+
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, StartError> {
         let mut state = self.state.lock();
@@ -253,6 +260,18 @@ impl Upstream {
                 None => {}
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
+            // Nothing would come of it, however often it is tried.
+            if let Transport::Unset(unset) = &self.spec().transport {
+                let error = StartError::new(Cause::Variable, unset.to_string());
+                state.last_failure = Some(error.clone());
+                let before = self.phase.send_replace(Phase::Failed(error.clone()));
+                if !matches!(before, Phase::Failed(_)) {
+                    // Later, since whoever starts it may hold a view.
+                    let upstream = self.clone();
+                    engine.spawn(async move { upstream.tell_engine() });
+                }
+                return Err(error);
+            }
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
                 let seconds = wait.as_secs_f64().ceil();
@@ -280,6 +299,13 @@ impl Upstream {
     /// Notes another start of its process within one attempt; `false`: there were too many.
     pub(super) fn may_start_again(&self) -> bool {
         self.state.lock().backoff.start(Instant::now()).is_ok()
+    }
+
+    /// As [`Self::up`], for a client: no longer than its `connectTimeout`. It goes on starting then.
+    pub async fn up_in_time(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
+        let phase = self.start()?;
+        let _waiting = StartWaiter::new(self);
+        self.settled_in_time(phase).await
     }
 
     /// Starts it if need be and waits until it is connected or failed.
@@ -338,6 +364,20 @@ impl Upstream {
     pub fn inherit(&self, before: &Self) {
         let watched = before.state.lock().watched.clone();
         self.state.lock().watched = watched;
+    }
+
+    /// Waits until a start is over, but no longer than its `connectTimeout`.
+    pub(super) async fn settled_in_time(
+        &self,
+        phase: watch::Receiver<Phase>,
+    ) -> Result<Arc<Connection>, StartError> {
+        let timeouts = self.spec().timeouts;
+        if timeouts.start <= timeouts.connect {
+            // It is over by then.
+            return self.settled(phase).await;
+        }
+        let settled = tokio::time::timeout(timeouts.connect, self.settled(phase)).await;
+        settled.unwrap_or_else(|_| Err(StartError::not_yet(&timeouts)))
     }
 
     /// Waits until a start is over.
@@ -402,7 +442,24 @@ impl Upstream {
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
             Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
-            Transport::Stdio(_) => None,
+            Transport::Stdio(_) | Transport::Unset(_) => None,
+        }
+    }
+
+    /// The login that is remembered, if there is one.
+    pub fn known_login(&self) -> Option<KnownLogin> {
+        self.credentials()?.load()?.known()
+    }
+
+    /// Forgets the login; whether there was one.
+    pub fn forget_login(&self) -> io::Result<bool> {
+        self.credentials().map_or(Ok(false), |credentials| credentials.forget())
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        match &self.spec().transport {
+            Transport::Http(http) => self.engine.upgrade()?.credentials(http),
+            Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }
 

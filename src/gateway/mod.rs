@@ -498,14 +498,15 @@ mod tests {
     #[tokio::test]
     async fn a_panic_fails_the_request_that_caused_it_and_nothing_else() {
         let file = br#"{"toolboxes":{}}"#;
-        let (config, _) = crate::config::load(Path::new("x"), file, &|_| None).expect("it is valid");
+        let (config, _) = crate::config::load(Path::new("x"), file, &crate::config::Inputs::of(&|_| None))
+            .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: crate::core::logins::Attendance::Nobody,
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);

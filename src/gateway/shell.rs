@@ -51,6 +51,11 @@ impl Sink for Mailbox {
 }
 
 impl Shell {
+    /// The names of servers that are on their way up.
+    pub fn starting(&self) -> Vec<String> {
+        self.gateway.starting()
+    }
+
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
     pub fn new(gateway: Arc<Gateway>) -> Self {
         let face = gateway.faces.whole();

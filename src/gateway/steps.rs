@@ -11,7 +11,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, Raw};
 use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
@@ -33,6 +33,7 @@ impl Gateway {
             Step::Switch(change) => self.switch(&face, change, reply),
             Step::Find(query) => self.finders.find(self, &face, query, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
+            Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
@@ -58,6 +59,32 @@ impl Gateway {
                     finish_for_host(&*face, &asked.upstream, result, reply)
                 }
                 answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
+            }
+        });
+    }
+
+    /// Handles a call again when a server is up that may have its tool.
+    fn wait_for(
+        self: &Arc<Self>,
+        face: Arc<dyn Face>,
+        upstream: Arc<Upstream>,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let (gateway, params) = (self.clone(), Raw::from(params));
+        tokio::spawn(async move {
+            let up = upstream.up_in_time().await;
+            if !reply.is_wanted() {
+                return;
+            }
+            let params = params.root();
+            match up {
+                Ok(_) => gateway.request("tools/call", params, reply),
+                Err(error) => {
+                    let name = params.get("name").and_then(Node::as_str).unwrap_or_default();
+                    let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                    say(reply, face.failed_wait(&call, &upstream, &error), None);
+                }
             }
         });
     }

@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use super::access::{Access, mend};
 use super::replace;
+use crate::config::{Access, mend};
 use crate::text::digest::Digest;
 use crate::transport::oauth::{Grant, Memory};
 
@@ -47,6 +47,35 @@ impl Credentials {
         }
         let mut bytes = Vec::new();
         (access != Access::Write && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
+    }
+}
+
+impl Credentials {
+    /// Forgets the login; whether there was one.
+    pub fn forget(&self) -> io::Result<bool> {
+        match fs::remove_file(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A login that somebody goes through again: the tokens that are remembered count for nothing, and stay until there are
+/// others.
+pub struct Afresh(pub Credentials);
+
+impl Memory for Afresh {
+    fn load(&self) -> Option<Grant> {
+        self.0.load().map(|grant| Grant { token: None, ..grant })
+    }
+
+    fn save(&self, grant: &Grant) -> io::Result<()> {
+        if grant.token.is_none() { Ok(()) } else { self.0.save(grant) }
+    }
+
+    fn lock(&self) -> Option<Box<dyn Any + Send>> {
+        self.0.lock()
     }
 }
 

@@ -111,6 +111,8 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
             eat(&http.url);
             http.headers.iter().for_each(|(name, _)| eat(name));
         }
+        // Nothing is ever remembered of it.
+        Transport::Unset(_) => eat("unset"),
     }
     digest.name()
 }

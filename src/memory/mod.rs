@@ -1,6 +1,5 @@
 //! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
 
-pub mod access;
 pub mod credentials;
 pub mod definitions;
 pub mod turn;

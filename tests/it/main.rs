@@ -1,5 +1,6 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod agents;
 mod apps;
 mod bridge;
 mod brief;
@@ -67,6 +68,7 @@ mod search;
 #[cfg(unix)]
 mod sharing;
 mod shell;
+mod slow_start;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]
@@ -85,5 +87,6 @@ mod toolman_proxy;
 mod toolman_real;
 mod turns;
 mod untrusted;
+mod variables;
 #[cfg(unix)]
 mod verbs;

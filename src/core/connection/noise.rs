@@ -1,5 +1,6 @@
 //! What an upstream writes that is no message, or answers nothing: counted, and shown once.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::config::Redactor;
@@ -13,6 +14,8 @@ const SHOWN: usize = 200;
 #[derive(Default)]
 pub(in crate::core) struct Noise {
     count: AtomicU64,
+    /// The first line of it.
+    first: OnceLock<String>,
     /// Whether an answer has left out or misspelled its version.
     odd_version: AtomicBool,
 }
@@ -25,6 +28,7 @@ impl Noise {
             let text = plain(&text);
             let shown = redactor.redact(&text);
             tracing::warn!("[{upstream}] wrote what is no message to its stdout: {shown}");
+            let _ = self.first.set(shown.into_owned());
         }
     }
 
@@ -46,7 +50,8 @@ impl Noise {
             count => format!("{count} lines to stdout that are no MCP messages"),
         };
         let problem = format!("{}; it wrote {noise}", error.problem);
-        StartError { cause: Cause::Noise, ..error.reworded(problem) }
+        let noise = self.first.get().map(|line| line.as_str().into());
+        StartError { cause: Cause::Noise, noise, ..error.reworded(problem) }
     }
 
     /// Logs how much there was.

@@ -22,6 +22,7 @@ use crate::config;
 
 mod browser;
 mod command;
+mod git;
 mod login;
 #[cfg(unix)]
 mod shim;
@@ -37,6 +38,7 @@ use windows as system;
 
 pub use browser::browse;
 pub use command::CommandError;
+pub use git::git_may_commit;
 pub use system::Control;
 
 /// The pipe to an upstream's stdin.

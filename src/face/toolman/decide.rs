@@ -7,7 +7,8 @@ use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, ne
 use crate::catalog::Kind;
 use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
-use crate::core::upstream::Spec;
+use crate::core::start_error::StartError;
+use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
 use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages};
@@ -210,6 +211,12 @@ impl Face for Toolman {
         }
     }
 
+    fn failed_wait(&self, call: &ToolCall<'_>, _upstream: &Upstream, error: &StartError) -> Wording {
+        let inner = if call.name == CALL { called(call.arguments).ok() } else { None };
+        let name = inner.as_ref().map_or(call.name, |(inner, _)| inner);
+        Wording::Result(tool_result(Err(&format!("{name}: {error}"))))
+    }
+
     fn too_late(&self, _view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
         let inner = if call.name == CALL { called(call.arguments).ok() } else { None };
         let name = inner.as_ref().map_or(call.name, |(inner, _)| inner);
@@ -238,7 +245,10 @@ impl Toolman {
             [target] => Err(self.inactive(Kind::Tool, target.name())),
             [_, ..] => Err(several_called(name, &found)),
             [] if !viewer.settled => Ok(Step::Wait),
-            [] => Err(self.unknown_tool(view, name) + &waiting(view)),
+            [] => match starting_with(view, name) {
+                Some(upstream) => Ok(Step::WaitFor(upstream)),
+                None => Err(self.unknown_tool(view, name) + &waiting(view)),
+            },
         }
     }
 
@@ -250,6 +260,15 @@ impl Toolman {
             quote(&catalog)
         )
     }
+}
+
+/// A server that is on its way up and may have the tool of this name.
+fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let rest = name.strip_prefix(&*upstream.group);
+        !upstream.group.is_empty() && rest.is_some_and(|rest| rest.starts_with('_')) && upstream.is_starting()
+    };
+    view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
 
 /// What is said of servers whose things are not there because somebody has to log in first.

@@ -28,7 +28,8 @@ impl Workbench {
     ) -> String {
         let group = toolbox.name.as_str();
         let errors = failures(group, failed);
-        if !errors.is_empty() && errors.len() == toolbox.servers.len() {
+        let late = view.group(group).any(|entry| entry.upstream.is_starting());
+        if !late && !errors.is_empty() && errors.len() == toolbox.servers.len() {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);

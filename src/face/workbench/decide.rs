@@ -11,7 +11,8 @@ use super::{Address, Meta, Mode, Workbench};
 use crate::apps::unplaced;
 use crate::catalog::Kind;
 use crate::config::{Common, Server, Start, Toolbox};
-use crate::core::upstream::Spec;
+use crate::core::start_error::StartError;
+use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
@@ -91,8 +92,9 @@ impl Face for Workbench {
             let called = if viewer.renders_apps { view.find_called(call.name) } else { Vec::new() };
             return match &called[..] {
                 [target] => Step::Forward(target.clone(), None),
-                [] => self
-                    .closed_toolbox(view, call.name, remembered, None)
+                [] => starting_with(view, call.name)
+                    .map(Step::WaitFor)
+                    .or_else(|| self.closed_toolbox(view, call.name, remembered, None))
                     .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
                 several => refusal(&vec![several_called(call.name, several)]),
             };
@@ -183,6 +185,16 @@ impl Face for Workbench {
         })
     }
 
+    fn failed_wait(&self, call: &ToolCall<'_>, upstream: &Upstream, error: &StartError) -> Wording {
+        let address = match self.meta(call.name) {
+            Some(Meta::Use) => use_tool(call.arguments).ok().map(|(address, _)| address.to_string()),
+            Some(_) => classic_use_tool(call.arguments).ok().map(|(_, tool, _)| tool.into_owned()),
+            None => Some(call.name.to_owned()),
+        };
+        let (address, reason) = (address.unwrap_or_else(|| upstream.to_string()), error.to_string());
+        Wording::Result(failed_call(&address, &reason, &error_object(code::UPSTREAM_LOST, &reason, None)))
+    }
+
     fn too_late(&self, view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
         let error = error_object(code::UPSTREAM_LOST, reason, None);
         Wording::Result(failed_call(&self.address(view, call), reason, &error))
@@ -218,7 +230,12 @@ impl Workbench {
             }
             Meta::Use => {
                 let (address, inner) = use_tool(call.arguments)?;
-                match self.find(view, &address) {
+                let found = self.find(view, &address);
+                let starting = || starting(view, &address.toolbox, &address.server);
+                if let Some(upstream) = found.is_err().then(starting).flatten() {
+                    return Ok(Step::WaitFor(upstream));
+                }
+                match found {
                     Ok(target) => Ok(Step::Forward(target, Some(inner))),
                     Err(_) if self.opens_by_itself(view, &address.toolbox) => {
                         let then = Then::Call {
@@ -234,9 +251,10 @@ impl Workbench {
                 let (toolbox, tool, inner) = classic_use_tool(call.arguments)?;
                 match self.find_registered(view, &toolbox, &tool) {
                     Ok(target) => Ok(Step::Forward(target, Some(inner))),
-                    Err(refused) => {
-                        self.closed_toolbox(view, &tool, remembered, Some(&toolbox)).ok_or(refused)
-                    }
+                    Err(refused) => starting_with(view, &tool)
+                        .map(Step::WaitFor)
+                        .or_else(|| self.closed_toolbox(view, &tool, remembered, Some(&toolbox)))
+                        .ok_or(refused),
                 }
             }
             Meta::Find => {
@@ -372,6 +390,22 @@ impl Workbench {
         };
         named.unwrap_or_else(|| call.name.to_owned())
     }
+}
+
+/// A server that is on its way up, so that its tools are not known yet.
+fn starting(view: &View, toolbox: &str, server: &str) -> Option<Arc<Upstream>> {
+    let entry = view.server(toolbox, server).filter(|entry| entry.upstream.is_starting())?;
+    Some(entry.upstream.clone())
+}
+
+/// A server that is on its way up and may have the tool that is registered under this name.
+fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let rest = name.strip_prefix(&*upstream.group).and_then(|rest| rest.strip_prefix("__"));
+        let rest = rest.and_then(|rest| rest.strip_prefix(&*upstream.server));
+        rest.is_some_and(|rest| rest.starts_with("__")) && upstream.is_starting()
+    };
+    view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
 
 /// The result that tells the model what is wrong.

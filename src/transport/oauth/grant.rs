@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 /// A login: which authorization server, as which client, and the tokens that it gave. Holds secrets, so it has no
@@ -68,6 +70,33 @@ pub struct Token {
     pub scope: Option<String>,
 }
 
+/// What may be told of a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownLogin {
+    /// Who is logged in, where the token tells.
+    pub user: Option<String>,
+    /// In seconds of Unix time: when the token ends, where that is known. It may be renewed by itself.
+    pub expires: Option<u64>,
+}
+
+impl Grant {
+    /// What may be told of it; `None` without a token.
+    pub fn known(&self) -> Option<KnownLogin> {
+        let token = self.token.as_ref()?;
+        Some(KnownLogin { user: user(&token.access), expires: token.renew_at })
+    }
+}
+
+/// Whom a token is for, if it is a JWT that names somebody. It is only shown: nothing is decided by it.
+fn user(token: &str) -> Option<String> {
+    let payload = token.split('.').nth(1).filter(|_| token.split('.').count() == 3)?;
+    let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    let names = ["email", "preferred_username", "username", "name"];
+    let name = names.iter().find_map(|name| claims[name].as_str())?;
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
 /// Where one login is remembered, for this process and others.
 pub trait Memory: Send + Sync {
     /// What is remembered.
@@ -97,6 +126,21 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_may_name_its_user() {
+        let jwt = |claims: &str| format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+        for (token, expected) in [
+            (jwt(r#"{"sub":"1","email":"a@b.c","name":"A"}"#), Some("a@b.c")),
+            (jwt(r#"{"name":"A\u001b[31m"}"#), Some("A[31m")),
+            (jwt(r#"{"sub":"1"}"#), None),
+            (jwt("nothing"), None),
+            ("e30.!.c2ln".to_owned(), None),
+            ("opaque".to_owned(), None),
+        ] {
+            assert_eq!(user(&token).as_deref(), expected, "{token}");
+        }
+    }
 
     #[test]
     fn clients_show_themselves_as_the_server_takes_it() {

@@ -34,7 +34,7 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Grant, Memory, Method, OauthClient};
+pub use self::grant::{Grant, KnownLogin, Memory, Method, OauthClient};
 use self::scope::Scopes;
 use crate::transport::http_client::reach::{self, Gate, Lookup, Reach};
 
