@@ -178,7 +178,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "toolMode": "dynamc", "metaTools": 5, "names": "${MODE}", "$schema": 1}"#,
             &[
-                r#"1:31 toolMode: expected `dynamic`, `proxy` or `auto`, found the string "dynamc" (did you mean `dynamic`?)"#,
+                r#"1:31 toolMode: expected `dynamic`, `proxy`, `auto` or `flat`, found the string "dynamc" (did you mean `dynamic`?)"#,
                 "1:54 metaTools: expected a string, found the number 5 (put the value in double quotes)",
                 r#"1:66 names: expected `safe` or `exact`, found the string "${MODE}" (use one of these)"#,
                 "1:88 $schema: expected a string, found the number 1 (put the value in double quotes)",
