@@ -1,6 +1,5 @@
-//! Who has tokens for servers behind URLs.
-//!
-//! The engine asks it for the authorizer of each HTTP upstream; servers with the same URL and settings share one.
+//! The authorizers that hold the tokens for servers behind URLs. The engine asks for the authorizer of each
+//! HTTP upstream; servers with the same URL and settings share one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,23 +11,23 @@ use crate::config::Http;
 use crate::memory::credentials::{Afresh, Credentials};
 use crate::transport::oauth::{self, Authorizer};
 
-/// Who is there to log in to servers.
+/// Whether there is a person who could log in to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attendance {
-    /// Nobody.
+    /// Nobody could log in.
     Nobody,
-    /// Somebody, where no login is remembered.
+    /// Somebody could log in if no login is stored.
     Somebody,
-    /// Somebody who wants to log in, whatever is remembered; that stays until the new login has succeeded.
+    /// Somebody wants to log in again. The stored login is kept until the new one has succeeded.
     Anew,
 }
 
 /// The authorizers of a gateway.
 pub(super) struct Logins {
-    /// Where logins are remembered, if they are.
+    /// The state directory in which logins are stored, if they are.
     state: Option<PathBuf>,
     attendance: Attendance,
-    /// By URL and what the file says of logins; servers that agree in both share one.
+    /// The authorizers by URL and login settings.
     authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
 }
 
@@ -37,8 +36,8 @@ impl Logins {
         Self { state, attendance, authorizers: Mutex::default() }
     }
 
-    /// Who has tokens for a server; `None` where the file says who we are, or that we do not log in. `on_login` is called
-    /// with the URL when somebody has logged in.
+    /// The authorizer for a server; `None` if the file configures credentials or disables logins. `on_login`
+    /// is called with the URL after every successful login.
     pub(super) fn authorizer(
         &self,
         http: &Http,
@@ -69,7 +68,7 @@ impl Logins {
         Some(authorizer)
     }
 
-    /// Where the login to a server is remembered; `None` where there is none to remember.
+    /// The store for the login to a server; `None` if the server needs no login or logins are not stored.
     pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
         let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
         Some(Credentials::new(self.state.as_ref()?, &http.url, wanted.client_id.as_deref()))

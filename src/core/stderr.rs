@@ -1,4 +1,4 @@
-//! An upstream's stderr: always drained, its end remembered for error messages.
+//! Drains an upstream's stderr, and keeps its end for error messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use crate::config::Redactor;
 use crate::text::plain;
 use crate::transport::lines::{Line, Lines, TooLong};
 
-/// Bytes remembered.
+/// The number of bytes that are kept.
 const KEPT: usize = 64 * 1024;
-/// Lines quoted in an error.
+/// The number of lines that an error quotes.
 const QUOTED: usize = 10;
-/// Lines that tell why a server ended, at most: traces of its stack stand behind the reason.
+/// The number of lines in which the reason of a server's end is looked for. It is large, because stack traces
+/// follow the reason.
 const SEARCHED: usize = 60;
-/// Longest part of a line that is remembered.
+/// The largest part of a line that is kept.
 const LONGEST: usize = 2048;
 
 /// The last lines that an upstream wrote to its stderr.
@@ -43,14 +44,14 @@ impl Tail {
         }
     }
 
-    /// The last lines, one below the other.
+    /// The last lines, each indented on its own line.
     pub(super) fn last_lines(&self) -> String {
         let kept = self.0.lock();
         let skipped = kept.0.len().saturating_sub(QUOTED);
         kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// More of the last lines, as they are.
+    /// The last [`SEARCHED`] lines, unchanged.
     pub(super) fn log(&self) -> String {
         let kept = self.0.lock();
         let lines: Vec<_> = kept.0.iter().skip(kept.0.len().saturating_sub(SEARCHED)).cloned().collect();
