@@ -133,7 +133,7 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
     let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
         ToolMode::Proxy => true,
         ToolMode::Auto => !client.behaviour.takes_up_changes(),
-        ToolMode::Dynamic => false,
+        ToolMode::Dynamic | ToolMode::Flat => false,
     };
     if !is_proxied || !client.behaviour.renders_apps {
         return Vec::new();
@@ -562,6 +562,7 @@ fn ourselves(
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
             ToolMode::Auto => "auto",
+            ToolMode::Flat => "flat",
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }

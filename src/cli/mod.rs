@@ -149,6 +149,7 @@ enum ToolModeName {
     Dynamic,
     Proxy,
     Auto,
+    Flat,
 }
 
 /// What the command line gets from the world around it.
@@ -205,6 +206,11 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(FaceName::Toolman) => Face::Toolman,
         None => own_face,
     };
+    if let (Face::Toolman, Some(ToolModeName::Flat)) = (face, arguments.tool_mode) {
+        let hint =
+            "write `active_toolsets = [\"*\"]` into tools.toml, and everything is active from the start";
+        return Err(Failure::usage("`--tool-mode flat` is for toolboxes; toolman has none", hint));
+    }
     let file = world.locate(face, arguments.config.as_deref());
     let screen = Screen::new(manner, &world);
     match &arguments.verb {
@@ -250,6 +256,7 @@ impl Arguments {
             ToolModeName::Dynamic => ToolMode::Dynamic,
             ToolModeName::Proxy => ToolMode::Proxy,
             ToolModeName::Auto => ToolMode::Auto,
+            ToolModeName::Flat => ToolMode::Flat,
         })
     }
 }

@@ -79,7 +79,7 @@ use Standing::{Foreign, Ours, Strange, Synonym};
 
 /// Every key that somebody writes: what it is called, what it is about, what it is in our own file. Among documented keys
 /// that are equally near to a misspelt one the first is suggested.
-const KEYS: [(&str, Field, Standing); 48] = [
+const KEYS: [(&str, Field, Standing); 49] = [
     ("command", Field::Command, Ours),
     ("cmd", Field::Command, Foreign("use `command`")),
     ("args", Field::Args, Ours),
@@ -127,6 +127,7 @@ const KEYS: [(&str, Field, Standing); 48] = [
     ("inherit_env", Field::Inherited, Strange),
     ("env_vars", Field::Inherited, Foreign("use `inheritEnv`")),
     ("isolation", Field::Setting, Ours),
+    ("start", Field::Setting, Ours),
     ("autoApprove", Field::Approval, Strange),
     ("autoapprove", Field::Approval, Strange),
     ("alwaysAllow", Field::Approval, Strange),

@@ -114,6 +114,8 @@ pub struct NamespacedServer {
     pub timeouts: Timeouts,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it runs.
+    pub running: Running,
 }
 
 /// Top-level settings that both faces have.
@@ -127,6 +129,8 @@ pub struct Common {
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.
     pub question_timeout: Duration,
+    /// When servers run whose entries do not say so.
+    pub running: Running,
     /// How we serve over HTTP.
     pub serving: Serving,
     /// Replaces every secret of the file in foreign text.
@@ -181,6 +185,8 @@ pub struct Server {
     pub timeouts: Timeouts,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it runs.
+    pub running: Running,
 }
 
 /// How an upstream is reached.
@@ -289,6 +295,29 @@ pub enum Isolation {
     Session,
 }
 
+/// When a server runs, as far as the file says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Running {
+    /// When it starts.
+    pub start: Option<Start>,
+}
+
+impl Running {
+    /// What is said here, else what is said there.
+    pub fn or(self, other: Self) -> Self {
+        Self { start: self.start.or(other.start) }
+    }
+}
+
+/// When a server starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// When its toolbox is opened; under toolman, at once.
+    Open,
+    /// When something of it is used; until then it is shown as it was when it last ran.
+    Call,
+}
+
 /// Which tools of a server pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolFilter {
@@ -337,6 +366,8 @@ pub enum ToolMode {
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
+    /// Registered from the start: every toolbox is open.
+    Flat,
 }
 
 /// How long the text of an answer with many definitions may be.

@@ -8,8 +8,8 @@ use super::entry::{
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{
-    Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport, Unset,
-    downloads,
+    Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
+    Transport, Unset, downloads,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -27,6 +27,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
         |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
     let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
     let timeouts = timeouts(&table, transport.as_ref());
+    let running = running(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
     let unset = unset(entry, &table, disabled, skip);
     if disabled {
@@ -35,7 +36,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     // What such a variable was to say is not known; it does not matter before there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
     let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
-    Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation })
+    Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
 }
 
 /// What stands for the transport of a server whose variables are not set, if some are not.
@@ -291,6 +292,11 @@ pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
         }
         Some(name.to_owned())
     })
+}
+
+pub(super) fn running(table: &Table<'_>) -> Running {
+    let start = |at: &At<'_>| at.one_of(&[("open", Start::Open), ("call", Start::Call)]);
+    Running { start: table.get("start").and_then(start) }
 }
 
 pub(super) fn timeouts(table: &Table<'_>, transport: Option<&Transport>) -> Timeouts {

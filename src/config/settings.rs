@@ -1,7 +1,7 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{Common, Inputs, NameRule, Redactor, Secret, Serving, Token};
+use super::{Common, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,6 +24,7 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         max_name_length: whole("maxNameLength", 10, 64),
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
+        running: server::running(root),
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
             max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),

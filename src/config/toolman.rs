@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 16] = [
+pub(super) const KEYS: [&str; 17] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -35,9 +35,10 @@ pub(super) const KEYS: [&str; 16] = [
     "search",
     "envFile",
     "onMissingVariable",
+    "start",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 18] = [
+pub(super) const SERVER_KEYS: [&str; 19] = [
     "namespace",
     "command",
     "url",
@@ -56,6 +57,7 @@ pub(super) const SERVER_KEYS: [&str; 18] = [
     "maxCallTime",
     "inheritEnv",
     "isolation",
+    "start",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order of
@@ -164,6 +166,7 @@ impl ToolmanReader<'_> {
         let (restart, disabled) = (flag("restart"), flag("disabled"));
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
+        let running = server::running(&table);
         if disabled {
             return None;
         }
@@ -173,6 +176,7 @@ impl ToolmanReader<'_> {
             restart,
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
+            running,
         })
     }
 

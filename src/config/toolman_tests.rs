@@ -102,6 +102,7 @@ call_timeout = 0.5
 max_call_time = 7
 inherit_env = ["X"]
 isolation = "session"
+start = "call"
 
 [[servers]]
 namespace = ""
@@ -135,6 +136,7 @@ namespaces = ["zz", ""]
     assert_eq!(toolman.servers.len(), 2);
     let [first, second] = [&toolman.servers[0], &toolman.servers[1]];
     assert_eq!((first.namespace.as_str(), first.restart, first.isolation), ("zz", true, Isolation::Session));
+    assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
     assert_eq!(first.timeouts.connect, Duration::from_secs(5));
     assert_eq!(first.timeouts.call, Some(Duration::from_millis(500)));
     assert_eq!(first.timeouts.max_call, Some(Duration::from_secs(7)));
@@ -326,7 +328,7 @@ fn everything_wrong_is_told_at_once() {
             &[
                 "3:1 servers[0].command: `command` names no program (name the program to start, such as `npx`)",
                 "4:7 servers[0].cwd: expected a string, found the number 5 (put the value in double quotes)",
-                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env` and `isolation`)",
+                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation` and `start`)",
                 "6:14 servers[0].env.A: the environment variable NONE is not set (set NONE before starting, or give a default: `${NONE:-default}`)",
             ],
         ),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -32,6 +32,7 @@ pub(super) const KEYS: [&str; 17] = [
     "search",
     "envFile",
     "onMissingVariable",
+    "start",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
@@ -111,7 +112,12 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
     let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
     let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
     let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
-    let modes = [("dynamic", ToolMode::Dynamic), ("proxy", ToolMode::Proxy), ("auto", ToolMode::Auto)];
+    let modes = [
+        ("dynamic", ToolMode::Dynamic),
+        ("proxy", ToolMode::Proxy),
+        ("auto", ToolMode::Auto),
+        ("flat", ToolMode::Flat),
+    ];
     let generations = [("current", MetaTools::Current), ("classic", MetaTools::Classic)];
     if let Some(schema) = root.get("$schema") {
         schema.string();

@@ -147,7 +147,14 @@ impl Engine {
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
-        let make = |spec, history| Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+        let make = |spec: Spec, history| {
+            let offered = self.known.offered(&spec);
+            let upstream = Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+            if let Some((items, modern)) = offered {
+                upstream.recall(items, modern);
+            }
+            upstream
+        };
         self.registry.get(workspace, (group, server), spec, make)
     }
 

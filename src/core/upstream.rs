@@ -6,6 +6,9 @@
 //!   └──stop, from wherever it is
 //! ```
 //!
+//! While it is not connected, what it offered when it last ran, in this process or another, may stay on offer. It is at
+//! rest where no opening starts it then, only a request that needs it.
+//!
 //! Openings, calls and the reload of a file start and stop it; [`lifecycle`](super::lifecycle) runs each of its lives.
 //!
 //! Invariant: a stale generation changes nothing. Every life has a number; what an older one reports is ignored.
@@ -25,7 +28,7 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
+use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -65,6 +68,17 @@ pub struct Spec {
     pub lives_on: bool,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it starts.
+    pub start: Start,
+    /// Whether what it is known to offer stands in lists whatever becomes of it.
+    pub always_listed: bool,
+}
+
+impl Spec {
+    /// Whether what is remembered of it is on offer before it runs.
+    pub fn recalls(&self) -> bool {
+        self.start == Start::Call || self.always_listed
+    }
 }
 
 #[derive(Default)]
@@ -73,6 +87,10 @@ struct UpstreamState {
     backoff: Backoff,
     connection: Option<Arc<Connection>>,
     items: Arc<Items>,
+    /// Whether it spoke the modern era when it last ran.
+    modern: bool,
+    /// What becomes of `items` while there is no connection.
+    standing: Standing,
     last_failure: Option<StartError>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
@@ -81,6 +99,18 @@ struct UpstreamState {
     waiting: usize,
     /// Why it is never started again.
     over: Option<Over>,
+}
+
+/// What becomes of what an upstream offers while it is not connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Standing {
+    /// It is not on offer.
+    #[default]
+    Gone,
+    /// It stays on offer, and whoever opens it starts it.
+    Shown,
+    /// It stays on offer, and nobody starts it but a request that needs it.
+    AtRest,
 }
 
 /// Why an upstream is never started again.
@@ -155,6 +185,14 @@ impl Upstream {
         })
     }
 
+    /// Offers what is remembered of it until it has run.
+    pub(super) fn recall(&self, items: Items, modern: bool) {
+        let at_rest = self.spec().start == Start::Call;
+        let mut state = self.state.lock();
+        (state.items, state.modern) = (Arc::new(items), modern);
+        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+    }
+
     /// What the file says of it now.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.read().clone()
@@ -173,6 +211,24 @@ impl Upstream {
     /// What it offered when last asked.
     pub fn items(&self) -> Arc<Items> {
         self.state.lock().items.clone()
+    }
+
+    /// Whether what it offers can be used: it is connected, or is started by whoever uses it.
+    pub fn is_on_offer(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.is_some() || state.standing != Standing::Gone
+    }
+
+    /// Whether nobody is to start it but a request that needs it.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.standing == Standing::AtRest && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+    }
+
+    /// Whether it speaks the modern era, or did when it last ran.
+    pub fn is_modern(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.as_ref().map_or(state.modern, |connection| connection.version().is_modern())
     }
 
     /// Whether it ended, or did not come up.
@@ -422,6 +478,7 @@ impl Upstream {
         let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
+            state.standing = Standing::Gone;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
@@ -442,6 +499,7 @@ impl Upstream {
             if state.generation != generation {
                 return;
             }
+            state.modern = connection.version().is_modern();
             state.connection = Some(connection);
             state.items = Arc::new(items);
         }
@@ -485,6 +543,10 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
+            state.standing = match self.spec().always_listed && *state.items != Items::default() {
+                true => Standing::AtRest,
+                false => Standing::Gone,
+            };
             self.phase.send_replace(Phase::Failed(reason));
         }
         self.tell_engine();
@@ -543,6 +605,8 @@ impl Upstream {
             restart: false,
             lives_on: false,
             isolation: Isolation::Shared,
+            start: Start::Open,
+            always_listed: false,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }
@@ -618,6 +682,37 @@ mod tests {
         upstream.drain(Duration::from_millis(20)).await;
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false), "the call has failed");
+    }
+
+    #[test]
+    fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
+        // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was stopped.
+        let cases = [
+            (Start::Open, false, [(true, false), (true, false), (false, false), (false, false)]),
+            (Start::Call, false, [(true, true), (true, false), (false, false), (false, false)]),
+            (Start::Open, true, [(true, false), (true, false), (true, true), (false, false)]),
+            (Start::Call, true, [(true, true), (true, false), (true, true), (false, false)]),
+        ];
+        let items = || Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["t"]));
+        for (start, always_listed, expected) in cases {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
+            let now = || (upstream.is_on_offer(), upstream.is_at_rest());
+            upstream.recall(items(), true);
+            assert!(upstream.is_modern());
+            let before = now();
+            upstream.pretend(Some(items()));
+            assert!(!upstream.is_modern(), "as it is, not as it was");
+            let running = now();
+            upstream.pretend(None);
+            let crashed = now();
+            upstream.stop();
+            assert_eq!([before, running, crashed, now()], expected, "{start:?} {always_listed}");
+        }
+        let upstream = Upstream::unreal("box", "a");
+        upstream.set_spec(Spec { always_listed: true, ..(*upstream.spec()).clone() });
+        upstream.pretend(None);
+        assert!(!upstream.is_on_offer(), "of which nothing is known");
     }
 
     #[test]

@@ -126,7 +126,7 @@ pub struct Entry {
     pub exposed: Arc<Exposed>,
     /// What `exposed` was made of.
     items: Arc<Items>,
-    /// Whether it is connected.
+    /// Whether it is on offer: connected, or started by whoever uses it.
     pub up: bool,
     /// Whether it stands in lists yet: not before its whole group has settled.
     pub settled: bool,
@@ -181,7 +181,7 @@ impl Entry {
 
     /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
     fn is_newer(&self) -> bool {
-        self.upstream.connection().is_some_and(|connection| connection.version().is_modern())
+        self.upstream.is_modern()
     }
 
     /// Whether its things stand in lists.
@@ -277,7 +277,7 @@ impl View {
             let group = self.origins.entry(upstream.group.clone()).or_default();
             group.insert(upstream.server.clone(), self.next);
             self.next += 1;
-            if upstream.is_up() {
+            if upstream.is_on_offer() {
                 self.refresh(face, upstream);
             }
         }
@@ -386,9 +386,9 @@ impl View {
         }
     }
 
-    /// Takes over what the upstream offers now, or that it is down. `false`: that is nothing new.
+    /// Takes over what the upstream offers now, or that it is no longer on offer. `false`: that is nothing new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
-        self.take_over(face, upstream, upstream.connection().is_some(), upstream.items())
+        self.take_over(face, upstream, upstream.is_on_offer(), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -500,7 +500,7 @@ impl View {
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
             entry.upstream = upstream.clone();
-            if upstream.connection().is_some() {
+            if upstream.is_on_offer() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
             if rename {

@@ -67,7 +67,8 @@ pub trait Face: Exposure + Send + Sync {
     /// This face, of a new file, in the place of an older one.
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face>;
 
-    /// How long lists wait for servers, where all of them start with the gateway and stand in lists from then on.
+    /// How long lists wait for servers, where all of them are open from the start: they start with the gateway, unless
+    /// they are at rest.
     fn starts_all(&self) -> Option<Duration> {
         None
     }

@@ -55,8 +55,7 @@ fn subscribe(
     let (session, more) = (reply.session().clone(), method == "resources/subscribe");
     let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
     let what = Watched::Resource(own_uri.clone());
-    let connection = upstream.connection();
-    if connection.as_ref().is_some_and(|connection| connection.version().is_modern()) {
+    if upstream.is_modern() {
         let is_new = match more {
             true => session.subscribe(uri, upstream, &own_uri),
             false => session.unsubscribe(uri),
@@ -78,7 +77,7 @@ fn subscribe(
             false => gateway.engine.forward(upstream, method, params, &changes, reply, relay),
         };
     }
-    if connection.is_some() && upstream.is_watched(&what) {
+    if upstream.connection().is_some() && upstream.is_watched(&what) {
         if session.subscribe(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
         }

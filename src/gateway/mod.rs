@@ -113,20 +113,22 @@ impl Gateway {
         workspace
     }
 
-    /// Lets what must run from the start begin.
-    fn begin(self: &Arc<Self>, workspace: &Arc<Workspace>) {
+    /// The first workspace, for whoever is called this; what must run from the start begins.
+    fn begin(self: &Arc<Self>, principal: &str) -> Arc<Workspace> {
         let face = self.faces.whole();
         self.recall(&*face);
+        let workspace = self.workspace(0, principal, None);
         match face.starts_all() {
-            Some(_) => startup::start_all(self, &face, workspace),
-            None => self.finders.prepare(self, workspace),
+            Some(_) => startup::start_all(self, &face, &workspace),
+            None => self.finders.prepare(self, &workspace),
         }
+        workspace
     }
 
     /// Reads what is remembered of a face's servers and requests ask for, before they come. May wait for the disk.
     pub fn recall(&self, face: &dyn Face) {
-        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
-        self.engine.known.recall(&transports);
+        let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
+        self.engine.known.recall(&specs);
     }
 
     fn face(&self, session: &ClientSession) -> Arc<dyn Face> {

@@ -463,6 +463,7 @@ fn the_tool_mode_that_a_client_starts_us_with() {
     for (config, named, expected) in [
         (undecided, &[][..], &["--tool-mode", "auto"][..]),
         (undecided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
+        (undecided, &["--tool-mode", "flat"], &["--tool-mode", "flat"]),
         (decided, &[], &[]),
         (decided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
     ] {

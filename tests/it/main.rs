@@ -25,6 +25,8 @@ mod fake;
 mod fidelity;
 #[cfg(unix)]
 mod first_run;
+#[cfg(unix)]
+mod flat;
 mod guarded;
 mod handshake;
 mod harness;
@@ -47,6 +49,8 @@ mod npm;
 mod oauth;
 mod odd;
 mod offers;
+#[cfg(unix)]
+mod on_call;
 mod opening;
 #[cfg(target_os = "linux")]
 mod picture;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, ToolFilter, Transport};
+use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
@@ -47,6 +47,8 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation == Isolation::Shared,
                 isolation: server.isolation,
+                start: server.running.or(self.config.common.running).start.unwrap_or(Start::Open),
+                always_listed: false,
             },
         });
         declared.collect()
@@ -148,7 +150,7 @@ impl Face for Toolman {
     }
 
     /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
-    /// can be read whatever its state, as long as its server runs. So can the page of an app by a host; anybody else asks
+    /// can be read whatever its state, as long as its server is on offer. So can the page of an app by a host; anybody else asks
     /// for it as for any other resource.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let exposed = match page_owner(self, view, viewer, wanted.uri) {
@@ -174,7 +176,7 @@ impl Face for Toolman {
             };
         }
         let linked = || {
-            let sender = wanted.sender.clone().filter(|upstream| upstream.connection().is_some());
+            let sender = wanted.sender.clone().filter(|upstream| upstream.is_on_offer());
             sender.map(|upstream| Found::At(upstream, quote(uri)))
         };
         let inactive = |name: &str| {

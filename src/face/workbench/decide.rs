@@ -1,6 +1,7 @@
 //! What a client's requests mean under this face.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{
@@ -9,7 +10,7 @@ use super::arguments::{
 use super::{Address, Meta, Mode, Workbench};
 use crate::apps::unplaced;
 use crate::catalog::Kind;
-use crate::config::{Common, Server, Toolbox};
+use crate::config::{Common, Server, Start, Toolbox};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
@@ -30,7 +31,11 @@ impl Face for Workbench {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        self.config.toolboxes.iter().flat_map(declared).collect()
+        self.config
+            .toolboxes
+            .iter()
+            .flat_map(|toolbox| declared(toolbox, &self.config.common, self.is_flat()))
+            .collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -48,11 +53,16 @@ impl Face for Workbench {
             return Some(Arc::new(Self { config }));
         };
         let toolbox = self.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
-        Some(Arc::new(Plain { toolbox: toolbox.clone(), common: self.config.common.clone() }))
+        let (toolbox, common) = (toolbox.clone(), self.config.common.clone());
+        Some(Arc::new(Plain { toolbox, common, flat: self.is_flat() }))
     }
 
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
         self
+    }
+
+    fn starts_all(&self) -> Option<Duration> {
+        self.is_flat().then_some(Duration::ZERO)
     }
 
     fn searches(&self) -> Option<Searched> {
@@ -128,7 +138,7 @@ impl Face for Workbench {
 
     fn found(
         &self,
-        _view: &View,
+        view: &View,
         viewer: &Viewer<'_>,
         query: &str,
         things: &[FoundThing<'_>],
@@ -140,7 +150,7 @@ impl Face for Workbench {
                 toolboxes.push(toolbox);
             }
         }
-        self.found_tools(viewer, query, things, &toolboxes)
+        self.found_tools(view, viewer, query, things, &toolboxes)
     }
 
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
@@ -194,7 +204,10 @@ impl Face for Workbench {
 impl Workbench {
     /// The mode for whoever looks: the lists of modern clients cannot grow.
     pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
-        if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
+        match self.mode(viewer.client) {
+            Mode::Dynamic if viewer.modern => Mode::Proxy,
+            mode => mode,
+        }
     }
 
     /// What a call of a meta-tool means; the error is for the model.
@@ -400,9 +413,15 @@ fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
     Step::result(error_result(blocks))
 }
 
-/// The servers of a toolbox.
-pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Declared<'_>> {
-    toolbox.servers.iter().map(|server| {
+/// The servers of a toolbox; `flat`: it is open from the start.
+pub(in crate::face) fn declared<'a>(
+    toolbox: &'a Toolbox,
+    common: &Common,
+    flat: bool,
+) -> impl Iterator<Item = Declared<'a>> {
+    let running = common.running;
+    let start = if flat { Start::Call } else { Start::Open };
+    toolbox.servers.iter().map(move |server| {
         let name = server.name.as_str();
         Declared {
             group: toolbox.name.as_str(),
@@ -416,6 +435,8 @@ pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Decla
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
+                start: server.running.or(running).start.unwrap_or(start),
+                always_listed: flat,
             },
         }
     })
