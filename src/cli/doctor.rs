@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::World;
 use super::advice::advice;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{load, runtime, signal};
+use super::load::{Overrides, load, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
 use super::variables::borrow;
@@ -25,6 +25,8 @@ const SLOW: Duration = Duration::from_secs(5);
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
+    overrides: &Overrides,
+    client: &str,
     (manner, screen): (Manner, Screen),
     mut world: World,
 ) -> Result<u8, Failure> {
@@ -38,7 +40,7 @@ pub(super) fn run(
         writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
     }
     let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
-    let loaded = load(face, file, None, None, manner, &world)?;
+    let loaded = load(face, file, overrides, None, manner, &world)?;
     if !manner.json && !manner.quiet {
         for one in borrowed {
             let (name, client) = (one.variable, one.client);
@@ -51,7 +53,7 @@ pub(super) fn run(
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
         let gateway = Gateway::new(loaded.configured, around);
-        let examine = || screen.while_waiting("starting the servers", gateway.examine());
+        let examine = || screen.while_waiting("starting the servers", gateway.examine(client));
         let examined = async {
             let findings = examine().await;
             // Where nobody is asked to log in, there are no logins.

@@ -22,18 +22,26 @@ pub(super) struct Loaded {
     pub(super) configured: Configured,
 }
 
+/// What the command line says over the file.
+#[derive(Clone, Default)]
+pub(super) struct Overrides {
+    pub(super) tool_mode: Option<ToolMode>,
+    /// What the client's file calls us.
+    pub(super) entry: Option<String>,
+}
+
 /// Reads the file; its warnings go to stderr. `state` is where switches of toolman are remembered.
 pub(super) fn load(
     face: Face,
     file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
+    overrides: &Overrides,
     state: Option<&Path>,
     manner: Manner,
     world: &World,
 ) -> Result<Loaded, Failure> {
     let file = file?;
     let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
-    match read(face, &file, &bytes, tool_mode, state, world) {
+    match read(face, &file, &bytes, overrides, state, world) {
         Ok((configured, warnings)) => {
             if !manner.json {
                 check::list_problems(&warnings, manner, &mut io::stderr())?;
@@ -52,17 +60,19 @@ pub(super) fn read(
     face: Face,
     file: &Path,
     bytes: &[u8],
-    tool_mode: Option<ToolMode>,
+    overrides: &Overrides,
     state: Option<&Path>,
     world: &World,
 ) -> Result<(Configured, Vec<Problem>), Vec<Problem>> {
     let environment = |name: &str| world.variable(name);
     match face {
         Face::Workbench => config::load(file, bytes, &environment).map(|(mut config, warnings)| {
-            config.tool_mode = tool_mode.unwrap_or(config.tool_mode);
+            config.tool_mode = overrides.tool_mode.unwrap_or(config.tool_mode);
+            config.common.entry.clone_from(&overrides.entry);
             (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
         }),
-        Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(config, warnings)| {
+        Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(mut config, warnings)| {
+            config.common.entry.clone_from(&overrides.entry);
             let state = state.filter(|_| config.remember);
             let switch_file = state.map(|state| SwitchFile {
                 state: state.to_owned(),

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::{Failure, Manner};
-use super::load::{Loaded, load, read, runtime, signal};
+use super::load::{Loaded, Overrides, load, read, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
-use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::http::Rules;
 use crate::gateway::{Gateway, stdio};
@@ -17,14 +16,14 @@ use crate::gateway::{Gateway, stdio};
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
+    overrides: Overrides,
     http: &Http,
     manner: Manner,
     world: &World,
 ) -> Result<u8, Failure> {
     let state = world.state_directory();
     let nothing = matches!(file, Err(NotFound::Anywhere { .. }));
-    let loaded = load(face, file, tool_mode, state.as_deref(), manner, world).map_err(|mut failure| {
+    let loaded = load(face, file, &overrides, state.as_deref(), manner, world).map_err(|mut failure| {
         if nothing && io::stdin().is_terminal() {
             let program = face.program();
             failure.hint.push_str(&format!(
@@ -46,7 +45,7 @@ pub(super) fn run(
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
             let (path, world) = (file.clone(), world.clone());
-            let reload = move |bytes: &[u8]| read(face, &path, bytes, tool_mode, state.as_deref(), &world);
+            let reload = move |bytes: &[u8]| read(face, &path, bytes, &overrides, state.as_deref(), &world);
             let (bytes, reload) = (Arc::new(bytes), Arc::new(reload));
             FileWatch { file, bytes, reload, manner, gateway: gateway.clone(), rules }.follow()
         };

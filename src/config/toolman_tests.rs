@@ -123,7 +123,7 @@ namespaces = ["zz", ""]
     );
     assert_eq!(toolman.active_toolsets.len(), 3);
     assert_eq!((toolman.resource_separator.as_str(), toolman.remember, toolman.search), ("+", true, true));
-    assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, 128));
+    assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, Some(128)));
     assert_eq!((toolman.common.names, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
     assert_eq!(toolman.common.question_timeout, Duration::from_millis(1500));
     let serving = &toolman.common.serving;

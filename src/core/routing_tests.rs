@@ -345,7 +345,7 @@ impl Exposure for Unseen {
         false
     }
 
-    fn limits(&self) -> NameLimits {
+    fn limits(&self, _: &str) -> NameLimits {
         NameLimits { rule: NameRule::Safe, length: 64 }
     }
 

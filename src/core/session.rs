@@ -22,7 +22,7 @@ use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
 use super::workspace::{Origin, Workspace};
 use crate::catalog::Kind;
-use crate::protocol::era::ClientHello;
+use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{Id, Refusal, code, write_notification};
 use crate::transport::peer::{Lost, Peer};
 
@@ -34,6 +34,8 @@ pub struct ClientSession {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
+    /// The capabilities that the one client on stdin declared with its first request of the modern era.
+    declared: OnceLock<String>,
     waiting: Mutex<Requests>,
     all_answered: Notify,
     ledger: Mutex<Ledger>,
@@ -76,6 +78,7 @@ impl ClientSession {
             peer: Peer::new(Arc::new(main.clone())),
             main,
             hello: OnceLock::new(),
+            declared: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
             ledger: Mutex::default(),
@@ -106,6 +109,22 @@ impl ClientSession {
     /// Notes what the client said; `false` if it had said so before.
     pub fn greet(&self, hello: ClientHello) -> bool {
         self.hello.set(hello).is_ok()
+    }
+
+    /// Whether it is the one client on stdin and has not said yet who it is.
+    pub fn is_new(&self) -> bool {
+        matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
+    }
+
+    /// Notes what the one client on stdin declared with its first request of the modern era.
+    pub fn declare(&self, capabilities: &str) {
+        let _ = self.declared.set(capabilities.to_owned());
+    }
+
+    /// What the client declared, in whichever era: the version that it wants spoken, and its capabilities.
+    pub(super) fn declared(&self) -> Option<(Version, &str)> {
+        let hello = self.hello().map(|hello| (hello.version, hello.capabilities.as_str()));
+        hello.or_else(|| Some((Version::LATEST_LEGACY, self.declared.get()?.as_str())))
     }
 
     /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use; the refusal

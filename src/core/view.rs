@@ -9,7 +9,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::adapt;
-use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
+use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
 use super::upstream::Upstream;
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
 use crate::json::Node;
@@ -21,6 +21,10 @@ pub trait Exposure {
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
     /// Another name for a thing whose name is taken, where the face has such.
     fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
+    /// A shorter name for a tool whose name in full is too long, where the face has such.
+    fn short_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
     /// Appends the definition as clients see it.
@@ -37,8 +41,8 @@ pub trait Exposure {
     fn clash(&self) -> Clash {
         Clash::Rename
     }
-    /// How tool names must look.
-    fn limits(&self) -> NameLimits;
+    /// How tool names must look for a client with this `clientInfo.name`.
+    fn limits(&self, client: &str) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
     /// Whether the lists of modern clients follow the catalog; else they never change.
@@ -77,6 +81,8 @@ pub struct View {
     openings: BTreeMap<u64, Arc<str>>,
     /// Nobody has it any more.
     shut: bool,
+    /// What the client calls itself that the names are for; nothing where it may be anybody.
+    client: String,
     names: Names,
     /// Places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
@@ -176,6 +182,11 @@ impl Target {
     /// The same as text.
     pub fn own_name(&self) -> &str {
         &self.item().own.key
+    }
+
+    /// The name in full.
+    pub fn full_name(&self) -> &Arc<str> {
+        self.item().full_name()
     }
 
     /// The name that stands in lists.
@@ -366,12 +377,27 @@ impl View {
         true
     }
 
+    /// How the names of tools must look in it.
+    pub fn limits(&self, face: &dyn Exposure) -> NameLimits {
+        face.limits(&self.client)
+    }
+
+    /// Names everything for the client that calls itself so.
+    pub fn name_for(&mut self, face: &dyn Exposure, client: &str) {
+        let before = self.limits(face);
+        client.clone_into(&mut self.client);
+        if self.limits(face) != before {
+            self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
+            self.name_all(face, false);
+        }
+    }
+
     /// Names what an entry offers now.
     fn name(&mut self, face: &dyn Exposure, seq: u64) {
         let known = self.names.left_out().clone();
         let others_stay = self.names.remove(seq, &self.entries[&seq].exposed);
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let naming = Naming { face, limits: face.limits(&self.client), remembered: &self.remembered };
         let claim = entry.claim(face, seq, false);
         let named = if others_stay { self.names.add(&naming, &claim) } else { None };
         match named {
@@ -383,7 +409,7 @@ impl View {
 
     /// Names everything. Where the file is another, nothing that was made by the old one is used again.
     fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
-        let naming = Naming { face, limits: face.limits(), remembered: &self.remembered };
+        let naming = Naming { face, limits: face.limits(&self.client), remembered: &self.remembered };
         let entries = self.entries.iter();
         let claims: Vec<_> = entries.map(|(seq, entry)| entry.claim(face, *seq, other_file)).collect();
         let (names, exposed) = assign(&naming, &claims);
@@ -451,6 +477,23 @@ impl View {
         let entry = &self.entries[&place.claim];
         let active = self.is_active(kind, &entry.exposed.of(kind).items()[place.item]);
         Some(entry.target(kind, place.item, active))
+    }
+
+    /// Where the name of a tool leads: the one that it has here, the one in full, or the one that it has for some other
+    /// client, unless that may be several.
+    pub fn find_tool(&self, face: &dyn Exposure, name: &str) -> Option<Target> {
+        self.find(Kind::Tool, name).or_else(|| self.find_shortened(face, name))
+    }
+
+    fn find_shortened(&self, face: &dyn Exposure, name: &str) -> Option<Target> {
+        let all = self
+            .entries
+            .values()
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(move |item| (entry, item)));
+        let mut meant = all.filter(|(entry, item)| is_shortened(face, &entry.upstream, item, name));
+        let (entry, item) = meant.next()?;
+        let target = entry.target(Kind::Tool, item.at as usize, self.is_active(Kind::Tool, item));
+        meant.next().is_none().then_some(target)
     }
 
     /// Where the upstream's own name for a tool leads, listed or not.

@@ -235,7 +235,7 @@ mod tests {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 64 }
         }
 

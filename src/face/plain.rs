@@ -133,7 +133,7 @@ impl Exposure for Plain {
         definition.write_with(out, &changes);
     }
 
-    fn limits(&self) -> NameLimits {
+    fn limits(&self, _client: &str) -> NameLimits {
         NameLimits { rule: NameRule::Exact, length: usize::MAX }
     }
 

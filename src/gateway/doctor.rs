@@ -40,13 +40,16 @@ pub struct Finding {
 
 impl Gateway {
     /// Starts every server at once and waits until each is up or failed. What was started runs until
-    /// [`Gateway::end`].
-    pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
+    /// [`Gateway::end`]. Names are those for a client that calls itself so.
+    pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
         let face = self.faces.whole();
         let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
         let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
-        workspace.change(|view| view.add(&*face, &upstreams));
+        workspace.change(|view| {
+            view.name_for(&*face, client);
+            view.add(&*face, &upstreams);
+        });
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {
             let upstream = upstream.clone();

@@ -178,7 +178,13 @@ impl Gateway {
                     Ok(modern) => modern.map(Arc::new),
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
-                let Request { id, method, params, .. } = request;
+                let Request { id, method, params, meta, .. } = request;
+                if let (Some(modern), Some(meta)) = (&modern, meta)
+                    && session.is_new()
+                {
+                    session.declare(&modern.capabilities);
+                    self.meet(session, &meta.client_name());
+                }
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 let params = params.unwrap_or_else(Node::empty);
                 match session.is_ending() {
@@ -279,9 +285,11 @@ impl Gateway {
         let session = reply.session().clone();
         let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
+        let name = hello.name.clone();
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
+        self.meet(&session, &name);
         if self.startup.is_settled() && self.opens_first(&session).is_none() {
             session.begin();
         }
@@ -292,6 +300,11 @@ impl Gateway {
             tasks::capabilities(self, &session, version),
             info,
         ));
+    }
+
+    /// The client has said who it is: names are those for it from now on.
+    fn meet(&self, session: &ClientSession, name: &str) {
+        session.workspace.change(|view| view.name_for(&*session.workspace.exposure(), name));
     }
 
     /// The `instructions` for a client, as a member with a comma before it.
@@ -469,7 +482,7 @@ mod tests {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 64 }
         }
 

@@ -131,6 +131,12 @@ impl<'a> ModernMeta<'a> {
         self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
     }
 
+    /// What the client calls itself; nothing where it does not say.
+    pub fn client_name(&self) -> Cow<'a, str> {
+        let info = self.0.get(meta::CLIENT_INFO);
+        info.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
+    }
+
     /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
     pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {
         let version = self.version()?;

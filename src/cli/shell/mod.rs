@@ -17,14 +17,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::catalog::Catalog;
-use super::World;
 use super::failure::{Failure, Manner};
-use super::load::{load, runtime, signal};
+use super::load::{Overrides, load, runtime, signal};
 use super::login;
 use super::screen::Screen;
 use super::variables::borrow;
+use super::{Names, World};
 use crate::catalog::Kind;
-use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use crate::face;
 use crate::gateway::Gateway;
@@ -98,6 +97,19 @@ pub(super) struct Ask {
     /// Ask the servers again, whatever is remembered of them
     #[arg(long)]
     fresh: bool,
+    #[command(flatten)]
+    names: Names,
+}
+
+impl ShellVerb {
+    fn names(&self) -> Names {
+        let (Self::List { ask, .. }
+        | Self::Show { ask, .. }
+        | Self::Call { ask, .. }
+        | Self::Search { ask, .. }
+        | Self::Tokens { ask }) = self;
+        ask.names
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,20 +141,20 @@ pub(super) fn run(
     verb: &ShellVerb,
     face: Face,
     file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
+    overrides: &Overrides,
     (manner, screen): (Manner, Screen),
     mut world: World,
 ) -> Result<u8, Failure> {
     for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
         tracing::info!("{} is not set here; it is what {} has", one.variable, one.client);
     }
-    let loaded = load(face, file, tool_mode, None, manner, &world)?.configured;
+    let loaded = load(face, file, overrides, None, manner, &world)?.configured;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let mut shell =
-            Shell::new(Gateway::new(loaded, world.engine_surroundings(io::stderr().is_terminal())));
+        let gateway = Gateway::new(loaded, world.engine_surroundings(io::stderr().is_terminal()));
+        let mut shell = Shell::new(gateway, verb.names().client());
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {

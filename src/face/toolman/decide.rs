@@ -207,7 +207,7 @@ impl Toolman {
         name: &str,
         arguments: Option<Option<Node<'a>>>,
     ) -> Result<Step<'a>, String> {
-        match view.find(Kind::Tool, name) {
+        match view.find_tool(self, name) {
             Some(target) if target.active => Ok(Step::Forward(target, arguments)),
             Some(target) => Err(self.inactive(Kind::Tool, target.name())),
             None if !viewer.settled => Ok(Step::Wait),

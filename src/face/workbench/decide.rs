@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
-use super::{Address, Meta, Mode, Workbench};
-use crate::catalog::Kind;
+use super::{Address, Meta, Mode, Workbench, short_name};
+use crate::catalog::{Kind, is_marked};
 use crate::config::{Common, Server, Toolbox};
 use crate::core::upstream::Spec;
-use crate::core::view::{Exposure, Target, View};
+use crate::core::view::{Target, View};
 use crate::face::find::Query;
 use crate::face::plain::Plain;
 use crate::face::reach::resource_owner;
@@ -70,7 +70,7 @@ impl Face for Workbench {
         remembered: Option<&Remembered>,
     ) -> Step<'a> {
         let Some(meta) = self.meta(call.name) else {
-            return match view.find(Kind::Tool, call.name) {
+            return match view.find_tool(self, call.name) {
                 Some(target) => Step::Forward(target, None),
                 None => self
                     .closed_toolbox(view, call.name, remembered, None)
@@ -102,7 +102,7 @@ impl Face for Workbench {
                     failed.len() == toolbox.servers.len() || servers.iter().any(|other| other == server)
                 };
                 let failed: Vec<_> = failed.iter().filter(|(server, _)| meant(server)).cloned().collect();
-                match failed.is_empty() || view.find(Kind::Tool, wanted).is_some() {
+                match failed.is_empty() || view.find_tool(self, wanted).is_some() {
                     true => Step::Again,
                     false => Step::result(self.did_not_open(opening.group, wanted, &failed)),
                 }
@@ -257,7 +257,8 @@ impl Workbench {
             items.of(Kind::Tool).iter().any(|item| {
                 let full = format!("{}{}", prefix(toolbox, server), item.key);
                 let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
-                !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
+                is_marked(name, &full, &origin)
+                    || short_name(origin[0], origin[1], origin[2]).is_some_and(|short| short == name)
             })
         })
     }
@@ -282,7 +283,7 @@ impl Workbench {
         if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
             return Err(self.not_open(toolbox, Some(&tool)));
         }
-        match view.find(Kind::Tool, tool) {
+        match view.find_tool(self, tool) {
             Some(target) if *target.upstream.group == *toolbox => Ok(target),
             _ => Err(self.unknown_tool(view, Some(toolbox), tool)),
         }
@@ -290,7 +291,7 @@ impl Workbench {
 
     /// What a call is for: toolbox, server and tool, or as much of it as is known.
     fn address(&self, view: &View, call: &ToolCall<'_>) -> String {
-        let registered = |name: &str| match view.find(Kind::Tool, name) {
+        let registered = |name: &str| match view.find_tool(self, name) {
             Some(target) => format!("{}/{}", target.upstream, target.own_name()),
             None => name.to_owned(),
         };

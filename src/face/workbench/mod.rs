@@ -12,6 +12,7 @@ use crate::catalog::{Kind, NameLimits, has_schema};
 use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
+use crate::face::name_limits;
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
@@ -190,8 +191,12 @@ impl Exposure for Workbench {
         }
     }
 
-    fn limits(&self) -> NameLimits {
-        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    fn short_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
+        short_name(&upstream.group, &upstream.server, key)
+    }
+
+    fn limits(&self, client: &str) -> NameLimits {
+        name_limits(&self.config.common, "workbench", client)
     }
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
@@ -201,6 +206,11 @@ impl Exposure for Workbench {
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         self.meta_tools(if modern { Mode::Proxy } else { self.mode(client) })
     }
+}
+
+/// A toolbox and its server that are called the same need to be named but once.
+fn short_name(toolbox: &str, server: &str, tool: &str) -> Option<String> {
+    (toolbox == server).then(|| [server, "__", tool].concat())
 }
 
 /// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
