@@ -302,8 +302,9 @@ impl Gateway {
         ));
     }
 
-    /// The client has said who it is: names are those for it from now on.
+    /// The client has said who it is: names are those for it from now on, and upstreams are told what it can do.
     fn meet(&self, session: &ClientSession, name: &str) {
+        self.engine.audience.introduce();
         session.workspace.change(|view| view.name_for(&*session.workspace.exposure(), name));
     }
 
