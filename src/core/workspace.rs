@@ -124,11 +124,9 @@ impl Workspace {
         self.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
     }
 
-    /// Lets a modern client hear of changes from now on.
+    /// Lets a modern client hear of changes, once there are lists to be asked for.
     pub(super) fn listen(&self, listener: Listener) {
-        let mut ledger = Ledger::default();
-        ledger.begin(self.read(|view| Lists::of_modern(&*self.exposure(), view)));
-        self.listeners.lock().push((listener, ledger));
+        self.listeners.lock().push((listener, Ledger::default()));
     }
 
     /// Looks at what is seen through it.
@@ -149,17 +147,26 @@ impl Workspace {
     /// Its lists are there to be asked for from now on.
     pub fn begin(&self) {
         self.sessions().iter().for_each(|session| session.begin());
+        let mut listeners = self.listeners.lock();
+        if !listeners.is_empty() {
+            let now = self.modern_lists();
+            listeners.iter_mut().for_each(|(_, ledger)| ledger.begin(now));
+        }
+    }
+
+    /// What every modern client sees of it.
+    fn modern_lists(&self) -> Lists {
+        self.read(|view| Lists::of_modern(&*self.exposure(), view))
     }
 
     /// Tells everybody who has it of the lists that are not what they were.
     pub fn tell(&self) {
-        let exposure = self.exposure();
         for session in self.sessions() {
             session.tell();
         }
         let mut listeners = self.listeners.lock();
         if !listeners.is_empty() {
-            let now = self.read(|view| Lists::of_modern(&*exposure, view));
+            let now = self.modern_lists();
             for (listener, ledger) in listeners.iter_mut() {
                 listener.lists_changed(&ledger.tell(now));
             }

@@ -290,7 +290,7 @@ impl Gateway {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         self.meet(&session, &name);
-        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+        if self.startup.has_lists() && self.opens_first(&session).is_none() {
             session.begin();
         }
         let info = our_info(self.face(reply.session()).name());
@@ -341,7 +341,7 @@ impl Gateway {
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if !self.startup.is_settled() {
+        if !self.startup.has_lists() {
             return startup::later(self, kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
