@@ -1,14 +1,20 @@
 //! What upstreams offer, and the names under which clients see it.
 
+mod json_schema;
+pub mod mend;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use self::mend::{MENDED, Verdict, mend};
+use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::Seeded;
 use crate::json::{Node, Scanner};
+use crate::protocol::era::Era;
 use crate::text::digest;
 
 /// A kind of thing that a server offers.
@@ -48,6 +54,16 @@ impl Kind {
         }
     }
 
+    /// What one of them is called in a sentence.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::Template => "resource template",
+            Self::Prompt => "prompt",
+        }
+    }
+
     /// The member that a client addresses one by.
     pub fn key(self) -> &'static str {
         match self {
@@ -76,7 +92,8 @@ impl Kind {
     }
 }
 
-/// One thing as its upstream defined it: a part of the page that it came in, which is held once.
+/// One thing as its upstream defined it, made to fit: a part of the page that it came in, which is held once, or what it was
+/// mended to.
 #[derive(Clone)]
 pub struct Item {
     page: Arc<str>,
@@ -84,12 +101,35 @@ pub struct Item {
     raw_key: PageSpan,
     /// Its name or URI, decoded.
     pub key: Arc<str>,
+    /// What it says of apps, if it is a tool that does.
+    marks: Option<Arc<Marks>>,
 }
 
 /// A part of a page; as messages, none is longer than 32 bits tell.
 type PageSpan = Range<u32>;
 
 impl Item {
+    /// A definition that can be shown, a part of `text`, which `page` is a copy of.
+    fn new(kind: Kind, page: &Arc<str>, text: &str, definition: Node<'_>) -> Self {
+        let place = |part: &str| {
+            let start = part.as_ptr().addr() - text.as_ptr().addr();
+            start as u32..(start + part.len()) as u32
+        };
+        let key = definition.get(kind.key()).expect("what has no key is withheld");
+        let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
+        let key = key.as_str().expect("as is what has an odd one").into();
+        let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
+        Self { page: page.clone(), raw, raw_key, key, marks }
+    }
+
+    /// The members that had to be mended.
+    pub fn mended(&self) -> Vec<String> {
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(self.raw()).expect("definitions are valid JSON").root();
+        let list = definition.get("_meta").and_then(|meta| meta.get(MENDED));
+        list.and_then(|list| serde_json::from_str(list.raw()).ok()).unwrap_or_default()
+    }
+
     /// The whole definition.
     pub fn raw(&self) -> &str {
         &self.page[self.raw.start as usize..self.raw.end as usize]
@@ -110,6 +150,22 @@ impl Item {
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
     }
+
+    /// Whether it is a tool for apps, and not for the model.
+    pub fn is_app_only(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.is_app_only)
+    }
+
+    /// Whether hosts of apps need it, active or not, and models do not.
+    pub fn is_for_hosts(&self) -> bool {
+        self.is_app_only() || is_page(&self.key)
+    }
+
+    /// The pages of apps that it names, or that it is.
+    pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
+        let named = self.marks.iter().flat_map(|marks| &marks.pages);
+        named.chain(is_page(&self.key).then_some(&self.key))
+    }
 }
 
 /// What an item is follows from its definition.
@@ -129,18 +185,31 @@ impl fmt::Debug for Item {
 
 /// All that one upstream offers, in its order.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub struct Items([Arc<Vec<Item>>; 4]);
+pub struct Items {
+    lists: [Arc<Vec<Item>>; 4],
+    withheld: [usize; 4],
+}
 
 impl Items {
     /// The things of one kind.
     pub fn of(&self, kind: Kind) -> &Arc<Vec<Item>> {
-        &self.0[kind as usize]
+        &self.lists[kind as usize]
     }
 
-    /// Things with these names or URIs and nothing else to them.
+    /// How many things of one kind are kept from clients, for want of a name or URI.
+    pub fn withheld(&self, kind: Kind) -> usize {
+        self.withheld[kind as usize]
+    }
+
+    /// Things with these names or URIs and nothing else to them but what they need.
     #[cfg(test)]
     pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
-        let item = |name: &&str| format!("{{\"{}\":{}}}", kind.key(), crate::json::quote(name));
+        let needed = match kind {
+            Kind::Tool => ",\"inputSchema\":{\"type\":\"object\"}",
+            Kind::Resource | Kind::Template => ",\"name\":\"\"",
+            Kind::Prompt => "",
+        };
+        let item = |name: &&str| format!("{{\"{}\":{}{needed}}}", kind.key(), crate::json::quote(name));
         Self::defined(kind, &names.iter().map(item).collect::<Vec<_>>().join(","))
     }
 
@@ -148,67 +217,66 @@ impl Items {
     #[cfg(test)]
     pub(crate) fn defined(kind: Kind, definitions: &str) -> Vec<Item> {
         let text = format!("{{\"{}\":[{definitions}]}}", kind.list_key());
-        read_page(kind, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
+        read_page(kind, Era::Legacy, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
     }
 
     /// The same with one kind replaced.
     pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
         let mut next = self.clone();
-        next.0[kind as usize] = Arc::new(items);
+        next.lists[kind as usize] = Arc::new(items);
+        next.withheld[kind as usize] = 0;
         next
+    }
+
+    /// The same where so many of one kind are withheld.
+    pub fn withholding(mut self, kind: Kind, count: usize) -> Self {
+        self.withheld[kind as usize] = count;
+        self
     }
 }
 
-/// One page of a list: its items, how many had no name, and the cursor of the next page.
+/// One page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// In order.
+    /// In order, each as clients may be shown it.
     pub items: Vec<Item>,
-    /// Left out for want of a name.
-    pub nameless: usize,
-    /// Names of tools whose `inputSchema` is none.
-    pub schemaless: Vec<Arc<str>>,
-    /// Raw.
+    /// How many were left out for want of a name or URI.
+    pub withheld: usize,
+    /// Places in `items` of those that had to be mended.
+    pub mended: Vec<usize>,
+    /// The cursor of the next page, raw.
     pub next: Option<String>,
 }
 
-/// Reads the result of a list request.
-pub fn read_page(kind: Kind, result: Node<'_>) -> Result<Page, String> {
+/// Reads the result of a list request to a server of this era.
+pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String> {
     let list = result.get(kind.list_key()).filter(|list| list.is_array());
     let list = list
         .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
     let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
-    let page: Arc<str> = list.raw().into();
-    let (mut items, mut nameless, mut schemaless) = (Vec::new(), 0, Vec::new());
-    let place = |part: &str| {
-        let start = part.as_ptr().addr() - list.raw().as_ptr().addr();
-        start as u32..(start + part.len()) as u32
-    };
-    Scanner::default().each_element(list, |definition| {
-        let key = definition.get(kind.key());
-        match key.and_then(|key| Some((key, key.as_str().filter(|text| !text.is_empty())?))) {
-            Some((key, text)) => {
-                let (raw, raw_key, key) = (place(definition.raw()), place(key.raw()), Arc::<str>::from(text));
-                if kind == Kind::Tool && !has_schema(definition) {
-                    schemaless.push(key.clone());
-                }
-                items.push(Item { page: page.clone(), raw, raw_key, key });
-            }
-            None => nameless += 1,
+    let text: Arc<str> = list.raw().into();
+    let mut page = Page { items: Vec::new(), withheld: 0, mended: Vec::new(), next };
+    Scanner::default().each_element(list, |definition| match mend(kind, era, definition) {
+        Verdict::Fits => page.items.push(Item::new(kind, &text, list.raw(), definition)),
+        Verdict::Withheld => page.withheld += 1,
+        Verdict::Mended(mended, _) => {
+            let mut scanner = Scanner::default();
+            let definition = scanner.scan_str(&mended).expect("written as JSON").root();
+            page.mended.push(page.items.len());
+            page.items.push(Item::new(kind, &mended.as_str().into(), &mended, definition));
         }
     });
-    items.shrink_to_fit();
-    Ok(Page { nameless, schemaless, items, next })
-}
-
-/// Whether a tool says what arguments it takes.
-pub fn has_schema(tool: Node<'_>) -> bool {
-    tool.get("inputSchema").is_some_and(|schema| schema.is_object() && schema.members().next().is_some())
+    page.items.shrink_to_fit();
+    Ok(page)
 }
 
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
-pub struct Exposed([Shelf; 4]);
+pub struct Exposed {
+    shelves: [Shelf; 4],
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pages: HashMap<Arc<str>, Arc<str>>,
+}
 
 /// The things of one kind under their names.
 #[derive(Debug, Default)]
@@ -220,6 +288,8 @@ pub struct Shelf {
     inactive: usize,
     /// Made when first asked for.
     pub(super) rendered: OnceLock<Rendered>,
+    /// The same for those who render apps; made when first asked for.
+    pub(super) for_hosts: OnceLock<Rendered>,
     /// Made when first asked for.
     pub(super) prints: OnceLock<Prints>,
 }
@@ -260,7 +330,17 @@ pub struct ExposedItem {
 impl Exposed {
     /// The things of one kind.
     pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.0[kind as usize]
+        &self.shelves[kind as usize]
+    }
+
+    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    pub fn pages(&self) -> &HashMap<Arc<str>, Arc<str>> {
+        &self.pages
+    }
+
+    /// Adds a page.
+    pub fn add_page(&mut self, own: &Arc<str>, exposed: Arc<str>) {
+        self.pages.insert(own.clone(), exposed);
     }
 
     /// Whether these are the same things under the same names.
@@ -274,12 +354,12 @@ impl Exposed {
         let same_shelf = |(one, other): (&Shelf, &Shelf)| {
             one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
         };
-        self.0.iter().zip(&other.0).all(same_shelf)
+        self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
     }
 
     /// Makes room for so many things more.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.items.reserve_exact(count);
         shelf.by_key.reserve(count);
     }
@@ -293,7 +373,7 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.0[kind as usize];
+        let shelf = &mut self.shelves[kind as usize];
         shelf.inactive += usize::from(!starts_active);
         let at = shelf.items.len();
         shelf.by_key.insert(own.key.clone(), at);
@@ -332,7 +412,8 @@ impl Shelf {
 
 impl Prints {
     /// Those of a shelf; `tells` is what the list of tools tells of a thing with this definition, if it does.
-    pub(super) fn new(shelf: &Shelf, tells: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
+        let (shelf, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut is_told) = (hasher(), false);
         let mut print = |item: &ExposedItem| {
@@ -344,6 +425,7 @@ impl Prints {
             let mut hasher = hasher();
             hasher.write(item.name.as_bytes());
             item.own.around_key().into_iter().for_each(|part| hasher.write(part.as_bytes()));
+            item.own.pages().for_each(|page| hasher.write(pages[page].as_bytes()));
             hasher.finish()
         };
         let items = shelf.items.iter().map(&mut print).collect();
@@ -352,15 +434,20 @@ impl Prints {
 }
 
 impl Rendered {
-    /// Renders every thing of a shelf in its order.
-    pub(super) fn new(shelf: &Shelf, mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>)) -> Self {
+    /// Renders every thing of a shelf in its order, from its definition or from what was made of that before.
+    pub(super) fn new(
+        shelf: &Shelf,
+        before: Option<&Self>,
+        mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
+    ) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
         let mut scanner = Scanner::default();
         for item in &shelf.items {
             if item.at > 0 {
                 text.push(b',');
             }
-            let definition = scanner.scan_str(item.own.raw()).expect("definitions are valid JSON").root();
+            let definition = before.map_or(item.own.raw(), |before| before.definition(item));
+            let definition = scanner.scan_str(definition).expect("definitions are valid JSON").root();
             render(item, definition, &mut text);
             ends.push(text.len() as u32);
         }
@@ -464,16 +551,25 @@ mod tests {
 
     #[test]
     fn pages_keep_definitions_as_they_came() {
-        let read = |kind, text| read_page(kind, Scanner::default().scan_str(text).unwrap().root());
+        let read =
+            |kind, text| read_page(kind, Era::Legacy, Scanner::default().scan_str(text).unwrap().root());
         let page = read(
             Kind::Tool,
-            r#"{"tools":[ {"x":12345678901234567890.10,"name":"a\u0062"} , {"description":"no name"},{"name":7},8 ],"nextCursor":"c\"1"}"#,
+            r#"{"tools":[ {"x":12345678901234567890.10,"name":"a\u0062","inputSchema":{"type":"object"}} , {"description":"no name"},{"name":7},8,
+                {"new":1.10,"name":"odd"} ],"nextCursor":"c\"1"}"#,
         )
         .unwrap();
-        assert_eq!(page.items.len(), 1);
+        assert_eq!(page.items.len(), 2);
         assert_eq!(&*page.items[0].key, "ab");
-        assert_eq!(page.items[0].raw(), r#"{"x":12345678901234567890.10,"name":"a\u0062"}"#);
-        assert_eq!((page.nameless, page.next.as_deref()), (3, Some(r#""c\"1""#)));
+        let came = r#"{"x":12345678901234567890.10,"name":"a\u0062","inputSchema":{"type":"object"}}"#;
+        assert_eq!(page.items[0].raw(), came);
+        assert_eq!((page.withheld, page.next.as_deref()), (3, Some(r#""c\"1""#)));
+        assert_eq!((page.mended, page.items[0].mended()), (vec![1], vec![]));
+        let (odd, mended) = (&page.items[1], r#"{"mcp-workbench/mended":["inputSchema"]}"#);
+        let shown =
+            format!(r#"{{"new":1.10,"name":"odd","inputSchema":{{"type":"object"}},"_meta":{mended}}}"#);
+        assert_eq!((odd.raw(), odd.raw_key(), &*odd.key), (&*shown, "\"odd\"", "odd"));
+        assert_eq!(odd.mended(), ["inputSchema"]);
         assert_eq!(page.items[0].raw_key(), r#""a\u0062""#);
         assert_eq!(read(Kind::Tool, r#"{"tools":[ ]}"#).unwrap().items, []);
         assert_eq!(

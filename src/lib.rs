@@ -2,6 +2,7 @@
 //!
 //! The executables are all there is to use. Nothing else is public, so that the compiler sees what nobody needs.
 
+mod apps;
 mod catalog;
 mod cli;
 mod client_files;

@@ -5,17 +5,20 @@ use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client};
 use super::variables::{Wanted, held_by_clients, known, unset};
+use crate::catalog::Kind;
 use crate::client_files::{
     self, FileScope, FoundValue, ImportedServer, Ourselves, Past, held, places, read, read_config,
 };
 use crate::config::locate::Face;
-use crate::config::{Redactor, ToolMode};
+use crate::config::{Redactor, Server, ToolMode};
 use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
 use crate::known_clients::KnownClient;
+use crate::memory::definitions::Definitions;
 use serde_json::{Map, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How a client is connected.
 pub(super) struct Order<'a> {
@@ -91,6 +94,15 @@ fn connect_now(
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
             change.tell(client, order.face, console)?;
+            let hidden = hidden_apps(order, client, config, &ours);
+            if !hidden.is_empty() {
+                console.say(&format!(
+                    "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
+                    hidden.join(", "),
+                    client.title,
+                    client.id
+                ))?;
+            }
         }
     }
     let mut missing = unset(&ours.text, world);
@@ -100,6 +112,38 @@ fn connect_now(
     }
     answer.insert("unset".to_owned(), json!(missing));
     Ok(answer)
+}
+
+/// The servers that are known to have apps which the client would render, if it were shown the tools that name them.
+fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
+    let world = order.world;
+    // What is not set here makes no other server of one.
+    let variable = |name: &str| Some(world.variable(name).unwrap_or_default());
+    let loaded = match order.face {
+        Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &variable).ok(),
+        Face::Toolman => None,
+    };
+    let (Some((file, _)), Some(cache)) = (loaded, world.cache_directory()) else { return Vec::new() };
+    let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
+        ToolMode::Proxy => true,
+        ToolMode::Auto => !client.behaviour.takes_up_changes(),
+        ToolMode::Dynamic => false,
+    };
+    if !is_proxied || !client.behaviour.renders_apps {
+        return Vec::new();
+    }
+    let definitions = Definitions::new(&cache, &world.directory);
+    let has_apps = |server: &&Arc<Server>| {
+        let items = definitions.load(&server.transport);
+        items.is_some_and(|items| items.of(Kind::Tool).iter().any(|tool| tool.pages().next().is_some()))
+    };
+    let servers = file.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
+    servers.filter(has_apps).map(|server| server.name.to_string()).collect()
+}
+
+/// The mode that the client's file is to name; `None` where ours decides.
+fn written_mode(order: &Order<'_>, ours: &Config) -> Option<ToolMode> {
+    order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto))
 }
 
 /// What a client will start, and what was known when that was decided.
@@ -125,9 +169,8 @@ fn gateway_start(
     let found = held_by_clients(&wanted, order.world).values;
     let (handed_on, held_back): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|one| client.takes_literally(&one.text));
-    let mode = order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto));
     GatewayStart {
-        ourselves: ourselves(order, config, mode, &handed_on),
+        ourselves: ourselves(order, config, written_mode(order, ours), &handed_on),
         present: groups.into_iter().flat_map(|group| group.servers).collect(),
         handed_on,
         held_back,

@@ -16,7 +16,7 @@ use super::variables::borrow;
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::Gateway;
-use crate::gateway::doctor::Finding;
+use crate::gateway::doctor::{Finding, Oddity};
 
 /// From here on a server counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
@@ -151,6 +151,8 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
                 "hint": row.hint,
                 "stderr": row.stderr,
                 "renamed": renamed,
+                "mended": finding.oddities.iter().filter_map(mended).collect::<Vec<_>>(),
+                "withheld": finding.oddities.iter().filter_map(withheld).sum::<usize>(),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
@@ -164,6 +166,40 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
         })
         .collect();
     json!({ "ok": rows.iter().all(ServerRow::is_ok), "servers": servers })
+}
+
+fn mended(oddity: &Oddity) -> Option<Value> {
+    match oddity {
+        Oddity::Mended { kind, key, members } => {
+            Some(json!({ "kind": kind.noun(), "name": **key, "members": members }))
+        }
+        Oddity::Withheld { .. } => None,
+    }
+}
+
+fn withheld(oddity: &Oddity) -> Option<usize> {
+    match oddity {
+        Oddity::Mended { .. } => None,
+        Oddity::Withheld { count, .. } => Some(*count),
+    }
+}
+
+/// What is not shown to clients as it came, in words.
+fn told(oddity: &Oddity) -> String {
+    match oddity {
+        Oddity::Mended { kind, key, members } => {
+            let members = printable(&members.join(", "));
+            format!(
+                "the {} {} is shown mended, since MCP allows no such {members}",
+                kind.noun(),
+                printable(key)
+            )
+        }
+        Oddity::Withheld { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
+        Oddity::Withheld { kind, count } => {
+            format!("{count} {}s have no name and cannot be shown", kind.noun())
+        }
+    }
 }
 
 fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
@@ -199,6 +235,9 @@ fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::R
                 "        {} is called {name}, since clients would not take the name",
                 printable(full)
             )?;
+        }
+        for oddity in &finding.oddities {
+            writeln!(out, "        {}", told(oddity))?;
         }
     }
     let failed = rows.iter().filter(|row| !row.is_ok()).count();

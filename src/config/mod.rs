@@ -3,6 +3,8 @@
 //! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
 //! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads
 //! the environment by itself: both come in as parameters.
+//!
+//! Invariant: a configuration is valid. Whoever holds one need not check names, variables or timeouts again.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) mod command_line;
+mod comments;
 pub(crate) mod detect;
 mod diagnostic;
 pub(crate) mod entry;
@@ -46,6 +49,8 @@ pub struct Workbench {
     pub meta_tools: MetaTools,
     /// Most bytes of `instructions`; 0 is no limit.
     pub instructions_limit: usize,
+    /// How long answers with many definitions may be.
+    pub open_limit: OpenLimit,
     /// Whether the search tool is listed.
     pub search: bool,
     /// What both faces share.
@@ -285,6 +290,17 @@ pub enum ToolMode {
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
+}
+
+/// How long the text of an answer with many definitions may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenLimit {
+    /// As the client is known to take it.
+    Auto,
+    /// So many bytes.
+    Bytes(usize),
+    /// As it comes.
+    None,
 }
 
 /// A generation of meta-tools.

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn keys_are_those_of_the_loader() {
         use Spelling::{Camel, Snake};
-        let toolbox = "/properties/toolboxes/additionalProperties";
+        let toolbox = "/definitions/toolbox";
         let token = "/properties/auth/properties/tokens/items";
         for (schema, pointer, expected, spelling) in [
             (WORKBENCH, "", workbench::KEYS.to_vec(), Camel),
@@ -117,9 +117,22 @@ mod tests {
                     let missing = |key: &&Value| value.is_object() && value.get(text(key)).is_none();
                     rule.as_array().expect("a list").iter().filter(missing).for_each(|key| fault(&text(key)));
                 }
+                // The one pattern that there is: comments.
+                "patternProperties" => {
+                    for (key, value) in
+                        value.as_object().into_iter().flatten().filter(|(key, _)| key.starts_with('_'))
+                    {
+                        match &rule["^_"] {
+                            Value::Bool(true) => {}
+                            rule => nested.extend(faults(root, rule, value, &format!("{path}.{key}"))),
+                        }
+                    }
+                }
                 "properties" | "additionalProperties" => {
                     let known = schema.get("properties").and_then(Value::as_object);
-                    for (key, value) in value.as_object().into_iter().flatten() {
+                    let comments = schema.get("patternProperties").is_some();
+                    let members = value.as_object().into_iter().flatten();
+                    for (key, value) in members.filter(|(key, _)| !comments || !key.starts_with('_')) {
                         let below = format!("{path}.{key}");
                         let own = known.and_then(|known| known.get(key));
                         match (word.as_str(), own, rule) {
@@ -214,6 +227,25 @@ mod tests {
             "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "$schema": "x",
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
+        for (limit, expected) in [
+            ("0", &[][..]),
+            ("1000", &[]),
+            ("\"auto\"", &[]),
+            ("999", &[".openLimit: anyOf"]),
+            ("\"1000\"", &[".openLimit: anyOf"]),
+            ("1000.5", &[".openLimit: anyOf"]),
+            ("true", &[".openLimit: anyOf"]),
+        ] {
+            check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"openLimit\": {limit}}}"), expected);
+        }
+        check(
+            Face::Workbench,
+            r#"{"_": 1, "toolboxes": {"_": "", "_d": {"_": 1, "mcpServers": {"_": 1, "_s": {"_": 1, "command": "x"}}}},
+                "auth": {"_": 1, "tokens": [{"_": 1, "name": "a", "token": "b"}]}}"#,
+            &[],
+        );
+        check(Face::Workbench, r#"{"toolboxes": {"_d": {}}}"#, &[".toolboxes._d: anyOf"]);
+        check(Face::Toolman, "_ = 1\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n_ = 1\n", &[]);
         check(Face::Workbench, "{}", &[": toolboxes"]);
         check(Face::Workbench, r#"{"toolboxes": {}, "toolmode": "proxy"}"#, &[".toolmode: unknown"]);
         check(Face::Workbench, r#"{"toolboxes": {}, "maxNameLength": 9}"#, &[".maxNameLength: minimum"]);

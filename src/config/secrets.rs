@@ -1,4 +1,7 @@
-//! Values that must never print.
+//! Values that must never print: [`Secret`] has no readable `Debug` form, and a [`Redactor`] knows them all.
+//!
+//! Invariant: secrets do not print. Every text that quotes a file, a command line or an upstream's words goes through a
+//! [`Redactor`] before a person, a log or a client sees it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! `tools.toml`.
 
 use super::command_line::{Broken, CommandLine, Word, split};
+use super::comments::{Holds, drop_comments};
 use super::diagnostic::Problem;
 use super::expand::Environment;
 use super::node::{Node, SyntaxError};
@@ -76,6 +77,7 @@ pub fn load_toolman(
         }
         Err(error) => return Err(report.broken(error)),
     };
+    drop_comments(&mut root, Holds::Toolman);
     // A command is split before its variables are put in, see `command`.
     report
         .prepare(&mut root, environment, &|path| path.starts_with("servers[") && path.ends_with("].command"));

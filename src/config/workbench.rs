@@ -1,23 +1,25 @@
 //! `workbench-config.json`.
 
+use super::comments::{Holds, drop_comments};
 use super::diagnostic::Problem;
 use super::expand::Environment;
 use super::node::{Kind, Node, SyntaxError};
 use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::source::Source;
-use super::{MetaTools, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings};
+use super::{MetaTools, OpenLimit, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings};
 use std::path::Path;
 use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "$schema",
     "toolMode",
     "metaTools",
     "toolboxes",
     "instructionsLimit",
+    "openLimit",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -79,6 +81,7 @@ pub fn load(
         }
         Err(error) => return Err(report.broken(error)),
     };
+    drop_comments(&mut root, Holds::Workbench);
     report.prepare(&mut root, environment, &|_| false);
     let workbench = workbench(&report, &root, file.parent().unwrap_or(Path::new("")));
     let (problems, secrets) = report.finish(Some(&root));
@@ -116,10 +119,28 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
             .and_then(|at| at.one_of(&generations))
             .unwrap_or(MetaTools::Current),
         instructions_limit: root.get("instructionsLimit").and_then(|at| at.whole(0)).unwrap_or(2048),
+        open_limit: root.get("openLimit").and_then(open_limit).unwrap_or(OpenLimit::Auto),
         search: root.get("search").and_then(At::boolean).unwrap_or(false),
         common: settings::common(&root, "toolboxes", &names),
         toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory)).collect(),
     })
+}
+
+/// Bytes that an answer may have: enough for what must stand in it.
+fn open_limit(at: &At<'_>) -> Option<OpenLimit> {
+    const LEAST: usize = 1000;
+    if at.spelled().is_none() {
+        return at.one_of(&[("auto", OpenLimit::Auto)]);
+    }
+    match at.whole(0)? {
+        0 => Some(OpenLimit::None),
+        bytes if bytes >= LEAST => Some(OpenLimit::Bytes(bytes)),
+        _ => {
+            let wanted = format!("`\"auto\"`, 0 or a whole number of at least {LEAST}");
+            at.expected(&wanted, "0 is no limit; fewer bytes hold no tools");
+            None
+        }
+    }
 }
 
 /// Refuses unknown keys; whether the wanted one is there, or was most likely meant by one that was refused.

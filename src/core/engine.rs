@@ -468,7 +468,8 @@ impl Engine {
     }
 
     /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
-    /// none is known or there may be several, all.
+    /// none is known or there may be several, all. Of a modern client it is
+    /// what its first request declared.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
         match self.audience.stdio().as_ref().and_then(|session| session.declared()) {
             Some((version, capabilities)) => (version, capabilities.to_owned()),

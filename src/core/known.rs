@@ -1,6 +1,8 @@
 //! What is known of servers from when they last ran, in this process or another.
 //!
 //! What requests ask for is answered from memory: [`Known::recall`] reads the disk before the first of them comes.
+//!
+//! Invariant: nothing on the way of a request touches the disk.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@
 //! Invariant: a life reports under its generation; what an older one reports changes nothing.
 //! Invariant: calls in flight fail before anybody hears that the upstream is down.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use crate::config::Transport;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::{Era, ServerHello, Version, initialize_params, modern_meta};
 use crate::protocol::message::code;
+use crate::text::one_line;
 use crate::transport::peer::{CallError, Deadline, Lost};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
@@ -188,10 +190,11 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
         list(connection, Kind::Template, |_| None),
         list(connection, Kind::Prompt, |_| None),
     );
-    items = items.with(Kind::Tool, tools?);
+    let (tools, withheld) = tools?;
+    items = items.with(Kind::Tool, tools).withholding(Kind::Tool, withheld);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
-            Ok(list) => items = items.with(kind, list),
+            Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
             Err(error) => {
                 let reason = error.redacted(&connection.redactor);
                 tracing::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
@@ -292,20 +295,23 @@ fn discover_params(connection: &Connection) -> String {
     format!("{{\"_meta\":{{{}}}}}", modern_meta(connection.capabilities()))
 }
 
-/// Every page of one list, each with its deadline; empty where the upstream has no such things.
+/// Every page of one list, each with its deadline, and how many things had to be withheld; empty where the upstream has no
+/// such things.
 async fn list(
     connection: &Arc<Connection>,
     kind: Kind,
     deadline: fn(&Connection) -> Option<Deadline>,
-) -> Result<Vec<Item>, StartError> {
-    let mut items = Vec::new();
+) -> Result<(Vec<Item>, usize), StartError> {
+    let (mut items, mut mended, mut withheld) = (Vec::new(), Vec::new(), 0);
     if !connection.can(kind.capability()) {
-        return Ok(items);
+        return Ok((items, withheld));
     }
     let mut params = "{}".to_owned();
+    let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
-        let read = move |result: Node<'_>| read_page(kind, result).map(|page| (page, Cache::read(result)));
+        let read =
+            move |result: Node<'_>| read_page(kind, era, result).map(|page| (page, Cache::read(result)));
         let (page, of_page) =
             connection.ask_for(kind.list_method(), &params, deadline(connection), read).await??;
         if connection.version().is_modern() {
@@ -313,33 +319,51 @@ async fn list(
             connection.profile.set_hint(kind, whole);
             hint = Some(whole);
         }
+        withheld += page.withheld;
+        mended.extend(page.mended.iter().map(|at| items.len() + at));
         items.extend(page.items);
-        for tool in page.schemaless {
-            tracing::warn!(
-                "[{}] tool {tool} has no usable inputSchema; any object is accepted",
-                connection.upstream
-            );
-        }
-        if page.nameless > 0 {
-            tracing::warn!(
-                "[{}] {} of its {} have no name and are left out",
-                connection.upstream,
-                page.nameless,
-                kind.list_key()
-            );
-        }
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
             Some(next) if next == params => {
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());
             }
             Some(next) => params = next,
-            None if kind == Kind::Tool => {
-                return Ok(connection.profile.note_mirrored(&connection.upstream, items));
+            None => {
+                log_oddities(&connection.upstream, kind, mended.iter().map(|at| &items[*at]), withheld);
+                if kind == Kind::Tool {
+                    items = connection.profile.note_mirrored(&connection.upstream, items);
+                }
+                return Ok((items, withheld));
             }
-            None => return Ok(items),
         }
     }
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
+}
+
+/// Logs which things clients are shown otherwise than they came, and how many not at all: once, not again whenever the same
+/// list is read again.
+fn log_oddities<'a>(
+    upstream: &Upstream,
+    kind: Kind,
+    mended: impl ExactSizeIterator<Item = &'a Item>,
+    withheld: usize,
+) {
+    let (known, what) = (upstream.items(), kind.noun());
+    if mended.len() > 0 {
+        let told: HashSet<&str> = known.of(kind).iter().map(Item::raw).collect();
+        for item in mended.filter(|item| !told.contains(item.raw())) {
+            let (key, members) = (one_line(&item.key), one_line(&item.mended().join(", ")));
+            tracing::warn!(
+                "[{upstream}] the {what} {key} is shown mended, since MCP allows no such {members}"
+            );
+        }
+    }
+    if withheld > 0 && withheld != known.withheld(kind) {
+        let few = if withheld == 1 { "has" } else { "have" };
+        tracing::warn!(
+            "[{upstream}] {withheld} of its {} {few} no name and cannot be shown",
+            kind.list_key()
+        );
+    }
 }
 
 /// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
@@ -368,7 +392,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
             let patience = connection.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(StartError::timeout())) {
-                Ok(list) => items = items.with(kind, list),
+                Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
                 Err(error) => {
                     let reason = error.redacted(&connection.redactor);
                     tracing::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
@@ -462,7 +486,7 @@ mod tests {
             }
         };
         tokio::select! {
-            items = list(&connection, Kind::Tool, |_| None) => items.map(|items| items.len()),
+            items = list(&connection, Kind::Tool, |_| None) => items.map(|(items, _)| items.len()),
             () = serve => unreachable!("it serves for ever"),
             _ = out.run(ours) => unreachable!("nobody closes the pipe"),
         }

@@ -1,4 +1,8 @@
-//! The engine: upstreams and their processes, the catalog, clients and their views.
+//! The engine: upstreams with their processes, clients with their views, and the calls between them.
+//!
+//! It is one room and not three, because its parts point at each other: a call belongs to a client and to a connection, a
+//! connection to an upstream, a view to both. The gateway above asks it to open, close and send; faces tell it names by
+//! the trait [`Exposure`](view::Exposure), so that it knows none of them.
 
 mod adapt;
 pub mod audience;

@@ -1,5 +1,5 @@
 //! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
-//! table of methods reads them, replies complete results by them, windows tell listeners.
+//! table of methods reads them, replies complete results by them, workspaces tell listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use super::session::ClientSession;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::json::{Node, quote};
-use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info};
+use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
 use crate::protocol::message::{Id, Refusal, Request};
 
 /// What a modern request says of itself.
@@ -17,6 +17,8 @@ use crate::protocol::message::{Id, Refusal, Request};
 pub struct ModernCall {
     /// Raw object.
     pub capabilities: String,
+    /// Whether the client renders apps.
+    pub renders_apps: bool,
     /// Least severity of the log messages that it wants; `None` is none at all.
     pub log_level: Option<usize>,
     /// The client's own parameters, raw, where state that the client carries is good for them alone.
@@ -75,6 +77,7 @@ impl ModernCall {
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
             capabilities: capabilities.raw().to_owned(),
+            renders_apps: renders_apps(capabilities.raw()),
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
@@ -160,6 +163,7 @@ pub struct Listener {
     kinds: Vec<Kind>,
     resources: Vec<String>,
     tasks: Vec<String>,
+    renders_apps: bool,
     /// Those that exist, by the names that it knows, as their upstreams know them.
     pub watched: HashMap<String, (Arc<Upstream>, Watched)>,
     /// Answers when the subscription ends by our will.
@@ -204,6 +208,7 @@ impl Listener {
             kinds,
             resources,
             tasks,
+            renders_apps: reply.renders_apps(),
             watched: HashMap::new(),
             reply: Some(reply),
         };
@@ -212,6 +217,11 @@ impl Listener {
             &format!(",\"notifications\":{{{}}}", granted.join(",")),
         );
         Some(listener)
+    }
+
+    /// Whether its client renders apps.
+    pub(super) fn renders_apps(&self) -> bool {
+        self.renders_apps
     }
 
     /// The URIs that it wants to hear of.
@@ -335,6 +345,7 @@ mod tests {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
                 capabilities: "{}".into(),
+                renders_apps: false,
                 log_level: None,
                 params: None,
                 cacheable: true,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::upstream::Upstream;
 use super::view::{Clash, Exposure};
+use crate::apps::placed;
 use crate::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits, is_marked};
 
 /// What names depend on besides what is claimed.
@@ -42,6 +43,8 @@ pub(super) struct Claim<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     by_name: [HashMap<Arc<str>, Slot>; 4],
+    /// Pages of apps that are known by their very own URIs, where the face keeps these, and whose they are.
+    kept_pages: HashMap<Arc<str>, u64>,
     /// Whether somebody would like a name that another has. Then one server's names depend on another's.
     contested: bool,
     /// Things that are not exposed.
@@ -87,6 +90,9 @@ pub(super) fn assign(naming: &Naming<'_>, claims: &[Claim<'_>]) -> (Names, Vec<A
             let place = Slot { claim: claim.place, item: usize::MAX };
             names.by_name[kind as usize].extend(known.map(|name| (name.clone(), place)));
         }
+        let pages = claim.known.iter().flat_map(|known| known.pages());
+        let kept = pages.filter(|(own, exposed)| own == exposed && naming.face.keeps_pages());
+        names.kept_pages.extend(kept.map(|(own, _)| (own.clone(), claim.place)));
     }
     let wanted = Wanted::new(naming, claims);
     let exposed: Vec<_> = claims.iter().map(|claim| names.name_all(&wanted, claim)).collect();
@@ -100,6 +106,11 @@ impl Names {
     /// Where a name leads.
     pub(super) fn find(&self, kind: Kind, name: &str) -> Option<Slot> {
         self.by_name[kind as usize].get(name).copied()
+    }
+
+    /// Whether somebody has this page under its very own URI.
+    pub(super) fn is_kept(&self, page: &str) -> bool {
+        self.kept_pages.contains_key(page)
     }
 
     /// What is not exposed.
@@ -131,6 +142,7 @@ impl Names {
                 }
             }
         }
+        self.kept_pages.retain(|_, keeper| *keeper != claim);
         self.left_out.retain(|left_out| left_out.claim != claim);
         !self.contested
     }
@@ -146,6 +158,7 @@ impl Names {
                 }
             }
         }
+        self.kept_pages.values_mut().filter(|keeper| **keeper == from).for_each(|keeper| *keeper = to);
         let moved: Vec<_> = self.left_out.extract_if(|left_out| left_out.claim == from).collect();
         self.left_out.extend(moved.into_iter().map(|left_out| LeftOut { claim: to, ..left_out }));
     }
@@ -154,6 +167,7 @@ impl Names {
     fn name_all(&mut self, wanted: &Wanted<'_>, claim: &Claim<'_>) -> Arc<Exposed> {
         let naming = wanted.naming;
         let mut exposed = Exposed::default();
+        self.name_pages(naming, claim, &mut exposed);
         for kind in Kind::ALL {
             let most = claim.items.map_or(0, |items| items.of(kind).len());
             exposed.reserve(kind, most);
@@ -163,7 +177,11 @@ impl Names {
                     self.leave_out(claim, kind, item.key.clone(), Reason::Twice);
                     continue;
                 }
-                let full = naming.face.full_name(claim.upstream, kind, &item.key);
+                let page = exposed.pages().get(&item.key).filter(|_| naming.face.keeps_pages());
+                let full = match page {
+                    Some(page) => page.to_string(),
+                    None => naming.face.full_name(claim.upstream, kind, &item.key),
+                };
                 let known = claim.known_name(kind, &item.key).cloned();
                 let Some(name) = known.or_else(|| self.choose(wanted, claim, kind, &full, item)) else {
                     self.leave_out(claim, kind, full.into(), Reason::Taken);
@@ -183,6 +201,25 @@ impl Names {
         match claim.before.filter(|before| before.is_same(&exposed)) {
             Some(before) => before.clone(),
             None => Arc::new(exposed),
+        }
+    }
+
+    /// Gives each page that a claim's things name, or are, the URI under which hosts know it.
+    fn name_pages(&mut self, naming: &Naming<'_>, claim: &Claim<'_>, exposed: &mut Exposed) {
+        let place = naming.face.page_place(claim.upstream);
+        let items = claim.items.into_iter().flat_map(|items| Kind::ALL.map(|kind| items.of(kind)));
+        for own in items.flat_map(|items| items.iter()).flat_map(Item::pages) {
+            let known = claim.known.and_then(|known| known.pages().get(own)).cloned();
+            let page = known.unwrap_or_else(|| {
+                let mut is_free =
+                    || *self.kept_pages.entry(own.clone()).or_insert(claim.place) == claim.place;
+                match naming.face.keeps_pages() && is_free() {
+                    true => own.clone(),
+                    false => placed(own, &place).into(),
+                }
+            });
+            self.contested |= naming.face.keeps_pages() && page != *own;
+            exposed.add_page(own, page);
         }
     }
 
@@ -536,6 +573,85 @@ mod tests {
                 exposed.iter().flat_map(|exposed| exposed.of(kind).items()).count() + others.len(),
                 "{what}: every name leads to what is there"
             );
+        }
+    }
+
+    /// Everything under its own name, and pages as they are.
+    struct KeepsPages;
+
+    impl Exposure for KeepsPages {
+        fn full_name(&self, _: &Upstream, _: Kind, key: &str) -> String {
+            key.to_owned()
+        }
+
+        fn render(&self, _: &Upstream, _: Kind, _: &str, _: Node<'_>, _: &mut Vec<u8>) {}
+
+        fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+            vec![&upstream.group, &upstream.server]
+        }
+
+        fn keeps_pages(&self) -> bool {
+            true
+        }
+
+        fn limits(&self, _: &str) -> NameLimits {
+            NameLimits { rule: NameRule::Exact, length: usize::MAX }
+        }
+
+        fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_page_stays_as_it_is_with_the_first_that_names_it_or_lists_it() {
+        let names_it = Items::defined(Kind::Tool, r#"{"name":"t","_meta":{"ui/resourceUri":"ui://p"}}"#);
+        let names_it = Items::default().with(Kind::Tool, names_it);
+        let lists_it = Items::default().with(Kind::Resource, Items::named(Kind::Resource, &["ui://p"]));
+        let nothing = Items::default();
+        let (own, placed) = ("ui://p", "ui://box/1/p");
+        // What the first and the second server offer, under which URI clients know the page of each, and what comes of it.
+        for (what, items, known, expected) in [
+            ("the first has it", [&names_it, &lists_it], [None, None], [Some(own), Some(placed)]),
+            ("whatever names it", [&lists_it, &names_it], [None, None], [Some(own), Some(placed)]),
+            ("alone", [&nothing, &lists_it], [None, None], [None, Some(own)]),
+            (
+                "who is known by it",
+                [&names_it, &names_it],
+                [None, Some(own)],
+                [Some("ui://box/0/p"), Some(own)],
+            ),
+            ("what is known stays", [&nothing, &lists_it], [None, Some(placed)], [None, Some(placed)]),
+        ] {
+            let upstreams = ["0", "1"].map(|server| Upstream::unreal("box", server));
+            let known = known.map(|page| {
+                let mut exposed = Exposed::default();
+                page.into_iter().for_each(|page| exposed.add_page(&own.into(), page.into()));
+                exposed
+            });
+            let remembered = Default::default();
+            let naming = Naming { limits: KeepsPages.limits(""), face: &KeepsPages, remembered: &remembered };
+            let claim = |at: usize| Claim {
+                place: at as u64,
+                upstream: &upstreams[at],
+                items: Some(items[at]),
+                known: Some(&known[at]),
+                before: None,
+            };
+            let (names, exposed) = assign(&naming, &[claim(0), claim(1)]);
+            let pages: Vec<_> =
+                exposed.iter().map(|exposed| exposed.pages().get(own).map(|page| &**page)).collect();
+            assert_eq!(pages, expected, "{what}");
+            for (exposed, page) in exposed.iter().zip(expected) {
+                for resource in exposed.of(Kind::Resource).items() {
+                    assert_eq!(Some(&*resource.name), page, "{what}: it is listed so");
+                }
+            }
+            let (mut one_by_one, _) = assign(&naming, &[claim(0)]);
+            match one_by_one.add(&naming, &claim(1)) {
+                Some(_) => assert_eq!(one_by_one, names, "{what}: the order of arrival makes no difference"),
+                None => assert!(names.contested, "{what}: only a clash needs all of them"),
+            }
         }
     }
 }

@@ -21,7 +21,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use super::view::{Exposure, View};
+use super::view::{Exposure, Look, View};
 use crate::catalog::Kind;
 use crate::hash::Seeded;
 use crate::protocol::era::ClientHello;
@@ -33,19 +33,21 @@ pub struct Lists([u64; 4]);
 impl Lists {
     /// What a legacy client sees that said this of itself.
     pub fn of_legacy(exposure: &dyn Exposure, view: &View, client: Option<&ClientHello>) -> Self {
-        Self::of(exposure, view, &exposure.adds(client, false), false, |kind| exposure.lists(client, kind))
+        let look = Look { from_start: false, as_host: client.is_some_and(|client| client.renders_apps) };
+        Self::of(exposure, view, &exposure.adds(client, false), look, |kind| exposure.lists(client, kind))
     }
 
-    /// What every modern client sees.
-    pub(super) fn of_modern(exposure: &dyn Exposure, view: &View) -> Self {
-        Self::of(exposure, view, &exposure.adds(None, true), true, |_| exposure.lists_to_modern())
+    /// What a modern client sees.
+    pub(super) fn of_modern(exposure: &dyn Exposure, view: &View, renders_apps: bool) -> Self {
+        let look = Look { from_start: true, as_host: renders_apps };
+        Self::of(exposure, view, &exposure.adds(None, true), look, |_| exposure.lists_to_modern())
     }
 
     fn of(
         exposure: &dyn Exposure,
         view: &View,
         added: &str,
-        from_start: bool,
+        look: Look,
         lists: impl Fn(Kind) -> bool,
     ) -> Self {
         Self(Kind::ALL.map(|kind| {
@@ -54,7 +56,7 @@ impl Lists {
                 hasher.write(added.as_bytes());
             }
             if lists(kind) {
-                view.fingerprint(exposure, kind, from_start, &mut hasher);
+                view.fingerprint(exposure, kind, look, &mut hasher);
             }
             hasher.finish()
         }))

@@ -1,4 +1,7 @@
 //! Answers to a client's requests: each once, those of a batch together.
+//!
+//! Invariant: each request is answered exactly once. A [`Reply`] that is dropped, or whose answer panics, answers with an
+//! error; it knows its request by the object that is its key, not by the text of the id, since ids are used again.
 
 use std::sync::Arc;
 
@@ -71,6 +74,14 @@ impl Reply {
         match (&self.modern, self.session.hello()) {
             (Some(_), _) => Version::V2026July,
             (None, hello) => hello.map_or(Version::LATEST_LEGACY, |hello| hello.version),
+        }
+    }
+
+    /// Whether the client renders apps.
+    pub fn renders_apps(&self) -> bool {
+        match (&self.modern, self.session.hello()) {
+            (Some(modern), _) => modern.renders_apps,
+            (None, hello) => hello.is_some_and(|hello| hello.renders_apps),
         }
     }
 

@@ -20,7 +20,8 @@ use super::notices::{Ledger, Lists};
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
-use super::workspace::{Origin, Workspace};
+use super::view::Origin;
+use super::workspace::Workspace;
 use crate::catalog::Kind;
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{Id, Refusal, code, write_notification};
@@ -34,8 +35,8 @@ pub struct ClientSession {
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
-    /// The capabilities that the one client on stdin declared with its first request of the modern era.
-    declared: OnceLock<String>,
+    /// What its first modern request said of itself.
+    first_modern: OnceLock<Arc<ModernCall>>,
     waiting: Mutex<Requests>,
     all_answered: Notify,
     ledger: Mutex<Ledger>,
@@ -78,7 +79,7 @@ impl ClientSession {
             peer: Peer::new(Arc::new(main.clone())),
             main,
             hello: OnceLock::new(),
-            declared: OnceLock::new(),
+            first_modern: OnceLock::new(),
             waiting: Mutex::default(),
             all_answered: Notify::new(),
             ledger: Mutex::default(),
@@ -116,15 +117,10 @@ impl ClientSession {
         matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
     }
 
-    /// Notes what the one client on stdin declared with its first request of the modern era.
-    pub fn declare(&self, capabilities: &str) {
-        let _ = self.declared.set(capabilities.to_owned());
-    }
-
     /// What the client declared, in whichever era: the version that it wants spoken, and its capabilities.
     pub(super) fn declared(&self) -> Option<(Version, &str)> {
         let hello = self.hello().map(|hello| (hello.version, hello.capabilities.as_str()));
-        hello.or_else(|| Some((Version::LATEST_LEGACY, self.declared.get()?.as_str())))
+        hello.or_else(|| Some((Version::LATEST_LEGACY, self.first_modern.get()?.capabilities.as_str())))
     }
 
     /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use; the refusal
@@ -147,6 +143,9 @@ impl ClientSession {
             self.refuse(None, &Refusal::new(code::INVALID_REQUEST, message), route, batch.as_ref());
             return None;
         };
+        if let Some(modern) = &modern {
+            self.first_modern.get_or_init(|| modern.clone());
+        }
         let route = route.unwrap_or_else(|| self.main.clone());
         entry.insert(Waiting { id, batch, target: None, route });
         Some(Reply::new(self.clone(), key, modern))

@@ -1,4 +1,14 @@
-//! One upstream: whether it runs, what it offers, and the way to it.
+//! One upstream over its generations: whether it runs, what it offers, and the way to it.
+//!
+//! ```text
+//! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
+//!   ^                 └──────error───────────────────^
+//!   └──stop, from wherever it is
+//! ```
+//!
+//! Openings, calls and the reload of a file start and stop it; [`lifecycle`](super::lifecycle) runs each of its lives.
+//!
+//! Invariant: a stale generation changes nothing. Every life has a number; what an older one reports is ignored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

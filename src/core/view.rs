@@ -11,8 +11,9 @@ use std::sync::Arc;
 use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
 use super::upstream::Upstream;
+use crate::apps::{exposed, placed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
-use crate::json::Node;
+use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
 
 /// How a face names and renders what it exposes.
@@ -47,6 +48,14 @@ pub trait Exposure {
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
     /// Whether the lists of modern clients follow the catalog; else they never change.
     fn lists_to_modern(&self) -> bool {
+        false
+    }
+    /// The names that stand in the URIs of an upstream's pages; none where these stay as they are.
+    fn page_place<'a>(&self, _upstream: &'a Upstream) -> Vec<&'a str> {
+        Vec::new()
+    }
+    /// Whether pages stay as they are nevertheless, each with the first upstream that has it, for all clients alike.
+    fn keeps_pages(&self) -> bool {
         false
     }
     /// What the face itself adds to the list of tools of such a client, apart from what it [tells](Self::tells) of
@@ -90,6 +99,23 @@ pub struct View {
     pub switched: [HashMap<Arc<str>, bool>; 2],
     /// What was switched by hand before the view began: it is so from the start.
     pub remembered: [HashMap<Arc<str>, bool>; 2],
+    /// Pages that results named, and the groups and servers that did.
+    named_pages: HashMap<Box<str>, Vec<Origin>>,
+}
+
+/// A group and a server in it. They stay when the file puts another upstream there.
+pub(super) type Origin = (Arc<str>, Arc<str>);
+
+/// Pages remembered at most because results named them.
+const MOST_PAGES: usize = 10_000;
+
+/// How a client looks at lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// It sees what is active from the start, whatever was switched since.
+    pub from_start: bool,
+    /// It renders apps, and needs what they need, active or not.
+    pub as_host: bool,
 }
 
 /// One upstream in a view.
@@ -121,15 +147,36 @@ impl Entry {
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
         let shelf = self.exposed.of(kind);
         shelf.rendered.get_or_init(|| {
-            Rendered::new(shelf, |item, definition, out| {
+            Rendered::new(shelf, None, |item, definition, out| {
                 face.render(&self.upstream, kind, &item.name, definition, out);
             })
         })
     }
 
-    fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
+    /// The same as those see them who render apps, if `to_host`: with the URIs of pages that they know.
+    pub fn rendered_for(&self, face: &dyn Exposure, kind: Kind, to_host: bool) -> &Rendered {
+        let (plain, pages) = (self.rendered(face, kind), self.exposed.pages());
+        if !(to_host || face.keeps_pages()) || pages.is_empty() || kind == Kind::Prompt {
+            return plain;
+        }
         let shelf = self.exposed.of(kind);
-        shelf.prints.get_or_init(|| Prints::new(shelf, |definition| face.tells(kind, definition)))
+        shelf.for_hosts.get_or_init(|| {
+            Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
+                Kind::Tool => {
+                    let exposed = exposed(definition.raw(), &mut |uri| pages[uri].clone());
+                    out.extend_from_slice(exposed.as_bytes());
+                }
+                _ => match pages.get(&item.own.key) {
+                    Some(page) => definition.write_with(out, &[(kind.key(), Some(&quote(page)))]),
+                    None => definition.write(out),
+                },
+            })
+        })
+    }
+
+    fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
+        let tells = |definition: &str| face.tells(kind, definition);
+        self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
     }
 
     /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
@@ -197,6 +244,11 @@ impl Target {
     /// As its upstream defined it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
+    }
+
+    /// Whether it is a tool for apps, and not for the model.
+    pub fn is_app_only(&self) -> bool {
+        self.item().own.is_app_only()
     }
 
     fn item(&self) -> &ExposedItem {
@@ -503,6 +555,44 @@ impl View {
         Some(entry.target(Kind::Tool, item.at as usize, true))
     }
 
+    /// Every tool that its upstream calls so, listed or not.
+    pub fn find_called(&self, tool: &str) -> Vec<Target> {
+        let there = self.entries.values().filter(|entry| entry.up || self.is_open(&entry.upstream.group));
+        let found = there.filter_map(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(tool)?)));
+        found
+            .map(|(entry, item)| entry.target(Kind::Tool, item.at as usize, self.is_active(Kind::Tool, item)))
+            .collect()
+    }
+
+    /// The URI under which hosts know a page that a result of this upstream names. From now on its app can ask for it.
+    pub fn name_page(&mut self, face: &dyn Exposure, upstream: &Upstream, uri: &str) -> Arc<str> {
+        let known = self.server(&upstream.group, &upstream.server);
+        if let Some(page) = known.and_then(|entry| entry.exposed.pages().get(uri)) {
+            return page.clone();
+        }
+        if self.named_pages.len() >= MOST_PAGES && !self.named_pages.contains_key(uri) {
+            self.named_pages.clear();
+        }
+        let owners = self.named_pages.entry(uri.into()).or_default();
+        let origin = (upstream.group.clone(), upstream.server.clone());
+        if !owners.contains(&origin) {
+            owners.push(origin.clone());
+        }
+        let is_first = owners.first() == Some(&origin);
+        match face.keeps_pages() && is_first && !self.names.is_kept(uri) {
+            true => uri.into(),
+            false => placed(uri, &face.page_place(upstream)).into(),
+        }
+    }
+
+    /// Whether a result of this upstream has named the page.
+    pub fn has_named(&self, upstream: &Upstream, uri: &str) -> bool {
+        let owners = self.named_pages.get(uri);
+        owners.is_some_and(|owners| {
+            owners.iter().any(|(group, server)| *group == upstream.group && *server == upstream.server)
+        })
+    }
+
     /// Whether a thing is switched on.
     pub fn is_active(&self, kind: Kind, item: &ExposedItem) -> bool {
         match kind {
@@ -522,20 +612,20 @@ impl View {
     }
 
     /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them. With `from_start`, those that are active from the start, whatever was switched since.
+    /// stands before them.
     pub fn write_list(
         &self,
         face: &dyn Exposure,
         kind: Kind,
-        out: &mut Vec<u8>,
+        look: Look,
         mut first: bool,
-        from_start: bool,
+        out: &mut Vec<u8>,
     ) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
             let start = out.len();
-            self.write_entry(face, entry, kind, out, &mut first, from_start);
+            self.write_entry(face, entry, kind, look, &mut first, out);
             // Only legacy clients see what was switched since the start.
-            if kind == Kind::Tool && !from_start && entry.is_newer() {
+            if kind == Kind::Tool && !look.from_start && entry.is_newer() {
                 adapt::tools(out, start);
             }
         }
@@ -546,9 +636,9 @@ impl View {
         face: &dyn Exposure,
         entry: &Entry,
         kind: Kind,
-        out: &mut Vec<u8>,
+        look: Look,
         first: &mut bool,
-        from_start: bool,
+        out: &mut Vec<u8>,
     ) {
         let mut write = |text: &str| {
             if !text.is_empty() {
@@ -558,33 +648,32 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered(face, kind));
-        if shelf.all_active() && (from_start || self.switched.iter().all(HashMap::is_empty)) {
+        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_for(face, kind, look.as_host));
+        if shelf.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(rendered.text());
         }
-        let active =
-            |item: &ExposedItem| if from_start { item.starts_active } else { self.is_active(kind, item) };
-        for item in shelf.items().iter().filter(|item| active(item)) {
+        for item in shelf.items().iter().filter(|item| self.is_shown(kind, item, look)) {
             write(rendered.definition(item));
         }
     }
 
+    /// Whether a thing stands in the list of such a client.
+    fn is_shown(&self, kind: Kind, item: &ExposedItem, look: Look) -> bool {
+        self.is_marked(kind, item, look) || (look.as_host && item.own.is_for_hosts())
+    }
+
+    /// Whether a thing counts as active for such a client.
+    fn is_marked(&self, kind: Kind, item: &ExposedItem, look: Look) -> bool {
+        if look.from_start { item.starts_active } else { self.is_active(kind, item) }
+    }
+
     /// Adds what [`Self::write_list`] writes to a fingerprint, and what the list of tools tells of things. It takes a
     /// step for each thing, once each has been looked at. An empty list adds nothing.
-    pub(super) fn fingerprint(
-        &self,
-        face: &dyn Exposure,
-        kind: Kind,
-        from_start: bool,
-        hasher: &mut impl Hasher,
-    ) {
-        let is_active = |kind, item: &ExposedItem| {
-            if from_start { item.starts_active } else { self.is_active(kind, item) }
-        };
+    pub(super) fn fingerprint(&self, face: &dyn Exposure, kind: Kind, look: Look, hasher: &mut impl Hasher) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let other_form = u64::from(kind == Kind::Tool && !from_start && entry.is_newer());
+            let other_form = u64::from(kind == Kind::Tool && !look.from_start && entry.is_newer());
             let items = entry.exposed.of(kind).items().iter().zip(&entry.prints(face, kind).items);
-            let shown = items.filter(|(item, _)| is_active(kind, item));
+            let shown = items.filter(|(item, _)| self.is_shown(kind, item, look));
             shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));
         }
         // The list of tools may tell of everything.
@@ -594,7 +683,7 @@ impl View {
                 hasher.write(entry.upstream.group.as_bytes());
                 hasher.write_u64(print);
                 let items = entry.exposed.of(told).items();
-                items.iter().for_each(|item| hasher.write_u8(is_active(told, item).into()));
+                items.iter().for_each(|item| hasher.write_u8(self.is_marked(told, item, look).into()));
             }
         }
     }

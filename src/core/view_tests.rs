@@ -129,7 +129,7 @@ fn assert_names(view: &View, face: &Plain) {
 
 fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
     let mut out = Vec::new();
-    view.write_list(face, kind, &mut out, true, false);
+    view.write_list(face, kind, Look { from_start: false, as_host: false }, true, &mut out);
     out
 }
 

@@ -17,7 +17,7 @@ use super::notices::{Ledger, Lists};
 use super::session::ClientSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
-use super::view::{Exposure, View};
+use super::view::{Exposure, Origin, View};
 use crate::protocol::message::Id;
 
 /// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
@@ -55,9 +55,6 @@ impl Drop for Hold {
         }
     }
 }
-
-/// A group and a server in it. They stay when the file puts another upstream there.
-pub(super) type Origin = (Arc<str>, Arc<str>);
 
 /// URIs of links remembered at most.
 const MOST_LINKS: usize = 10_000;
@@ -147,16 +144,7 @@ impl Workspace {
     /// Its lists are there to be asked for from now on.
     pub fn begin(&self) {
         self.sessions().iter().for_each(|session| session.begin());
-        let mut listeners = self.listeners.lock();
-        if !listeners.is_empty() {
-            let now = self.modern_lists();
-            listeners.iter_mut().for_each(|(_, ledger)| ledger.begin(now));
-        }
-    }
-
-    /// What every modern client sees of it.
-    fn modern_lists(&self) -> Lists {
-        self.read(|view| Lists::of_modern(&*self.exposure(), view))
+        self.each_ledger(|_, ledger, now| ledger.begin(now));
     }
 
     /// Tells everybody who has it of the lists that are not what they were.
@@ -164,13 +152,23 @@ impl Workspace {
         for session in self.sessions() {
             session.tell();
         }
-        let mut listeners = self.listeners.lock();
-        if !listeners.is_empty() {
-            let now = self.modern_lists();
-            for (listener, ledger) in listeners.iter_mut() {
-                listener.lists_changed(&ledger.tell(now));
-            }
+        self.each_ledger(|listener, ledger, now| listener.lists_changed(&ledger.tell(now)));
+    }
+
+    /// Hands over what each modern client that listens was told, and its lists as they are now.
+    fn each_ledger(&self, take: impl Fn(&Listener, &mut Ledger, Lists)) {
+        // For those who render apps, and for those who do not.
+        let mut now = [None; 2];
+        for (listener, ledger) in self.listeners.lock().iter_mut() {
+            let renders_apps = listener.renders_apps();
+            let now = now[usize::from(renders_apps)].get_or_insert_with(|| self.modern_lists(renders_apps));
+            take(listener, ledger, *now);
         }
+    }
+
+    fn modern_lists(&self, renders_apps: bool) -> Lists {
+        let exposure = self.exposure();
+        self.read(|view| Lists::of_modern(&*exposure, view, renders_apps))
     }
 
     /// The same for what nobody who has it has asked for: when it is not held back.
@@ -304,6 +302,7 @@ mod tests {
                 name: String::new(),
                 capabilities: "{}".to_owned(),
                 can_be_asked: false,
+                renders_apps: false,
             });
             let upstream = Upstream::unreal("box", "s");
             let (face, mut holds) = (&Everything, Vec::new());

@@ -2,6 +2,8 @@
 //!
 //! Every edit is proven: the result is read again and must mean exactly what the edit should have made of the
 //! old meaning. Where that cannot be shown, nothing is changed.
+//!
+//! Invariant: what an edit does not name survives it, comments, order and unknown keys included.
 
 pub mod backup;
 mod diff;

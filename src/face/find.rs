@@ -1,5 +1,6 @@
 //! What searching takes and what it knows of a thing, whatever the face.
 
+use super::arguments::{Arguments, Blocks, invalid};
 use crate::catalog::{Item, Kind};
 use crate::json::{Node, Scanner, quote};
 use crate::search::{ParamDoc, ToolDoc};
@@ -29,39 +30,18 @@ pub fn schema(limit: &str) -> String {
 }
 
 impl Query {
-    /// Reads the arguments of a search; the error says what was expected.
-    pub fn read(arguments: Option<Node<'_>>) -> Result<Self, String> {
-        Self::checked(arguments).map_err(|wrong| format!("Invalid parameters: {wrong}"))
-    }
-
-    fn checked(arguments: Option<Node<'_>>) -> Result<Self, String> {
-        let arguments = match arguments {
-            Some(arguments) if arguments.is_object() => arguments,
-            Some(_) => return Err("arguments must be an object".to_owned()),
-            None => return Err("query is required".to_owned()),
-        };
-        let known = |key: &str| matches!(key, "query" | "limit");
-        let unknown: Vec<_> =
-            arguments.members().filter(|(key, _)| !known(key)).map(|(key, _)| format!("'{key}'")).collect();
-        if !unknown.is_empty() {
-            let keys = if unknown.len() == 1 { "key" } else { "keys" };
-            return Err(format!("Unrecognized {keys}: {}", unknown.join(", ")));
-        }
-        let unique = |key: &str| arguments.unique(key).map_err(|_| format!("{key} stands twice"));
-        let text = match unique("query")?.map(Node::as_str) {
-            None => return Err("query is required and must be a string".to_owned()),
-            Some(None) => return Err("query must be a string".to_owned()),
-            Some(Some(text)) if text.trim().is_empty() => return Err("query cannot be empty".to_owned()),
-            Some(Some(text)) => text.into_owned(),
-        };
-        let limit = match unique("limit")? {
+    /// Reads the arguments of a search.
+    pub(super) fn read(arguments: Option<Node<'_>>) -> Result<Self, Blocks> {
+        let arguments = Arguments::read(arguments, ["query", "limit"])?;
+        let text = arguments.text(0)?.into_owned();
+        let limit = match arguments.value(1)? {
             None => FOUND,
             Some(limit) => limit
                 .raw()
                 .parse()
                 .ok()
                 .filter(|limit| (1..=MOST_FOUND).contains(limit))
-                .ok_or_else(|| format!("limit must be a whole number from 1 to {MOST_FOUND}"))?,
+                .ok_or_else(|| invalid(&format!("limit must be a whole number from 1 to {MOST_FOUND}")))?,
         };
         Ok(Self { text, limit })
     }
@@ -157,19 +137,20 @@ mod tests {
             (r#"[]"#, Err("arguments must be an object")),
             (r#"{"query":"a","query":"b"}"#, Err("query stands twice")),
             (r#"{"query":"a","x":1}"#, Err("Unrecognized key: 'x'")),
-            (r#"{"query":"a","x":1,"y":1}"#, Err("Unrecognized keys: 'x', 'y'")),
+            (r#"{"query":"a","limit":1,"y":1,"x":1}"#, Err("Unrecognized keys: 'y', 'x'")),
             (r#"{"query":"a","limit":0}"#, Err("limit must be a whole number from 1 to 20")),
             (r#"{"query":"a","limit":21}"#, Err("limit must be a whole number from 1 to 20")),
             (r#"{"query":"a","limit":"5"}"#, Err("limit must be a whole number from 1 to 20")),
         ] {
             let mut scanner = Scanner::default();
             let read = Query::read(Some(scanner.scan_str(arguments).unwrap().root()));
+            let read = read.map_err(|blocks| blocks.join(" "));
             let expected = expected
                 .map(|(text, limit)| Query { text: text.to_owned(), limit })
                 .map_err(|wrong| format!("Invalid parameters: {wrong}"));
             assert_eq!(read, expected, "{arguments}");
         }
-        assert_eq!(Query::read(None), Err("Invalid parameters: query is required".to_owned()));
+        assert_eq!(Query::read(None), Err(invalid("query is required")));
         serde_json::from_str::<serde_json::Value>(&schema("most")).unwrap();
     }
 

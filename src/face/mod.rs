@@ -6,11 +6,15 @@
 //! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, sends, changes anything or
 //! touches the disk. Of upstreams they read what the view holds, whether they run, and who must log in.
 
+mod arguments;
+mod brief;
 pub mod find;
 pub mod fit;
 pub mod glob;
+mod own_tool;
 pub mod plain;
 pub mod reach;
+mod signature;
 pub mod toolman;
 pub mod uri_template;
 pub mod workbench;
@@ -24,7 +28,7 @@ use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits};
 use crate::config::{Common, Transport};
 use crate::core::upstream::{Spec, Upstream};
-use crate::core::view::{Exposure, Target, View};
+use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, OUR_NAME};
@@ -119,6 +123,7 @@ pub trait Face: Exposure + Send + Sync {
     fn found(
         &self,
         _view: &View,
+        _viewer: &Viewer<'_>,
         _query: &str,
         _things: &[FoundThing<'_>],
         _unknown: &[ServerPlace],
@@ -156,10 +161,21 @@ pub trait Face: Exposure + Send + Sync {
 pub struct Viewer<'a> {
     /// What a legacy client said of itself.
     pub client: Option<&'a ClientHello>,
+    /// `clientInfo.name` of a modern client; empty where it is not known.
+    pub modern_name: &'a str,
     /// Whether it speaks the modern era.
     pub modern: bool,
+    /// Whether it renders apps.
+    pub renders_apps: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
     pub settled: bool,
+}
+
+impl Viewer<'_> {
+    /// How it looks at lists.
+    pub fn look(&self) -> Look {
+        Look { from_start: self.modern, as_host: self.renders_apps }
+    }
 }
 
 /// A call of a tool.
@@ -203,8 +219,13 @@ impl Step<'_> {
 /// How a request goes on that opened a group.
 #[derive(Debug, Clone)]
 pub enum Then {
-    /// By the answer of this meta-tool.
-    Answer(Meta),
+    /// By the answer of a meta-tool.
+    Answer {
+        /// Which.
+        meta: Meta,
+        /// Whether it was called as our ancestor was, which knew proxy mode alone.
+        as_ancestor: bool,
+    },
     /// By being handled again: it calls a tool, of one of these servers.
     Call {
         /// The tool, in the words of the call.

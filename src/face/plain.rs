@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::reach::resource_owner;
+use super::reach::{page_owner, resource_owner};
 use super::workbench::decide::{declared, not_found};
-use super::workbench::schema_change;
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
@@ -95,9 +94,11 @@ impl Face for Plain {
         Step::Say(Wording::Error(self.refusal(code::UPSTREAM_LOST, &message)))
     }
 
-    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+    fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
-        match resource_owner(self, view, wanted.uri).or_else(linked) {
+        let page = page_owner(self, view, viewer, wanted.uri).ok().flatten();
+        let page = page.map(|(upstream, own)| (upstream, quote(&own)));
+        match page.or_else(|| resource_owner(self, view, wanted.uri)).or_else(linked) {
             Some((upstream, own)) => Found::At(upstream, own),
             None => Found::Refused(not_found(wanted.uri, format!("Resource not found: {}", wanted.uri))),
         }
@@ -123,14 +124,18 @@ impl Exposure for Plain {
         Some(format!("{}__{key}", upstream.server))
     }
 
+    fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+        vec![&upstream.group, &upstream.server]
+    }
+
+    fn keeps_pages(&self) -> bool {
+        true
+    }
+
     fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
         let own = definition.get(kind.key()).filter(|own| own.as_str().is_some_and(|own| own == name));
         let name = own.map_or_else(|| quote(name), |own| own.raw().to_owned());
-        let mut changes = vec![(kind.key(), Some(&*name))];
-        if kind == Kind::Tool {
-            changes.extend(schema_change(definition));
-        }
-        definition.write_with(out, &changes);
+        definition.write_with(out, &[(kind.key(), Some(&*name))]);
     }
 
     fn limits(&self, _client: &str) -> NameLimits {

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::uri_template;
+use super::{Viewer, uri_template};
+use crate::apps::{is_page, placed, unplaced};
 use crate::catalog::{ExposedItem, Kind, nearest};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Entry, Exposure, View};
+use crate::core::view::{Entry, Exposure, Target, View};
 use crate::json::quote;
 use crate::text::listed;
 
@@ -41,6 +42,61 @@ pub(super) fn resource_owner(face: &dyn Exposure, view: &View, uri: &str) -> Opt
     view.entries().find(under).map(|entry| own_uri(face, &entry.upstream, uri))
 }
 
+/// Who has the page of an app, or what stands beside it, and its own URI there. What stands under the names of an upstream
+/// is asked of that one, listed or not. Apps know their own spelling alone, which hosts send as it is.
+///
+/// The error has the URIs under which hosts know the pages that may be meant.
+pub(super) fn page_owner(
+    face: &dyn Exposure,
+    view: &View,
+    viewer: &Viewer<'_>,
+    uri: &str,
+) -> Result<Option<(Arc<Upstream>, String)>, Vec<String>> {
+    if !is_page(uri) {
+        return Ok(None);
+    }
+    let is_kept = |entry: &&Entry| entry.exposed.pages().get(uri).is_some_and(|page| **page == *uri);
+    let kept = view.entries().find(is_kept).map(|entry| (entry, uri.to_owned()));
+    let found = match kept.or_else(|| placed_page(face, view, uri)) {
+        None if viewer.renders_apps || face.keeps_pages() => {
+            own_page(face, view, uri)?.map(|entry| (entry, uri.to_owned()))
+        }
+        found => found,
+    };
+    Ok(found.map(|(entry, own)| (entry.upstream.clone(), own)))
+}
+
+/// The upstream under whose names a page stands; of several one that has it, else the first.
+fn placed_page<'a>(face: &dyn Exposure, view: &'a View, uri: &str) -> Option<(&'a Entry, String)> {
+    let under = view.entries().filter_map(|entry| {
+        let place = face.page_place(&entry.upstream);
+        Some((entry, unplaced(uri, &place).filter(|_| !place.is_empty())?))
+    });
+    under.min_by_key(|(entry, own)| !entry.exposed.pages().contains_key(&**own))
+}
+
+/// The upstream that spells a page so. Where pages stay as they are, one upstream alone may have more than it lists.
+fn own_page<'a>(face: &dyn Exposure, view: &'a View, uri: &str) -> Result<Option<&'a Entry>, Vec<String>> {
+    let owners: Vec<_> = view.entries().filter(|entry| has_page(view, entry, uri)).collect();
+    let keeps = |entry: &&Entry| face.keeps_pages() || face.page_place(&entry.upstream).is_empty();
+    match owners[..] {
+        [] => {
+            let mut keepers = view.entries().filter(keeps);
+            Ok(keepers.next().filter(|_| keepers.next().is_none()))
+        }
+        [first, ..] if owners.len() == 1 || face.keeps_pages() => Ok(Some(first)),
+        [..] => Err(owners.iter().map(|owner| placed(uri, &face.page_place(&owner.upstream))).collect()),
+    }
+}
+
+/// Whether an upstream lists a page, defines a tool that names it, or named it in a result.
+fn has_page(view: &View, entry: &Entry, uri: &str) -> bool {
+    let fits = |item: &ExposedItem| is_page(&item.own.key) && uri_template::fit(&item.own.key, uri).is_some();
+    entry.exposed.pages().contains_key(uri)
+        || view.has_named(&entry.upstream, uri)
+        || entry.exposed.of(Kind::Template).items().iter().any(fits)
+}
+
 /// Who has a prompt, and its own name there as JSON; the error names those that are near.
 pub fn prompt(view: &View, name: &str) -> Result<(Arc<Upstream>, String), String> {
     match view.find(Kind::Prompt, name) {
@@ -54,4 +110,15 @@ pub fn prompt(view: &View, name: &str) -> Result<(Arc<Upstream>, String), String
             Err(format!("There is no prompt '{name}'.{near} `prompts/list` shows all there are."))
         }
     }
+}
+
+/// The error that several servers have the page which an app asks for.
+pub(super) fn several_pages(uri: &str, pages: &[String]) -> String {
+    format!("Several servers have {uri}; ask for one of {}", listed(pages))
+}
+
+/// The error that several servers have the tool which an app calls.
+pub(super) fn several_called(name: &str, tools: &[Target]) -> String {
+    let names: Vec<_> = tools.iter().map(Target::name).collect();
+    format!("Several servers have a tool '{name}'; call one of {}", listed(&names))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use crate::catalog::Kind;
+use crate::catalog::{Items, Kind};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
@@ -36,6 +36,28 @@ pub struct Finding {
     pub program: Option<PathBuf>,
     /// What it waits for, if somebody has to log in first.
     pub login: Option<(String, Login)>,
+    /// What it offers that does not fit MCP's own schema.
+    pub oddities: Vec<Oddity>,
+}
+
+/// Something that a server offers and that clients are not shown as it came.
+pub enum Oddity {
+    /// It is shown, but for these members.
+    Mended {
+        /// What it is.
+        kind: Kind,
+        /// Its name or URI.
+        key: Arc<str>,
+        /// What had to be mended.
+        members: Vec<String>,
+    },
+    /// So many have no name or URI and are not shown.
+    Withheld {
+        /// What they are.
+        kind: Kind,
+        /// How many.
+        count: usize,
+    },
 }
 
 impl Gateway {
@@ -81,10 +103,24 @@ impl Gateway {
                 by_login_shell,
                 program: self.engine.program(&upstream).await,
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
+                oddities: oddities(&upstream.items()),
             });
         }
         findings
     }
+}
+
+/// What of these is not shown as it came: in the order of the lists, what is withheld last.
+fn oddities(items: &Items) -> Vec<Oddity> {
+    let of_kind = |kind: Kind| {
+        let mended = items.of(kind).iter().filter_map(move |item| {
+            let members = item.mended();
+            (!members.is_empty()).then(|| Oddity::Mended { kind, key: item.key.clone(), members })
+        });
+        let count = items.withheld(kind);
+        mended.chain((count > 0).then_some(Oddity::Withheld { kind, count }))
+    };
+    Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
 /// How many tools of an upstream are seen in the workspace, and those whose names were changed.

@@ -15,7 +15,7 @@ use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::workspace::Workspace;
 use crate::face::find::{Query, document};
-use crate::face::{Declared, Face, FoundThing, Searched, ServerPlace};
+use crate::face::{Declared, Face, FoundThing, Searched, ServerPlace, Viewer};
 use crate::memory::definitions::{self, Stamp};
 use crate::search::{Index, ServerDoc};
 
@@ -92,12 +92,14 @@ enum Version {
 }
 
 impl Finder {
-    /// The things of these servers that fit a query best.
-    pub fn search(&mut self, sources: &[Source], query: &str, limit: usize) -> Findings {
+    /// The things of these servers that fit a query best, without those that `hides` keeps from who asks.
+    pub fn search(&mut self, sources: &[Source], query: &Query, hides: fn(&Item) -> bool) -> Findings {
         self.follow(sources);
         let places: HashMap<&str, usize> =
             sources.iter().enumerate().map(|(place, source)| (source.key.as_str(), place)).collect();
-        let outcome = self.index.search(query, limit);
+        let things = self.known.values().flat_map(|known| known.all());
+        let hidden = things.filter(|item| hides(item)).count();
+        let outcome = self.index.search(&query.text, query.limit + hidden);
         let thing = |hit: crate::search::Hit| {
             let known = &self.known[&hit.server];
             let (kind, at) = known.things.as_ref()?[hit.position];
@@ -106,7 +108,8 @@ impl Finder {
         };
         let fits = outcome.servers.iter().filter(|server| self.known[*server].things.is_none());
         let unknown = fits.map(|server| places[server.as_str()]).collect();
-        Findings { things: outcome.hits.into_iter().filter_map(thing).collect(), unknown }
+        let found = outcome.hits.into_iter().filter_map(thing).filter(|found| !hides(&found.item));
+        Findings { things: found.take(query.limit).collect(), unknown }
     }
 
     /// Where words of a query stand in a text.
@@ -139,6 +142,12 @@ impl Finder {
             index.set_server(&source.key, &ServerDoc { order, title, description, tools });
             self.known.insert(source.key.clone(), IndexedSource { about, version, items, things });
         }
+    }
+}
+
+impl IndexedSource {
+    fn all(&self) -> impl Iterator<Item = &Item> {
+        self.things.iter().flatten().map(|(kind, at)| &self.items.of(*kind)[*at])
     }
 }
 
@@ -215,19 +224,24 @@ impl Finders {
 
     /// Searches beside everything else and answers in the words of the face. Nothing is started.
     pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
-        let (face, workspace) = (face.clone(), reply.session().workspace.clone());
+        let (face, session) = (face.clone(), reply.session().clone());
+        let workspace = session.workspace.clone();
+        let Viewer { modern, renders_apps, settled, .. } = gateway.viewer(&reply);
         let (sources, places) = sources(&gateway.engine, &*face, &workspace);
         let finder = self.of(workspace.face());
         tokio::spawn(async move {
             let searching = tokio::task::spawn_blocking(move || {
-                let findings = finder.lock().search(&sources, &query.text, query.limit);
+                let hides = if renders_apps { Item::is_for_hosts } else { |_: &Item| false };
+                let findings = finder.lock().search(&sources, &query, hides);
                 let things = findings.things.iter().map(|found| {
                     let Found { source, kind, item, .. } = found;
                     FoundThing { place: &places[*source], kind: *kind, item }
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                workspace.read(|view| face.found(view, &query.text, &found, &unknown))
+                let viewer =
+                    Viewer { client: session.hello(), modern_name: "", modern, renders_apps, settled };
+                workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {
                 reply.result(&answer);

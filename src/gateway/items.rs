@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::steps::{finish, say};
 use super::{Gateway, TWICE, modern, startup};
+use crate::apps::{contents_as_asked, is_page};
 use crate::catalog::Kind;
 use crate::core::modern::Watched;
 use crate::core::reply::Reply;
@@ -12,7 +13,7 @@ use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
 use crate::face::reach::prompt;
 use crate::face::{Found, Viewer, WantedUri, Wording};
-use crate::json::Node;
+use crate::json::{Node, Raw};
 use crate::protocol::message::code;
 use crate::transport::peer::Answer;
 
@@ -33,7 +34,7 @@ pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Nod
     };
     match method {
         "resources/read" => {
-            let relay = relay(gateway, &session, &uri);
+            let relay = relay_contents(gateway, &session, uri.into_owned(), &own);
             gateway.engine.forward(&upstream, method, params, &[("uri", Some(&own))], reply, relay);
         }
         _ => subscribe(gateway, method, &uri, &upstream, &own, params, reply),
@@ -117,7 +118,13 @@ pub(super) fn resource_of(
     workspace: &Workspace,
     uri: &str,
 ) -> Option<(Arc<Upstream>, String)> {
-    let viewer = Viewer { client: None, modern: true, settled: gateway.startup.is_settled() };
+    let viewer = Viewer {
+        client: None,
+        modern_name: "",
+        modern: true,
+        renders_apps: true,
+        settled: gateway.startup.is_settled(),
+    };
     let found = workspace.read(|view| {
         let sender = workspace.link_sender(view, uri);
         let wanted = WantedUri { uri, sender, leaves: false, reads: false };
@@ -192,12 +199,33 @@ fn completed(
         .ok_or_else(|| format!("There is no resource or template '{uri}'."))
 }
 
+/// Answers with what was read: a page has the URI that was asked for.
+fn relay_contents(
+    gateway: &Gateway,
+    session: &ClientSession,
+    asked: String,
+    own: &str,
+) -> impl FnOnce(Answer<'_>, Reply) + Send + use<> {
+    let relay = relay(gateway, session, &asked);
+    let own = is_page(&asked).then(|| serde_json::from_str::<String>(own).unwrap_or_default());
+    move |answer, reply| {
+        let changed = match (&answer, &own) {
+            (Answer::Result(result), Some(own)) => {
+                let contents = contents_as_asked(*result, own, &asked);
+                contents.map(|contents| Raw::own(result.with(&[("contents", Some(&contents))])))
+            }
+            _ => None,
+        };
+        relay(changed.as_ref().map_or(answer, |changed| Answer::Result(changed.root())), reply);
+    }
+}
+
 /// Answers as the upstream did; where it did not, the error names what was asked for.
 fn relay(
     gateway: &Gateway,
     session: &ClientSession,
     name: &str,
-) -> impl FnOnce(Answer<'_>, Reply) + Send + 'static {
+) -> impl FnOnce(Answer<'_>, Reply) + Send + use<> {
     let (face, name) = (gateway.face(session), name.to_owned());
     let private = modern::tokens_differ(gateway);
     move |answer, reply| match answer {

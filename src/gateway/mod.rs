@@ -1,4 +1,9 @@
-//! A client's messages: which method does what. Transports are in the modules below.
+//! The gateway: a client's messages, and which method does what.
+//!
+//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; the table of methods is [`Gateway::request`]. What
+//! a call of a tool means is the face's decision, and `steps.rs` carries it out.
+//!
+//! Invariant: nothing on the way of a request waits for another request; what must wait has a task of its own.
 
 mod backend;
 pub mod doctor;
@@ -36,7 +41,7 @@ use crate::core::view::View;
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
-use crate::protocol::era::{ClientHello, LOG_LEVELS, our_info};
+use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
 /// The face and the engine under it.
@@ -129,11 +134,17 @@ impl Gateway {
 
     /// Who asks, as faces see it.
     fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
-        self.viewer_of(reply.session(), reply.modern().is_some())
+        self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
     }
 
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool) -> Viewer<'a> {
-        Viewer { client: session.hello(), modern, settled: self.startup.is_settled() }
+    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
+        Viewer {
+            client: session.hello(),
+            modern_name: "",
+            modern,
+            renders_apps,
+            settled: self.startup.is_settled(),
+        }
     }
 
     /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
@@ -178,15 +189,13 @@ impl Gateway {
                     Ok(modern) => modern.map(Arc::new),
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
-                let Request { id, method, params, meta, .. } = request;
-                if let (Some(modern), Some(meta)) = (&modern, meta)
-                    && session.is_new()
-                {
-                    session.declare(&modern.capabilities);
-                    self.meet(session, &meta.client_name());
-                }
+                let Request { id, method, params, .. } = request;
+                let is_first = modern.is_some() && session.is_new();
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 let params = params.unwrap_or_else(Node::empty);
+                if is_first {
+                    self.meet(session, &modern_name(params));
+                }
                 match session.is_ending() {
                     true => self.turn_away(&method, params, reply),
                     false => self.request(&method, params, reply),
@@ -281,9 +290,9 @@ impl Gateway {
                 return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {message}"), None);
             }
         };
-        let version = hello.version;
+        let (version, renders_apps) = (hello.version, hello.renders_apps);
         let session = reply.session().clone();
-        let viewer = Viewer { client: Some(&hello), ..self.viewer(&reply) };
+        let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
         let name = hello.name.clone();
         if !reply.session().greet(hello) {
@@ -297,7 +306,7 @@ impl Gateway {
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
             version.as_str(),
-            tasks::capabilities(self, &session, version),
+            tasks::capabilities(self, &session, version, renders_apps),
             info,
         ));
     }
@@ -348,7 +357,11 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let viewer = self.viewer_of(&session, reply.modern().is_some());
+        let modern_name = modern_name(params);
+        let viewer = Viewer {
+            modern_name: &modern_name,
+            ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
+        };
         if !viewer.modern {
             session.shown(kind);
         }
@@ -386,7 +399,7 @@ impl Gateway {
             false => exposure.lists(viewer.client, kind),
         };
         if listed {
-            view.write_list(&*exposure, kind, out, first.is_empty(), viewer.modern);
+            view.write_list(&*exposure, kind, viewer.look(), first.is_empty(), out);
         }
         if !last.is_empty() {
             out.push(b',');

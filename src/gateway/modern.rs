@@ -10,8 +10,9 @@ use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
 use crate::core::view::View;
 use crate::core::workspace::Workspace;
+use crate::face::Viewer;
 use crate::json::{Node, Raw, quote};
-use crate::protocol::era::Version;
+use crate::protocol::era::{Version, modern_name};
 use crate::protocol::message::code;
 
 /// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
@@ -19,7 +20,7 @@ const OWN_TTL: u64 = 60_000;
 
 pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     match method {
-        "server/discover" => discover(gateway, reply),
+        "server/discover" => discover(gateway, params, reply),
         "subscriptions/listen" => listen(gateway, params, reply),
         "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
         "tools/call" | "prompts/get" | "resources/read" => {
@@ -35,9 +36,10 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
     }
 }
 
-fn discover(gateway: &Gateway, reply: Reply) {
-    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
-    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN);
+fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
+    let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
+    let instructions = gateway.instructions(reply.session(), &viewer);
+    let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN, reply.renders_apps());
     let version = quote(Version::MODERN.as_str());
     let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
     reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));

@@ -65,6 +65,7 @@ impl Shell {
             name: "mcp-workbench".to_owned(),
             capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
             can_be_asked: true,
+            renders_apps: false,
         });
         gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
@@ -105,13 +106,14 @@ impl Shell {
 
     /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
-        let viewer = Viewer { client: None, modern: false, settled: true };
+        let viewer =
+            Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
         let face = self.gateway.face(&self.session);
         let mut text = Vec::new();
         let [first, last] = face.own_tools(view, &viewer);
         text.extend_from_slice(first.as_bytes());
         if face.starts_all().is_some() {
-            view.write_list(&*face, Kind::Tool, &mut text, false, false);
+            view.write_list(&*face, Kind::Tool, viewer.look(), false, &mut text);
         }
         let instructions = face.instructions(&viewer).unwrap_or_default();
         format!("{}{last}\n{instructions}", String::from_utf8_lossy(&text))

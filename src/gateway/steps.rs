@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Gateway, startup};
+use crate::apps::exposed_meta;
 use crate::catalog::Kind;
 use crate::core::opening::Failures;
 use crate::core::reply::Reply;
@@ -10,8 +11,9 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
 use crate::json::{Node, Raw};
+use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
 
 impl Gateway {
@@ -46,11 +48,17 @@ impl Gateway {
         reply: Reply,
     ) {
         let asked = target.clone();
+        let names_pages = reply.renders_apps() || face.keeps_pages();
         let both =
             [("name", Some(target.raw_key())), ("arguments", arguments.flatten().map(|given| given.raw()))];
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
-            finish(answer, reply, |failure| face.failed_call(&asked, failure));
+            match answer {
+                Answer::Result(result) if names_pages => {
+                    finish_for_host(&*face, &asked.upstream, result, reply)
+                }
+                answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
+            }
         });
     }
 
@@ -74,7 +82,9 @@ impl Gateway {
             // The file may have changed meanwhile.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let step = session.workspace.read(|view| face.opened(view, &gateway.viewer(&reply), &opening));
+            let modern_name = modern_name(params.root());
+            let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
+            let step = session.workspace.read(|view| face.opened(view, &viewer, &opening));
             match step {
                 Step::Again => gateway.request(&method, params.root(), reply),
                 step => gateway.carry_out(step, face, params.root(), reply),
@@ -171,6 +181,16 @@ impl Gateway {
                 gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
+    }
+}
+
+/// Answers with a tool's result, its pages under the URIs that hosts know.
+fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
+    let workspace = reply.session().workspace.clone();
+    let mut name = |uri: &str| workspace.change(|view| view.name_page(face, upstream, uri));
+    match exposed_meta(result, &mut name) {
+        Some(meta) => reply.relay(Raw::own(result.with(&[("_meta", Some(&meta))])).root(), &[]),
+        None => reply.relay(result, &[]),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
 use crate::core::tasks::TaskPlace;
 use crate::json::{Node, Raw, quote};
-use crate::protocol::era::{TASKS, TaskSupport, Version};
+use crate::protocol::era::{APPS, TASKS, TaskSupport, Version};
 use crate::protocol::message::code;
 use crate::transport::peer::Answer;
 
@@ -17,19 +17,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
 /// them, from now or from before.
-pub(super) fn capabilities(gateway: &Gateway, session: &ClientSession, version: Version) -> String {
+pub(super) fn capabilities(
+    gateway: &Gateway,
+    session: &ClientSession,
+    version: Version,
+    renders_apps: bool,
+) -> String {
     let face = gateway.face(session);
     let servers = face.servers().into_iter();
     let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
+    let mut extensions: Vec<&str> = renders_apps.then_some(APPS).into_iter().collect();
     let tasks = match (support.max().unwrap_or_default(), version.is_modern()) {
         (TaskSupport::None, _) => String::new(),
-        (_, true) => format!(",\"extensions\":{{\"{TASKS}\":{{}}}}"),
+        (_, true) => {
+            extensions.push(TASKS);
+            String::new()
+        }
         (support, false) => {
             let cancel = if support == TaskSupport::WithCancel { "\"cancel\":{}," } else { "" };
             format!(",\"tasks\":{{\"list\":{{}},{cancel}\"requests\":{{\"tools\":{{\"call\":{{}}}}}}}}")
         }
     };
-    format!("{{{CAPABILITIES}{tasks}}}")
+    let extensions = match &extensions[..] {
+        [] => String::new(),
+        names => {
+            let members: Vec<_> = names.iter().map(|name| format!("\"{name}\":{{}}")).collect();
+            format!(",\"extensions\":{{{}}}", members.join(","))
+        }
+    };
+    format!("{{{CAPABILITIES}{tasks}{extensions}}}")
 }
 
 /// A request about one task goes to the server that has it.

@@ -3,6 +3,8 @@
 //! The pass remembers where the members of the outer objects stand, down to `INDEXED` levels, which is as
 //! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
 //! level and no recursion, so depth is no danger.
+//!
+//! Invariant: a text that was scanned is valid JSON, and every part of it that a [`Node`] shows is, too.
 
 mod raw;
 mod scan;

@@ -45,6 +45,8 @@ pub struct Behaviour {
     pub tool_names: ToolNames,
     /// Whether it refuses all resources over one URI whose scheme has `_`.
     pub strict_uri_schemes: bool,
+    /// Whether it renders the apps of tools that stand in its list.
+    pub renders_apps: bool,
 }
 
 /// What a client does about a list that changed.

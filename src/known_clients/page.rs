@@ -27,10 +27,14 @@ pub fn page() -> String {
     let rows: Vec<_> = known.chain([("Python SDK 1.x", &PYTHON_SDK), ("all others", &OTHERS)]).collect();
     let mut page = HEAD.to_owned();
     rows.iter().for_each(|(title, behaviour)| row(title, behaviour, &mut page));
-    let strict = rows.iter().filter(|(_, behaviour)| behaviour.strict_uri_schemes);
-    let strict: Vec<_> = strict.map(|(title, _)| *title).collect();
-    let _ =
-        write!(page, "\nRefuses every resource over one URI whose scheme has `_`: {}.\n", strict.join(", "));
+    let titles = |which: fn(&Behaviour) -> bool| {
+        let titles: Vec<_> = rows.iter().filter(|(_, row)| which(row)).map(|(title, _)| *title).collect();
+        titles.join(", ")
+    };
+    let strict = titles(|behaviour| behaviour.strict_uri_schemes);
+    let _ = write!(page, "\nRefuses every resource over one URI whose scheme has `_`: {strict}.\n");
+    let hosts = titles(|behaviour| behaviour.renders_apps);
+    let _ = write!(page, "\nRenders [apps](apps.md) of tools that stand in its list: {hosts}.\n");
     page
 }
 

@@ -18,6 +18,7 @@ const UNKNOWN: Behaviour = Behaviour {
     open_limit: OpenLimit { legacy: None, modern: None, structured_content: true },
     tool_names: ToolNames { longest: 64, prefix: "" },
     strict_uri_schemes: false,
+    renders_apps: false,
 };
 
 /// That of a client that is known to go on with its old list.
@@ -44,7 +45,7 @@ pub static CLIENTS: [KnownClient; 12] = [
     KnownClient {
         id: "claude-desktop",
         title: "Claude Desktop",
-        behaviour: Behaviour { names: &["claude-ai"], ..KEEPS_ITS_LIST },
+        behaviour: Behaviour { names: &["claude-ai"], renders_apps: true, ..KEEPS_ITS_LIST },
         files: ClientFiles {
             user: &[
                 &["{config}/Claude/claude_desktop_config.json"],
@@ -84,6 +85,7 @@ pub static CLIENTS: [KnownClient; 12] = [
         behaviour: Behaviour {
             names: &["cursor", "cursor-vscode"],
             tool_names: ToolNames { longest: 60, prefix: "{entry}_" },
+            renders_apps: true,
             ..KEEPS_ITS_LIST
         },
         files: ClientFiles {
@@ -103,6 +105,7 @@ pub static CLIENTS: [KnownClient; 12] = [
         behaviour: Behaviour {
             names: &["Visual Studio Code", "Visual Studio Code - Insiders"],
             tool_names: prefixed("mcp_{entry}_"),
+            renders_apps: true,
             ..KEEPS_ITS_LIST
         },
         files: ClientFiles {
@@ -198,6 +201,7 @@ pub static CLIENTS: [KnownClient; 12] = [
             names: &["goose*"],
             changed_lists: taken_up_after(100),
             tool_names: prefixed("{entry}__"),
+            renders_apps: true,
             ..UNKNOWN
         },
         files: ClientFiles {

@@ -157,8 +157,9 @@ fn parse(text: &str) -> Option<Items> {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(text).ok()?.root();
     let mut items = Items::default();
+    // Whichever era it was, what is remembered fits already.
     for kind in Kind::ALL {
-        items = items.with(kind, read_page(kind, root).ok()?.items);
+        items = items.with(kind, read_page(kind, Era::Modern, root).ok()?.items);
     }
     Some(items)
 }

@@ -46,6 +46,9 @@ pub mod meta {
 /// The extension that tasks are in the modern era.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// The extension by which clients and servers say that they know apps.
+pub const APPS: &str = "io.modelcontextprotocol/ui";
+
 /// The levels of log messages, least severe first.
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -57,8 +60,9 @@ pub fn log_level(params: &str) -> Option<usize> {
     LOG_LEVELS.iter().position(|known| *known == level)
 }
 
-/// What a client that can be asked anything declares.
-pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{}}";
+/// What a client declares that can be asked anything and renders apps.
+pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{},\"extensions\":{\"io.modelcontextprotocol/ui\":\
+     {\"mimeTypes\":[\"text/html;profile=mcp-app\"]}}}";
 
 impl Version {
     /// Every one, in the order of their dates.
@@ -131,12 +135,6 @@ impl<'a> ModernMeta<'a> {
         self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
     }
 
-    /// What the client calls itself; nothing where it does not say.
-    pub fn client_name(&self) -> Cow<'a, str> {
-        let info = self.0.get(meta::CLIENT_INFO);
-        info.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
-    }
-
     /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
     pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {
         let version = self.version()?;
@@ -163,6 +161,8 @@ pub struct ClientHello {
     pub capabilities: String,
     /// Whether it can be asked anything.
     pub can_be_asked: bool,
+    /// Whether it renders apps.
+    pub renders_apps: bool,
 }
 
 impl ClientHello {
@@ -179,9 +179,16 @@ impl ClientHello {
             version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
             name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
             can_be_asked: can_be_asked(&capabilities),
+            renders_apps: renders_apps(&capabilities),
             capabilities,
         })
     }
+}
+
+/// `clientInfo.name` of a modern client, from the parameters of one of its requests; empty where they do not say.
+pub fn modern_name(params: Node<'_>) -> Cow<'_, str> {
+    let own = params.get("_meta").and_then(|own| own.get(meta::CLIENT_INFO));
+    own.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
 }
 
 /// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.
@@ -254,6 +261,12 @@ fn capabilities(root: Node<'_>) -> String {
 /// Whether a client with these capabilities, a raw object, can be asked anything.
 pub fn can_be_asked(capabilities: &str) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
+}
+
+/// Whether a client with these capabilities, a raw object, renders apps.
+pub fn renders_apps(capabilities: &str) -> bool {
+    // Most have none, which is found out more quickly.
+    capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
 }
 
 /// Whether a raw capabilities object has this member.
@@ -332,6 +345,20 @@ pub(crate) mod tests {
         ),
         (r#"{"_meta":{},"_META":{}}"#, Err(code::INVALID_REQUEST)),
     ];
+
+    #[test]
+    fn who_renders_apps_says_so() {
+        for (capabilities, expected) in [
+            (ALL_CAPABILITIES, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol\/ui":{}}}"#, true),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":null}}"#, false),
+            (r#"{"experimental":{"io.modelcontextprotocol/ui":{}}}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(renders_apps(capabilities), expected, "{capabilities}");
+        }
+    }
 
     #[test]
     fn versions_stand_in_their_order() {

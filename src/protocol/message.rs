@@ -1,4 +1,9 @@
 //! The JSON-RPC envelope over raw payloads. Only the envelope is read and made anew.
+//!
+//! [`Message::read`] is strict with clients, [`Message::from_server`] takes an answer as it is meant or says what is wrong
+//! with it. Both transports and all connections read messages here and nowhere else.
+//!
+//! Invariant: a message is scanned once; what is found travels as values.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -3,6 +3,8 @@
 //! Pipes and sockets are switched to non-blocking and watched by the reactor: a thread between us and the client
 //! would cost more than the rest of a call. What cannot be watched (files, a terminal that others share) goes
 //! through tokio's threads.
+//!
+//! Invariant: stdout carries protocol only. Nothing else in the program writes there while it serves.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

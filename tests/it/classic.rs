@@ -39,7 +39,7 @@ fn listing_names_toolboxes_servers_and_state() {
             json!({"toolboxes": [{
                 "name": "dev", "description": "Development toolbox", "servers": ["a", "b"],
                 "is_open": open, "tool_count": tools
-            }]})
+            }], "total_count": 1, "open_count": u32::from(open)})
         };
         assert_eq!(gateway.call("workbench_list_toolboxes", "{}").json(), expected(false, 0));
         gateway.call(OPEN, DEV);
@@ -48,6 +48,18 @@ fn listing_names_toolboxes_servers_and_state() {
         gateway.call(CLOSE, DEV);
         assert_eq!(gateway.call("workbench_list_toolboxes", "{}").json(), expected(false, 0));
     }
+}
+
+#[test]
+fn a_servers_own_name_will_do_where_no_other_server_has_it() {
+    let mut gateway = opened("proxy", json!({"a": fake("--with echo --tools 1"), "b": fake("--with echo")}));
+    let call = |tool: &str| json!({"toolbox_name": "dev", "tool_name": tool, "arguments": {"x": 1}});
+    assert!(gateway.call("workbench_use_tool", call("dev__b__echo")).text().contains("\"x\""));
+    assert!(gateway.call("workbench_use_tool", call("tool-1")).text().contains("\"x\""));
+    assert_eq!(
+        gateway.call("workbench_use_tool", call("echo")).failure(),
+        "Several tools in toolbox 'dev' are called 'echo': dev__a__echo, dev__b__echo. Name one of them"
+    );
 }
 
 #[test]

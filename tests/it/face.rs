@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_with};
+use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_with, server};
 
 const MODES: [&str; 2] = ["dynamic", "proxy"];
 
@@ -63,7 +63,8 @@ fn auto_is_dynamic_for_clients_that_honour_list_changed_and_proxy_for_all_others
     for (client, tools) in cases {
         let mut gateway = Gateway::spawn(dev("auto", json!({})));
         gateway.initialize_as(VERSION, "{}", client);
-        assert_eq!(gateway.tools().len(), tools, "{client}");
+        let listed = gateway.tools();
+        assert_eq!(listed.iter().filter(|name| *name != "describe_tools").count(), tools, "{client}");
     }
 }
 
@@ -202,6 +203,51 @@ fn a_tool_without_a_usable_schema_gets_one_and_one_without_a_name_is_left_out() 
         assert_eq!(tools[5]["inputSchema"], json!({"type": "object", "a": 1}));
         gateway.stderr_with("name");
         gateway.stderr_with("inputSchema");
+    }
+}
+
+#[test]
+fn meta_tools_say_what_they_are() {
+    let opens = json!({"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true});
+    let looks = json!({"readOnlyHint": true});
+    let always = json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 200_000});
+    let mut config = dev("proxy", json!({"a": fake("--tools 1")}));
+    (config["search"], config["openLimit"]) = (json!(true), json!(1000));
+    let mut current = Gateway::start(&config);
+    config["metaTools"] = json!("classic");
+    let mut classic = Gateway::start(&config);
+    let mut toolman = Gateway::toolman(format!("search = true\n{}", server("a", "--tools 1", "")));
+    for (gateway, expected) in [
+        (
+            &mut current,
+            &[
+                ("open_toolbox", &opens, &always),
+                ("use_tool", &Value::Null, &always),
+                ("find_tools", &looks, &always),
+                ("describe_tools", &looks, &always),
+            ][..],
+        ),
+        (
+            &mut classic,
+            &[
+                ("workbench_list_toolboxes", &looks, &Value::Null),
+                ("workbench_open_toolbox", &opens, &always),
+                ("workbench_close_toolbox", &Value::Null, &Value::Null),
+                ("workbench_use_tool", &Value::Null, &always),
+            ],
+        ),
+        (&mut toolman, &[("toolman_activate", &opens, &always), ("toolman_find", &looks, &always)]),
+    ] {
+        let list = gateway.request("tools/list", "{}").result();
+        for (tool, (name, annotations, meta)) in
+            list["tools"].as_array().expect("a list").iter().zip(expected)
+        {
+            assert_eq!(
+                (&tool["name"], &tool["annotations"], &tool["_meta"]),
+                (&json!(name), *annotations, *meta)
+            );
+            assert!(tool["title"].as_str().is_some_and(|title| !title.is_empty()), "{tool}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod apps;
 mod bridge;
+mod brief;
 #[cfg(target_os = "linux")]
 mod chaos;
 mod classic;
@@ -40,6 +42,7 @@ mod mutations;
 mod names;
 mod npm;
 mod oauth;
+mod odd;
 mod offers;
 mod opening;
 #[cfg(target_os = "linux")]

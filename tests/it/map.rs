@@ -39,3 +39,28 @@ fn every_file_of_the_map_is_there() {
         assert!(places.any(|place| place.exists()), "{word} is not in {}", directory.display());
     }
 }
+
+/// Paths in the text, and the targets of links.
+#[test]
+fn every_path_in_the_text_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let quoted = ARCHITECTURE.split('`').filter(|word| word.starts_with("src/"));
+    let linked =
+        ARCHITECTURE.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let paths: Vec<_> = quoted.chain(linked).collect();
+    assert!(paths.len() > 30, "the text is read: {paths:?}");
+    for path in paths {
+        assert!(root.join(path).exists(), "{path} is not there");
+    }
+}
+
+#[test]
+fn every_module_of_the_table_of_invariants_has_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (_, rest) = ARCHITECTURE.split_once("## Invariants").expect("the section is there");
+    let (table, _) = rest.split_once("\n## ").expect("another section follows");
+    for (path, _) in table.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+        let text = std::fs::read_to_string(root.join(path)).expect("it is there");
+        assert!(text.contains("Invariant:"), "{path} states none");
+    }
+}

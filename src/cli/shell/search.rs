@@ -7,6 +7,7 @@ use super::list::array;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::config::locate::Face;
+use crate::face::find::Query;
 use crate::gateway::find::{Finder, Found, Offers, Source};
 use crate::json::quote;
 
@@ -14,7 +15,8 @@ impl Run {
     pub(super) fn search(&self, catalog: &Catalog, query: &str, limit: usize) -> Said {
         let sources = self.sources(catalog);
         let mut finder = Finder::default();
-        let findings = finder.search(&sources, query, limit);
+        let wanted = Query { text: query.to_owned(), limit };
+        let findings = finder.search(&sources, &wanted, |_| false);
         let row = |found: &Found| {
             let same = |row: &&Row| row.server == found.source && row.key == *found.item.key;
             catalog.of(Kind::Tool).find(same)

@@ -8,6 +8,8 @@
 //! On Linux and macOS each upstream has a small supervisor, the shim, which is this very executable started
 //! again: `main` calls [`run_shim_if_asked`] before anything else. On Windows it has a job object, which the
 //! system closes with us.
+//!
+//! Invariant: no child outlives its task. Whoever drops a [`Control`] kills the tree.
 
 use std::ffi::OsString;
 use std::fmt;

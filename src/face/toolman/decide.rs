@@ -8,9 +8,9 @@ use crate::catalog::Kind;
 use crate::config::{Common, Isolation, ToolFilter, Transport};
 use crate::core::reload::same_servers;
 use crate::core::upstream::Spec;
-use crate::core::view::{Target, View};
+use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
-use crate::face::reach::{closest_template, own_uri};
+use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     ToolCall, Viewer, WantedUri, Wording,
@@ -90,7 +90,7 @@ impl Face for Toolman {
     }
 
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
-        let activate = self.activate_tool(view, viewer.modern);
+        let activate = self.activate_tool(view, viewer.look());
         let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
         [first, if viewer.modern { self.call_tool() } else { String::new() }]
     }
@@ -105,13 +105,13 @@ impl Face for Toolman {
         let step = match call.name {
             ACTIVATE => Switches::read(call.arguments).and_then(|switches| match viewer.settled {
                 true => {
-                    let change = self.resolve(view, &switches, viewer.modern);
+                    let change = self.resolve(view, &switches, viewer.look());
                     change.map(Step::Switch).map_err(|error| error + &waiting(view))
                 }
                 false => Ok(Step::Wait),
             }),
             FIND if self.config.search => match viewer.settled {
-                true => Query::read(call.arguments).map(Step::Find),
+                true => Query::read(call.arguments).map(Step::Find).map_err(|wrong| wrong.join(" ")),
                 false => Ok(Step::Wait),
             },
             CALL => called(call.arguments)
@@ -126,22 +126,39 @@ impl Face for Toolman {
     }
 
     fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &Change) -> String {
-        let message = self.confirmation(view, change);
+        let message = self.confirmation(view, viewer.look(), change);
         let result = match viewer.modern {
-            true => self.activated(view, &message, change),
+            true => self.activated(view, viewer.look(), &message, change),
             false => quote(&message),
         };
         tool_result(Ok(&result))
     }
 
-    fn found(&self, view: &View, query: &str, things: &[FoundThing<'_>], _unknown: &[ServerPlace]) -> String {
-        tool_result(Ok(&self.found_things(view, query, things)))
+    fn found(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        query: &str,
+        things: &[FoundThing<'_>],
+        _unknown: &[ServerPlace],
+    ) -> String {
+        tool_result(Ok(&self.found_things(view, viewer.look(), query, things)))
     }
 
     /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
-    /// can be read whatever its state, as long as its server runs.
+    /// can be read whatever its state, as long as its server runs. So can the page of an app by a host; anybody else asks
+    /// for it as for any other resource.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
-        let uri = wanted.uri;
+        let exposed = match page_owner(self, view, viewer, wanted.uri) {
+            Ok(Some((upstream, own))) if viewer.renders_apps => return Found::At(upstream, quote(&own)),
+            Ok(Some((upstream, own))) => Some(self.full_name(&upstream, Kind::Resource, &own)),
+            Ok(None) => None,
+            Err(several) => {
+                let message = several_pages(wanted.uri, &several);
+                return Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message));
+            }
+        };
+        let uri = exposed.as_deref().unwrap_or(wanted.uri);
         let unknown = || {
             let message = self.unknown_resource(view, uri);
             Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
@@ -207,17 +224,25 @@ impl Toolman {
         name: &str,
         arguments: Option<Option<Node<'a>>>,
     ) -> Result<Step<'a>, String> {
-        match view.find_tool(self, name) {
-            Some(target) if target.active => Ok(Step::Forward(target, arguments)),
-            Some(target) => Err(self.inactive(Kind::Tool, target.name())),
-            None if !viewer.settled => Ok(Step::Wait),
-            None => Err(self.unknown_tool(view, name) + &waiting(view)),
+        let can_be_called = |target: &Target| target.active || (viewer.renders_apps && target.is_app_only());
+        // Apps know the names that their servers gave.
+        let called = || if viewer.renders_apps { view.find_called(name) } else { Vec::new() };
+        let mut found = view.find_tool(self, name).map_or_else(called, |target| vec![target]);
+        if found.iter().any(can_be_called) {
+            found.retain(can_be_called);
+        }
+        match &found[..] {
+            [target] if can_be_called(target) => Ok(Step::Forward(target.clone(), arguments)),
+            [target] => Err(self.inactive(Kind::Tool, target.name())),
+            [_, ..] => Err(several_called(name, &found)),
+            [] if !viewer.settled => Ok(Step::Wait),
+            [] => Err(self.unknown_tool(view, name) + &waiting(view)),
         }
     }
 
     /// The result of reading the catalog.
     fn catalog_resource(&self, view: &View, viewer: &Viewer<'_>) -> String {
-        let catalog = self.catalog(view, viewer.modern) + &waiting(view);
+        let catalog = self.catalog(view, viewer.look()) + &waiting(view);
         format!(
             "{{\"contents\":[{{\"uri\":\"{CATALOG}\",\"mimeType\":\"text/plain\",\"text\":{}}}]}}",
             quote(&catalog)

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fit::Listing;
 use super::glob::Glob;
-use super::workbench::schema_change;
+use super::own_tool::{Effect, OwnTool};
 use super::{FoundThing, find, name_limits};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::config;
 use crate::core::upstream::Upstream;
-use crate::core::view::{Clash, Entry, Exposure, View};
+use crate::core::view::{Clash, Entry, Exposure, Look, View};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::ClientHello;
 use crate::text::{listed, one_line};
@@ -105,15 +105,14 @@ impl Toolman {
         let omitted = |count| format!("- … and {count} more");
         let description =
             Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(DESCRIPTION_LIMIT);
-        format!(
-            "{{\"name\":\"{FIND}\",\"description\":{},\"inputSchema\":{}}}",
-            quote(&description),
-            find::schema("Most tools and resources to answer with"),
-        )
+        let (title, effect) = ("Find tools", Effect::Describes);
+        let input_schema = find::schema("Most tools and resources to answer with");
+        OwnTool { name: FIND, title, effect, description: &description, input_schema: &input_schema }
+            .definition()
     }
 
     /// The result of `toolman_find`: what fits, best first. Where nothing fits, it says which servers there are.
-    fn found_things(&self, view: &View, query: &str, things: &[FoundThing<'_>]) -> String {
+    fn found_things(&self, view: &View, look: Look, query: &str, things: &[FoundThing<'_>]) -> String {
         let mut lists: [Vec<&str>; 3] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
         for thing in things {
@@ -122,7 +121,8 @@ impl Toolman {
             let found =
                 entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
             let Some((entry, item)) = found else { continue };
-            lists[thing.kind as usize].push(entry.rendered(self, thing.kind).definition(item));
+            lists[thing.kind as usize]
+                .push(entry.rendered_for(self, thing.kind, look.as_host).definition(item));
             if !view.is_active(thing.kind, item) {
                 inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
             }
@@ -159,7 +159,7 @@ impl Toolman {
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    fn activate_tool(&self, view: &View, from_start: bool) -> String {
+    fn activate_tool(&self, view: &View, look: Look) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -169,19 +169,21 @@ impl Toolman {
         let description = format!(
             "Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below \
              is cut off, call this with four empty lists to see all of it.\n{}\n\n{}",
-            self.example(view),
-            self.catalog(view, from_start),
+            self.example(view, look),
+            self.catalog(view, look),
         );
-        format!(
-            "{{\"name\":\"{ACTIVATE}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
+        let input_schema = format!(
+            "{{\"type\":\"object\",\"properties\":{{\
              \"tools_on\":{},\"tools_off\":{},\"resources_on\":{},\"resources_off\":{}}},\
-             \"required\":[\"tools_on\",\"tools_off\",\"resources_on\",\"resources_off\"],\"additionalProperties\":false}}}}",
-            quote(&description),
+             \"required\":[\"tools_on\",\"tools_off\",\"resources_on\",\"resources_off\"],\"additionalProperties\":false}}",
             list("Tools to switch on"),
             list("Tools to switch off"),
             list("Resources and templates to switch on"),
             list("Resources and templates to switch off"),
-        )
+        );
+        let (title, effect) = ("Switch tools and resources on and off", Effect::Opens);
+        OwnTool { name: ACTIVATE, title, effect, description: &description, input_schema: &input_schema }
+            .definition()
     }
 
     /// The definition of `toolman_call`.
@@ -190,22 +192,21 @@ impl Toolman {
             "Calls an active tool that is not in your list, by its name in the catalog of {ACTIVATE}. Example: \
              {{\"name\": \"files_read\", \"arguments\": {{\"path\": \"README.md\"}}}}"
         );
-        format!(
-            "{{\"name\":\"{CALL}\",\"description\":{},\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\
-             \"name\":{{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"}},\
-             \"arguments\":{{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}}}},\
-             \"required\":[\"name\"],\"additionalProperties\":false}}}}",
-            quote(&description),
-        )
+        let input_schema = "{\"type\":\"object\",\"properties\":{\
+             \"name\":{\"type\":\"string\",\"minLength\":1,\"description\":\"The tool's name in the catalog\"},\
+             \"arguments\":{\"type\":\"object\",\"description\":\"What its inputSchema asks for\"}},\
+             \"required\":[\"name\"],\"additionalProperties\":false}";
+        let (title, effect) = ("Call a tool", Effect::Uses);
+        OwnTool { name: CALL, title, effect, description: &description, input_schema }.definition()
     }
 
     /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
-    fn activated(&self, view: &View, message: &str, change: &Change) -> String {
+    fn activated<'a>(&'a self, view: &'a View, look: Look, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
-            let texts: Vec<_> =
-                items.map(|(entry, item)| entry.rendered(self, kind).definition(item)).collect();
+            let rendered = |entry: &'a Entry| entry.rendered_for(self, kind, look.as_host);
+            let texts: Vec<_> = items.map(|(entry, item)| rendered(entry).definition(item)).collect();
             texts.join(",")
         };
         format!(
@@ -218,8 +219,8 @@ impl Toolman {
     }
 
     /// A call that works in this catalog.
-    fn example(&self, view: &View) -> String {
-        let first = view.items(Kind::Tool).next();
+    fn example(&self, view: &View, look: Look) -> String {
+        let first = catalogued(view, look, Kind::Tool).next();
         let name = first.map_or("files_read", |(_, item)| &*item.name);
         let call = activation(&[name], &[]);
         let namespace = first.map_or("files", |(entry, _)| &*entry.upstream.group);
@@ -230,11 +231,11 @@ impl Toolman {
     }
 
     /// Everything there is: a line for the servers, then one for each thing, tools first.
-    fn catalog(&self, view: &View, from_start: bool) -> String {
+    fn catalog(&self, view: &View, look: Look) -> String {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
         for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
-            for (entry, _) in view.items(kind) {
+            for (entry, _) in catalogued(view, look, kind) {
                 let namespace = &*entry.upstream.group;
                 let at = order.iter().position(|known| *known == namespace).unwrap_or_else(|| {
                     order.push(namespace);
@@ -269,11 +270,11 @@ impl Toolman {
         {
             let mut first = true;
             for kind in kinds {
-                for (entry, item) in view.items(*kind) {
+                for (entry, item) in catalogued(view, look, *kind) {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(self, view, *kind, entry, item, from_start));
+                    text.push_str(&row(self, view, *kind, entry, item, look.from_start));
                     text.push('\n');
                 }
             }
@@ -283,7 +284,7 @@ impl Toolman {
 
     /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
     /// active from the start.
-    fn resolve(&self, view: &View, switches: &Switches, modern: bool) -> Result<Change, String> {
+    fn resolve(&self, view: &View, switches: &Switches, look: Look) -> Result<Change, String> {
         let lists = [
             (&switches.tools_on, true, 0),
             (&switches.tools_off, false, 0),
@@ -293,10 +294,11 @@ impl Toolman {
         if lists.iter().all(|(names, ..)| names.is_empty()) {
             return Err(format!(
                 "Name at least one tool or resource to switch. This is all there is, active ones marked *:\n\n{}",
-                self.catalog(view, modern)
+                self.catalog(view, look)
             ));
         }
-        let known = [names_of(view, &[Kind::Tool]), names_of(view, &[Kind::Resource, Kind::Template])];
+        let known =
+            [names_of(view, look, &[Kind::Tool]), names_of(view, look, &[Kind::Resource, Kind::Template])];
         let (mut change, mut unknown, mut seen) = (Change::default(), Vec::new(), HashSet::new());
         for (names, on, class) in lists {
             let side = if on { &mut change.on } else { &mut change.off };
@@ -345,9 +347,10 @@ impl Toolman {
     }
 
     /// The confirmation after a change.
-    fn confirmation(&self, view: &View, change: &Change) -> String {
+    fn confirmation(&self, view: &View, look: Look, change: &Change) -> String {
         let count = |kinds: &[Kind]| {
-            let items = || kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
+            let items =
+                || kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|(_, item)| (*kind, item)));
             (items().filter(|(kind, item)| view.is_active(*kind, item)).count(), items().count())
         };
         let shown = |class: usize, full: &Arc<str>| {
@@ -460,8 +463,13 @@ fn about(kind: Kind, definition: &str) -> String {
     text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
 }
 
-fn names_of<'a>(view: &'a View, kinds: &[Kind]) -> Vec<&'a ExposedItem> {
-    kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| item)).collect()
+fn names_of<'a>(view: &'a View, look: Look, kinds: &[Kind]) -> Vec<&'a ExposedItem> {
+    kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|(_, item)| item)).collect()
+}
+
+/// What the catalog has of a kind: all but what hosts of apps see to themselves.
+fn catalogued(view: &View, look: Look, kind: Kind) -> impl Iterator<Item = (&Entry, &ExposedItem)> {
+    view.items(kind).filter(move |(_, item)| !(look.as_host && item.own.is_for_hosts()))
 }
 
 /// The full names that an entry of a list stands for: its own, or those that fit the pattern.
@@ -546,12 +554,11 @@ impl Exposure for Toolman {
     }
 
     fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        let name = quote(name);
-        let mut changes = vec![(kind.key(), Some(&*name))];
-        if kind == Kind::Tool {
-            changes.extend(schema_change(definition));
-        }
-        definition.write_with(out, &changes);
+        definition.write_with(out, &[(kind.key(), Some(&*quote(name)))]);
+    }
+
+    fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+        Some(&*upstream.group).filter(|namespace| !namespace.is_empty()).into_iter().collect()
     }
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {

@@ -3,6 +3,8 @@ use crate::catalog::Items;
 use crate::core::notices::{Lists, notices};
 use proptest::prelude::*;
 
+const LOOK: Look = Look { from_start: false, as_host: false };
+
 fn toolman(text: &str) -> Toolman {
     let loaded = config::load_toolman(std::path::Path::new("tools.toml"), text.as_bytes(), &|_| None);
     Toolman::new(loaded.expect("a valid file").0)
@@ -89,7 +91,7 @@ proptest! {
                 && meant(0).is_disjoint(&meant(1))
                 && meant(2).is_disjoint(&meant(3));
             let before = model;
-            let change = face.resolve(&view, &switches, false);
+            let change = face.resolve(&view, &switches, LOOK);
             prop_assert_eq!(change.is_ok(), sound, "{:?}", switches);
             if let Ok(change) = change {
                 for (class, states) in model.iter_mut().enumerate() {
@@ -118,7 +120,7 @@ proptest! {
 fn the_description_begins_with_what_matters_if_it_is_cut_off() {
     let face = toolman("active_toolsets = ['a_read']");
     let tool: serde_json::Value =
-        serde_json::from_str(&face.activate_tool(&view(&face), false)).expect("JSON");
+        serde_json::from_str(&face.activate_tool(&view(&face), LOOK)).expect("JSON");
     let expected = r#"Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below is cut off, call this with four empty lists to see all of it.
 A name may be a pattern: "a_*" is all of a. Example: {"tools_on": ["a_read"], "tools_off": [], "resources_on": [], "resources_off": []}
 
@@ -146,7 +148,8 @@ fn four_empty_lists_show_the_catalog_as_the_client_knows_it() {
     let [tools_on, tools_off, resources_on, resources_off] = [const { Vec::new() }; 4];
     let nothing = Switches { tools_on, tools_off, resources_on, resources_off };
     for (modern, marked) in [(false, "* a_write"), (true, "* a_read")] {
-        let error = face.resolve(&view, &nothing, modern).err().unwrap_or_default();
+        let error =
+            face.resolve(&view, &nothing, Look { from_start: modern, ..LOOK }).err().unwrap_or_default();
         let rows: Vec<_> = error.lines().filter(|line| line.starts_with('*')).collect();
         assert_eq!(rows, [marked], "modern: {modern}");
     }
@@ -162,6 +165,6 @@ fn the_servers_are_shown_as_patterns_that_match() {
         ),
     ] {
         let face = toolman(text);
-        assert_eq!(face.catalog(&view(&face), false).lines().next(), Some(expected));
+        assert_eq!(face.catalog(&view(&face), LOOK).lines().next(), Some(expected));
     }
 }

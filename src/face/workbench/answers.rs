@@ -3,24 +3,27 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::{Address, Meta, Mode, Workbench, schema_change};
-use crate::catalog::{Kind, nearest};
-use crate::config::Toolbox;
+use super::{Address, Meta, Mode, Workbench};
+use crate::apps::{exposed, placed};
+use crate::catalog::{ExposedItem, Kind, nearest};
+use crate::config::{MetaTools, Toolbox};
 use crate::core::view::{Entry, View};
-use crate::face::FoundThing;
+use crate::face::arguments::Blocks;
+use crate::face::brief::{Answer, Entry as ToolEntry};
+use crate::face::{FoundThing, Viewer};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::write_sound_error;
 use crate::text::listed;
 
 impl Workbench {
-    /// The answer to opening: what the client can use now, and which servers failed and why.
+    /// The answer to opening: what the client can use now, and which servers failed and why. Our ancestor is answered as in
+    /// proxy mode.
     pub(super) fn opened_toolbox(
         &self,
-        meta: Meta,
-        mode: Mode,
-        modern: bool,
-        toolbox: &Toolbox,
         view: &View,
+        viewer: &Viewer<'_>,
+        (meta, as_ancestor): (Meta, bool),
+        toolbox: &Toolbox,
         failed: &[(Arc<str>, Arc<str>)],
     ) -> String {
         let group = toolbox.name.as_str();
@@ -29,58 +32,96 @@ impl Workbench {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
-        let tools = match mode {
-            Mode::Dynamic => {
-                let count: usize = entries().map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum();
-                format!("\"tools_registered\":{count}")
-            }
-            Mode::Proxy => {
-                let tools: Vec<_> = entries().flat_map(|entry| self.proxied(meta, entry)).collect();
-                format!("\"tools\":[{}]", tools.join(","))
-            }
-        };
         // The lists of modern clients do not grow, so they find the rest of the toolbox here.
         let mut rest = String::new();
-        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| modern) {
+        for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
-                .map(|entry| entry.rendered(self, kind).text())
+                .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
                 .filter(|text| !text.is_empty())
                 .collect();
             if !texts.is_empty() {
                 rest.push_str(&format!(",\"{}\":[{}]", kind.list_key(), texts.join(",")));
             }
         }
-        let errors = match errors.is_empty() {
-            true => String::new(),
-            false => format!(
-                ",\"_errors\":[{}]",
-                errors.iter().map(|error| quote(error)).collect::<Vec<_>>().join(",")
-            ),
-        };
-        value_result(&format!(
-            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{},{tools}{rest}{errors}}}",
+        rest.push_str(&errors_member(&errors));
+        let head = format!(
+            "{{\"toolbox\":{},\"description\":{},\"servers_connected\":{}",
             quote(group),
             quote(&toolbox.description),
             entries().count(),
-        ))
+        );
+        let takes = self.takes(viewer);
+        let value = match self.mode_for(viewer) {
+            Mode::Dynamic if !as_ancestor => {
+                let count: usize = entries().map(|entry| for_model(viewer, entry).count()).sum();
+                format!("{head},\"tools_registered\":{count}{rest}}}")
+            }
+            _ => {
+                let mut tools: Vec<_> =
+                    entries().flat_map(|entry| self.proxied(viewer, meta.is_classic(), entry)).collect();
+                for tool in tools.iter_mut().filter(|_| as_ancestor) {
+                    let [toolbox, server] =
+                        ["toolbox_name", "source_server"].map(|key| tool.name(key).to_owned());
+                    tool.names.extend([("toolbox", toolbox), ("server", server)]);
+                }
+                Answer { head, tools, rest }.fit(takes.bytes)
+            }
+        };
+        value_result(&value, takes.structured_content)
+    }
+
+    /// The answer to `describe_tools`: the whole definitions of these tools, and why some have none.
+    pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
+        let classic = self.config.meta_tools == MetaTools::Classic;
+        let (mut tools, mut errors) = (Vec::new(), Vec::new());
+        for address in wanted {
+            let entry = view.server(&address.toolbox, &address.server);
+            match (self.find(view, address), entry) {
+                (Ok(target), _) if viewer.renders_apps && target.is_app_only() => {
+                    errors.push(self.no_such_tool(view, address).join("\n"));
+                }
+                (Ok(target), Some(entry)) => {
+                    let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
+                    tools.extend(item.map(|item| self.proxied_tool(viewer, classic, entry, item).whole()));
+                }
+                (Err(blocks), _) => errors.push(blocks.join("\n")),
+                (Ok(_), None) => {}
+            }
+        }
+        let value = format!("{{\"tools\":[{}]{}}}", tools.join(","), errors_member(&errors));
+        let result = value_result(&value, self.takes(viewer).structured_content);
+        match tools.is_empty() {
+            true => format!("{},\"isError\":true}}", &result[..result.len() - 1]),
+            false => result,
+        }
     }
 
     /// An entry's tools as proxy mode shows them.
-    fn proxied(&self, meta: Meta, entry: &Entry) -> Vec<String> {
-        let upstream = &entry.upstream;
-        let exposed = entry.exposed.of(Kind::Tool).items().iter();
-        exposed
-            .map(|exposed| {
-                let own_name = exposed.own.raw_key().to_owned();
-                let (raw, names) = if meta.is_classic() {
-                    let raw = entry.rendered(self, Kind::Tool).definition(exposed);
-                    (raw, vec![("name", quote(&exposed.name)), ("original_name", own_name)])
-                } else {
-                    (exposed.own.raw(), vec![("name", own_name)])
-                };
-                proxied(raw, names, &upstream.group, &upstream.server)
-            })
-            .collect()
+    fn proxied<'v>(
+        &'v self,
+        viewer: &'v Viewer<'_>,
+        classic: bool,
+        entry: &'v Entry,
+    ) -> impl Iterator<Item = ToolEntry<'v>> {
+        for_model(viewer, entry).map(move |tool| self.proxied_tool(viewer, classic, entry, tool))
+    }
+
+    fn proxied_tool<'v>(
+        &self,
+        viewer: &Viewer<'_>,
+        classic: bool,
+        entry: &'v Entry,
+        tool: &'v ExposedItem,
+    ) -> ToolEntry<'v> {
+        let (own_name, place) =
+            (tool.own.raw_key().to_owned(), [&*entry.upstream.group, &*entry.upstream.server]);
+        match classic {
+            true => {
+                let names = vec![("name", quote(&tool.name)), ("original_name", own_name)];
+                proxied(viewer, names, place, entry.rendered(self, Kind::Tool).definition(tool))
+            }
+            false => proxied(viewer, vec![("name", own_name)], place, tool.own.raw()),
+        }
     }
 
     /// The answer to `workbench_list_toolboxes`.
@@ -105,25 +146,38 @@ impl Workbench {
                 )
             })
             .collect();
-        value_result(&format!("{{\"toolboxes\":[{}]}}", rows.join(",")))
+        let open = self.config.toolboxes.iter().filter(|toolbox| view.is_open(toolbox.name.as_str())).count();
+        let value = format!(
+            "{{\"toolboxes\":[{}],\"total_count\":{},\"open_count\":{open}}}",
+            rows.join(","),
+            rows.len()
+        );
+        value_result(&value, true)
     }
 
     /// The answer to closing.
     pub(super) fn closed_toolbox_answer(&self, toolbox: &str, tools: usize, servers: usize) -> String {
-        value_result(&format!(
+        let value = format!(
             "{{\"toolbox\":{},\"tools_unregistered\":{tools},\"servers_disconnected\":{servers}}}",
             quote(toolbox),
-        ))
+        );
+        value_result(&value, true)
     }
 
     /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
     /// nothing fits, it says what there is.
-    pub(super) fn found_tools(&self, query: &str, tools: &[FoundThing<'_>], toolboxes: &[&str]) -> String {
+    pub(super) fn found_tools(
+        &self,
+        viewer: &Viewer<'_>,
+        query: &str,
+        tools: &[FoundThing<'_>],
+        toolboxes: &[&str],
+    ) -> String {
         let entries: Vec<_> = tools
             .iter()
             .map(|found| {
-                let name = ("name", found.item.raw_key().to_owned());
-                proxied(found.item.raw(), vec![name], &found.place.0, &found.place.1)
+                let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
+                proxied(viewer, vec![name], [toolbox, server], found.item.raw()).whole()
             })
             .collect();
         let fitting: Vec<_> = toolboxes
@@ -144,12 +198,13 @@ impl Workbench {
             });
             servers = format!(",\"servers\":[{}]", there.collect::<Vec<_>>().join(","));
         }
-        value_result(&format!(
+        let value = format!(
             "{{\"query\":{},\"tools\":[{}],\"toolboxes\":[{}]{servers}}}",
             quote(query),
             entries.join(","),
             fitting.join(","),
-        ))
+        );
+        value_result(&value, true)
     }
 
     /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
@@ -169,36 +224,37 @@ impl Workbench {
     }
 
     /// No such toolbox.
-    pub(super) fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> String {
+    pub(super) fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> Blocks {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         let there = match names.is_empty() {
             true => "No toolboxes are configured.".to_owned(),
             false => format!("Configured toolboxes: {}", names.join(", ")),
         };
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
-        error_result(&[&format!("Toolbox '{name}' not found in configuration{wanted}"), &there])
+        vec![format!("Toolbox '{name}' not found in configuration{wanted}"), there]
     }
 
     /// The toolbox would have to be open for this.
-    pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> String {
+    pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> Blocks {
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
-        let open = self.open_tool().name();
-        error_result(&[&format!(
-            "Toolbox '{toolbox}' is not open{wanted}. Open it first: {open} {{\"toolbox_name\": {}}}",
-            quote(toolbox)
-        )])
+        vec![format!("Toolbox '{toolbox}' is not open{wanted}. {}", self.how_to_open(toolbox))]
+    }
+
+    /// The call that opens a toolbox.
+    pub(super) fn how_to_open(&self, toolbox: &str) -> String {
+        format!("Open it first: {} {{\"toolbox_name\": {}}}", self.open_tool().name(), quote(toolbox))
     }
 
     /// An open toolbox has no such server or tool, or its filters leave the tool out.
-    pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> String {
+    pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> Blocks {
         let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
         if !servers.contains(&&*wanted.server) {
-            return error_result(&[&format!(
+            return vec![format!(
                 "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
                 wanted.toolbox,
                 wanted.server,
                 servers.join(", "),
-            )]);
+            )];
         }
         let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
         let tools: Vec<&str> = entries
@@ -218,14 +274,14 @@ impl Workbench {
             }
             (true, true) => "It has no tools that can be called".to_owned(),
         };
-        error_result(&[&format!(
+        vec![format!(
             "{wanted} does not exist: server '{}' in toolbox '{}' has no tool '{}'. {hint}",
             wanted.server, wanted.toolbox, wanted.tool,
-        )])
+        )]
     }
 
     /// No tool of that name: in the toolbox where it was looked for, or at all.
-    pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> String {
+    pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
         let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
         let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
@@ -236,23 +292,47 @@ impl Workbench {
             false => format!("Nearest names: {}", listed(&near)),
         };
         let place = toolbox.map(|toolbox| format!(" in toolbox '{toolbox}'")).unwrap_or_default();
-        error_result(&[&format!("Tool '{name}' not found{place}. {hint}")])
+        vec![format!("Tool '{name}' not found{place}. {hint}")]
+    }
+
+    /// Several servers of a toolbox call a tool so.
+    pub(super) fn ambiguous_tool(&self, toolbox: &str, name: &str, meant: &[&str]) -> Blocks {
+        vec![format!(
+            "Several tools in toolbox '{toolbox}' are called '{name}': {}. Name one of them",
+            listed(meant)
+        )]
     }
 }
 
+/// The tools of an entry that the model may read of. A host tells its model nothing of those for apps alone.
+fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = &'a ExposedItem> {
+    let renders_apps = viewer.renders_apps;
+    entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
+}
+
 /// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
-fn proxied(raw: &str, mut first: Vec<(&str, String)>, toolbox: &str, server: &str) -> String {
-    first.extend([("toolbox_name", quote(toolbox)), ("source_server", quote(server))]);
-    let mut scanner = Scanner::default();
-    let node = scanner.scan_str(raw).expect("definitions are valid JSON").root();
-    let members: Vec<_> = first.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
-    let gone: Vec<(&str, Option<&str>)> = first.iter().map(|(key, _)| (*key, None)).collect();
-    let mut rest = Vec::new();
-    node.write_with(&mut rest, &[&gone[..], &schema_change(node)[..]].concat());
-    let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
-    match rest.as_str() {
-        "{}" => format!("{{{}}}", members.join(",")),
-        rest => format!("{{{},{}", members.join(","), &rest[1..]),
+fn proxied<'a>(
+    viewer: &Viewer<'_>,
+    mut names: Vec<(&'static str, String)>,
+    place: [&str; 2],
+    definition: &'a str,
+) -> ToolEntry<'a> {
+    names.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
+    let definition = match viewer.renders_apps {
+        true => exposed(definition, &mut |uri| placed(uri, &place).into()),
+        false => definition.into(),
+    };
+    ToolEntry { names, definition }
+}
+
+/// What failed, as a member with a comma before it.
+fn errors_member(errors: &[String]) -> String {
+    match errors {
+        [] => String::new(),
+        errors => {
+            let errors: Vec<_> = errors.iter().map(|error| quote(error)).collect();
+            format!(",\"_errors\":[{}]", errors.join(","))
+        }
     }
 }
 
@@ -264,15 +344,18 @@ fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
     failed.iter().map(text).collect()
 }
 
-/// A result that holds one JSON value, for models as text and for programs as it is.
-pub(super) fn value_result(value: &str) -> String {
-    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{value}}}", quote(value))
+/// A result that holds one JSON value, for models as text and, unless the client would take that from what the model gets,
+/// for programs as it is.
+fn value_result(value: &str, structured_content: bool) -> String {
+    let structured =
+        if structured_content { format!(",\"structuredContent\":{value}") } else { String::new() };
+    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured}}}", quote(value))
 }
 
 /// A result that tells the model what went wrong, a block a text.
-pub(super) fn error_result(texts: &[&str]) -> String {
-    let blocks: Vec<_> =
-        texts.iter().map(|text| format!("{{\"type\":\"text\",\"text\":{}}}", quote(text))).collect();
+pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
+    let block = |text: &_| format!("{{\"type\":\"text\",\"text\":{}}}", quote(AsRef::<str>::as_ref(text)));
+    let blocks: Vec<_> = texts.iter().map(block).collect();
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 

@@ -3,97 +3,163 @@
 use std::borrow::Cow;
 
 use super::Address;
-use super::answers::error_result;
-use crate::json::Node;
+use crate::face::arguments::{Arguments, Blocks, invalid};
+use crate::json::{Node, Scanner};
 
-/// The name of a toolbox, from the arguments of a meta-tool; the error is a result for the model.
-pub(super) fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, String> {
+/// Most tools that `describe_tools` describes in one call.
+pub(super) const MOST_DESCRIBED: usize = 20;
+
+/// The name of a toolbox, from the arguments of a meta-tool.
+pub(super) fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, Blocks> {
     Arguments::read(arguments, ["toolbox_name"])?.text(0)
 }
 
+/// The name of the toolbox, from the arguments of `open_toolbox`, and whether it stands under the key of our ancestor, which
+/// knew proxy mode alone.
+pub(super) fn open_toolbox<'a>(arguments: Option<Node<'a>>) -> Result<(Cow<'a, str>, bool), Blocks> {
+    let has = |key: &str| arguments.is_some_and(|arguments| arguments.get(key).is_some());
+    match has("toolbox") && !has("toolbox_name") {
+        true => Ok((Arguments::read(arguments, ["toolbox"])?.text(0)?, true)),
+        false => Ok((toolbox_name(arguments)?, false)),
+    }
+}
+
 /// The address and the arguments for the tool, from the arguments of `use_tool`.
-pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), String> {
+pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), Blocks> {
     let outer = Arguments::read(arguments, ["tool", "arguments"])?;
-    let tool = match outer.value(0)? {
-        Some(tool) if tool.is_object() => tool,
-        _ => return Err(invalid("tool must be an object with toolbox, server and tool")),
+    match outer.value(0)? {
+        Some(tool) if tool.is_object() => Ok((address(tool)?, outer.object(1)?)),
+        _ => Err(invalid("tool must be an object with toolbox, server and tool")),
+    }
+}
+
+/// The parts of an address. Our ancestor wrote `name` for `tool`.
+fn address(tool: Node<'_>) -> Result<Address<'_>, Blocks> {
+    let last = if tool.get("tool").is_none() && tool.get("name").is_some() { "name" } else { "tool" };
+    let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
+    Ok(Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? })
+}
+
+/// The tools that `describe_tools` is to describe.
+pub(super) fn describe_tools(arguments: Option<Node<'_>>) -> Result<Vec<Address<'static>>, Blocks> {
+    let expected = || {
+        invalid(&format!(
+            "tools must be a list of 1 to {MOST_DESCRIBED} objects with toolbox, server and tool"
+        ))
     };
-    let parts = Arguments::read(Some(tool), ["toolbox", "server", "tool"])?;
-    let address = Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? };
-    Ok((address, outer.object(1)?))
+    let outer = Arguments::read(arguments, ["tools"])?;
+    let list = outer.value(0)?.filter(|list| list.is_array()).ok_or_else(expected)?;
+    let mut addresses = Vec::new();
+    Scanner::default().each_element(list, |tool| {
+        addresses.push(match tool.is_object() {
+            true => address(tool).map(Address::into_owned),
+            false => Err(expected()),
+        });
+    });
+    match addresses.len() {
+        1..=MOST_DESCRIBED => addresses.into_iter().collect(),
+        _ => Err(expected()),
+    }
 }
 
 /// Toolbox, concatenated name and arguments of a call.
 pub(super) type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
 
 /// The parts of a call, from the arguments of `workbench_use_tool`.
-pub(super) fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, String> {
+pub(super) fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, Blocks> {
     let outer = Arguments::read(arguments, ["toolbox_name", "tool_name", "arguments"])?;
     Ok((outer.text(0)?, outer.text(1)?, outer.object(2)?))
 }
 
 /// Checks that a meta-tool that takes nothing was given nothing.
-pub(super) fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), String> {
+pub(super) fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), Blocks> {
     arguments.map_or(Ok(()), |arguments| Arguments::read(Some(arguments), []).map(drop))
 }
 
-/// The arguments of a meta-tool, by their place among the keys that it knows.
-struct Arguments<'a, const N: usize> {
-    keys: [&'static str; N],
-    found: [Option<Node<'a>>; N],
-    twice: [bool; N],
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a, const N: usize> Arguments<'a, N> {
-    /// Looks at every member once; keys that are not known are an error.
-    fn read(arguments: Option<Node<'a>>, keys: [&'static str; N]) -> Result<Self, String> {
-        let object = match arguments {
-            Some(arguments) if arguments.is_object() => arguments,
-            Some(_) => return Err(invalid("arguments must be an object")),
-            None => return Err(invalid(&format!("{} is required", keys.first().unwrap_or(&"")))),
-        };
-        let mut read = Self { keys, found: [None; N], twice: [false; N] };
-        let mut unknown = Vec::new();
-        for (key, node) in object.members() {
-            match keys.iter().position(|known| *known == key) {
-                Some(at) => read.twice[at] |= read.found[at].replace(node).is_some(),
-                None => unknown.push(format!("'{key}'")),
-            }
-        }
-        match &*unknown {
-            [] => Ok(read),
-            [one] => Err(invalid(&format!("Unrecognized key: {one}"))),
-            several => Err(invalid(&format!("Unrecognized keys: {}", several.join(", ")))),
+    /// What came of reading these arguments.
+    macro_rules! outcome {
+        ($text:expr, $read:expr) => {{
+            let mut scanner = Scanner::default();
+            let read = $read(Some(scanner.scan_str($text).expect("JSON").root()));
+            read.map_or_else(|blocks| blocks.join(" / "), |_| "ok".to_owned())
+        }};
+    }
+
+    #[test]
+    fn arguments_of_open_toolbox() {
+        for (arguments, expected) in [
+            (r#"{"toolbox_name":"dev"}"#, "ok"),
+            (r#"{"toolbox":"dev"}"#, "ok"),
+            (r#"{"toolbox":"dev","toolbox_name":"dev"}"#, "Invalid parameters: Unrecognized key: 'toolbox'"),
+            (r#"{"toolbox":" "}"#, "Invalid parameters: toolbox cannot be empty"),
+            (
+                r#"{"toolboxName":"dev"}"#,
+                "Invalid parameters: Unrecognized key: 'toolboxName' / Did you mean `toolbox_name`?",
+            ),
+            (r#"{"tb":"dev"}"#, "Invalid parameters: Unrecognized key: 'tb' / Did you mean `toolbox_name`?"),
+            (
+                r#"{"toolbox_name":"dev","extra_field":1}"#,
+                "Invalid parameters: Unrecognized key: 'extra_field'",
+            ),
+            (
+                r#"{"a":1,"b":2}"#,
+                "Invalid parameters: Unrecognized keys: 'a', 'b' / Did you mean `toolbox_name`?",
+            ),
+            (r#"{}"#, "Invalid parameters: toolbox_name is required and must be a string"),
+            (r#"[]"#, "Invalid parameters: arguments must be an object"),
+        ] {
+            assert_eq!(outcome!(arguments, open_toolbox), expected, "{arguments}");
         }
     }
 
-    fn value(&self, at: usize) -> Result<Option<Node<'a>>, String> {
-        match self.twice[at] {
-            true => Err(invalid(&format!("{} stands twice", self.keys[at]))),
-            false => Ok(self.found[at]),
+    #[test]
+    fn arguments_of_use_tool() {
+        for (arguments, expected) in [
+            (r#"{"tool":{"toolbox":"a","server":"b","tool":"c"}}"#, "ok"),
+            (r#"{"tool":{"toolbox":"a","server":"b","name":"c"},"arguments":{}}"#, "ok"),
+            (
+                r#"{"tool":{"toolbox":"a","server":"b","name":"c","tool":"c"}}"#,
+                "Invalid parameters: Unrecognized key: 'name'",
+            ),
+            (
+                r#"{"tool":{"toolbox_name":"a","server":"b","tool":"c"}}"#,
+                "Invalid parameters: Unrecognized key: 'toolbox_name' / Did you mean `toolbox`?",
+            ),
+            (
+                r#"{"tool":{"toolbox":"a","server":"b","tool":"c"},"args":{}}"#,
+                "Invalid parameters: Unrecognized key: 'args' / Did you mean `arguments`?",
+            ),
+            (r#"{"tool":"c"}"#, "Invalid parameters: tool must be an object with toolbox, server and tool"),
+        ] {
+            assert_eq!(outcome!(arguments, use_tool), expected, "{arguments}");
         }
     }
 
-    fn text(&self, at: usize) -> Result<Cow<'a, str>, String> {
-        let key = self.keys[at];
-        match self.value(at)?.map(Node::as_str) {
-            None => Err(invalid(&format!("{key} is required and must be a string"))),
-            Some(None) => Err(invalid(&format!("{key} must be a string"))),
-            Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
-            Some(Some(text)) => Ok(text),
+    #[test]
+    fn arguments_of_describe_tools() {
+        let expected =
+            "Invalid parameters: tools must be a list of 1 to 20 objects with toolbox, server and tool";
+        let one = r#"{"toolbox":"a","server":"b","tool":"c"}"#;
+        let many = |count: usize| format!(r#"{{"tools":[{}]}}"#, vec![one; count].join(","));
+        for (arguments, expected) in [
+            (&*many(1), "ok"),
+            (&many(20), "ok"),
+            (&many(21), expected),
+            (r#"{"tools":[]}"#, expected),
+            (r#"{"tools":{}}"#, expected),
+            (r#"{"tools":["a/b/c"]}"#, expected),
+            (r#"{}"#, expected),
+            (
+                r#"{"tools":[{"toolbox":"a","server":"b"}]}"#,
+                "Invalid parameters: tool is required and must be a string",
+            ),
+            (r#"{"tool":[]}"#, "Invalid parameters: Unrecognized key: 'tool' / Did you mean `tools`?"),
+        ] {
+            assert_eq!(outcome!(arguments, describe_tools), expected, "{arguments}");
         }
     }
-
-    fn object(&self, at: usize) -> Result<Option<Node<'a>>, String> {
-        match self.value(at)? {
-            Some(value) if !value.is_object() => {
-                Err(invalid(&format!("{} must be an object", self.keys[at])))
-            }
-            value => Ok(value),
-        }
-    }
-}
-
-fn invalid(what: &str) -> String {
-    error_result(&[&format!("Invalid parameters: {what}")])
 }

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use super::answers::{error_result, failed_call, refused_call};
-use super::arguments::{classic_use_tool, no_arguments, toolbox_name, use_tool};
+use super::arguments::{
+    classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
+};
 use super::{Address, Meta, Mode, Workbench, short_name};
+use crate::apps::unplaced;
 use crate::catalog::{Kind, is_marked};
 use crate::config::{Common, Server, Toolbox};
 use crate::core::upstream::Spec;
 use crate::core::view::{Target, View};
+use crate::face::arguments::Blocks;
 use crate::face::find::Query;
 use crate::face::plain::Plain;
-use crate::face::reach::resource_owner;
+use crate::face::reach::{page_owner, resource_owner, several_called, several_pages};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     Then, ToolCall, Viewer, WantedUri, Wording,
@@ -55,47 +59,52 @@ impl Face for Workbench {
     }
 
     fn instructions(&self, viewer: &Viewer<'_>) -> Option<String> {
-        Some(self.introduction(self.mode_for(viewer)))
+        Some(self.introduction(viewer))
     }
 
     fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
-        [self.meta_tools(self.mode_for(viewer)), String::new()]
+        [self.meta_tools(viewer), String::new()]
     }
 
     fn call<'a>(
         &self,
         view: &View,
-        _viewer: &Viewer<'_>,
+        viewer: &Viewer<'_>,
         call: &ToolCall<'a>,
         remembered: Option<&Remembered>,
     ) -> Step<'a> {
         let Some(meta) = self.meta(call.name) else {
-            return match view.find_tool(self, call.name) {
-                Some(target) => Step::Forward(target, None),
-                None => self
+            if let Some(target) = view.find_tool(self, call.name) {
+                return Step::Forward(target, None);
+            }
+            // Apps know the names that their servers gave.
+            let called = if viewer.renders_apps { view.find_called(call.name) } else { Vec::new() };
+            return match &called[..] {
+                [target] => Step::Forward(target.clone(), None),
+                [] => self
                     .closed_toolbox(view, call.name, remembered, None)
-                    .unwrap_or_else(|| Step::result(self.unknown_tool(view, None, call.name))),
+                    .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
+                several => refusal(&vec![several_called(call.name, several)]),
             };
         };
-        self.call_meta(view, meta, call, remembered).unwrap_or_else(Step::result)
+        self.call_meta(view, viewer, meta, call, remembered).unwrap_or_else(|blocks| refusal(&blocks))
     }
 
     fn opened(&self, view: &View, viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static> {
         let wanted = match opening.then {
             Then::Call { wanted, .. } => Some(wanted.as_str()),
-            Then::Answer(_) | Then::Request => None,
+            Then::Answer { .. } | Then::Request => None,
         };
         let Some(toolbox) = self.toolbox(opening.group) else {
             let wanted = wanted.as_ref().map(|wanted| wanted as _);
-            return Step::result(self.not_configured(opening.group, wanted));
+            return refusal(&self.not_configured(opening.group, wanted));
         };
         let Some(failed) = opening.failed else {
             return Step::result(self.closed_meanwhile(opening.group, wanted));
         };
         match opening.then {
-            Then::Answer(meta) => {
-                let mode = self.mode_for(viewer);
-                Step::result(self.opened_toolbox(*meta, mode, viewer.modern, toolbox, view, failed))
+            Then::Answer { meta, as_ancestor } => {
+                Step::result(self.opened_toolbox(view, viewer, (*meta, *as_ancestor), toolbox, failed))
             }
             Then::Call { wanted, servers } => {
                 let meant = |server: &str| {
@@ -115,27 +124,42 @@ impl Face for Workbench {
         self.closed_toolbox_answer(toolbox, tools, servers)
     }
 
-    fn found(&self, _view: &View, query: &str, things: &[FoundThing<'_>], unknown: &[ServerPlace]) -> String {
+    fn found(
+        &self,
+        _view: &View,
+        viewer: &Viewer<'_>,
+        query: &str,
+        things: &[FoundThing<'_>],
+        unknown: &[ServerPlace],
+    ) -> String {
         let mut toolboxes: Vec<&str> = Vec::new();
         for (toolbox, _) in unknown {
             if !toolboxes.contains(&toolbox.as_str()) {
                 toolboxes.push(toolbox);
             }
         }
-        self.found_tools(query, things, &toolboxes)
+        self.found_tools(viewer, query, things, &toolboxes)
     }
 
-    fn resource(&self, view: &View, _viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
+    fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let linked = || wanted.sender.clone().map(|upstream| (upstream, quote(wanted.uri)));
-        match resource_owner(self, view, wanted.uri).or_else(linked) {
+        let page = match page_owner(self, view, viewer, wanted.uri) {
+            Ok(page) => page.map(|(upstream, own)| (upstream, quote(&own))),
+            Err(several) => {
+                return Found::Refused(not_found(wanted.uri, several_pages(wanted.uri, &several)));
+            }
+        };
+        match page.or_else(|| resource_owner(self, view, wanted.uri)).or_else(linked) {
             Some((upstream, own)) => Found::At(upstream, own),
-            None => Found::Refused(not_found(
-                wanted.uri,
-                format!(
-                    "Resource not found: {}. Resources of a toolbox can be read once it is open.",
-                    wanted.uri
-                ),
-            )),
+            None => {
+                let hint = match self.closed_page(view, wanted.uri) {
+                    Some(toolbox) => {
+                        format!("Toolbox '{toolbox}' is not open. {}", self.how_to_open(toolbox))
+                    }
+                    None => "Resources of a toolbox can be read once it is open.".to_owned(),
+                };
+                Found::Refused(not_found(wanted.uri, format!("Resource not found: {}. {hint}", wanted.uri)))
+            }
         }
     }
 
@@ -157,23 +181,27 @@ impl Face for Workbench {
 
 impl Workbench {
     /// The mode for whoever looks: the lists of modern clients cannot grow.
-    fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
+    pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
         if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
     }
 
-    /// What a call of a meta-tool means; the error is a result for the model.
+    /// What a call of a meta-tool means; the error is for the model.
     fn call_meta<'a>(
         &self,
         view: &View,
+        viewer: &Viewer<'_>,
         meta: Meta,
         call: &ToolCall<'a>,
         remembered: Option<&Remembered>,
-    ) -> Result<Step<'a>, String> {
+    ) -> Result<Step<'a>, Blocks> {
         match meta {
             Meta::Open | Meta::ClassicOpen => {
-                let name = toolbox_name(call.arguments)?;
+                let (name, as_ancestor) = match meta {
+                    Meta::Open => open_toolbox(call.arguments)?,
+                    _ => (toolbox_name(call.arguments)?, false),
+                };
                 self.toolbox(&name).ok_or_else(|| self.not_configured(&name, None))?;
-                Ok(Step::Open(name.into_owned(), Then::Answer(meta)))
+                Ok(Step::Open(name.into_owned(), Then::Answer { meta, as_ancestor }))
             }
             Meta::Use => {
                 let (address, inner) = use_tool(call.arguments)?;
@@ -199,12 +227,16 @@ impl Workbench {
                 }
             }
             Meta::Find => {
-                let query = Query::read(call.arguments).map_err(|refused| error_result(&[&refused]))?;
+                let query = Query::read(call.arguments)?;
                 Ok(Step::Find(query))
+            }
+            Meta::Describe => {
+                let tools = describe_tools(call.arguments)?;
+                Ok(Step::result(self.described_tools(view, viewer, &tools)))
             }
             Meta::ClassicList => {
                 no_arguments(call.arguments)?;
-                Err(self.toolboxes(view))
+                Ok(Step::result(self.toolboxes(view)))
             }
             Meta::ClassicClose => {
                 let name = toolbox_name(call.arguments)?;
@@ -263,8 +295,18 @@ impl Workbench {
         })
     }
 
-    /// Where `use_tool` leads; the error is a result for the model.
-    fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, String> {
+    /// The closed toolbox that a page is in.
+    fn closed_page(&self, view: &View, uri: &str) -> Option<&str> {
+        let has = |toolbox: &&Toolbox| {
+            let place = |server: &Server| unplaced(uri, &[toolbox.name.as_str(), server.name.as_str()]);
+            toolbox.servers.iter().any(|server| place(server).is_some())
+        };
+        let name = self.config.toolboxes.iter().find(has)?.name.as_str();
+        (!view.is_open(name)).then_some(name)
+    }
+
+    /// Where `use_tool` leads; the error is for the model.
+    pub(super) fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, Blocks> {
         if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
             return Ok(target);
         }
@@ -275,17 +317,26 @@ impl Workbench {
         })
     }
 
-    /// Where `workbench_use_tool` leads.
-    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, String> {
+    /// Where `workbench_use_tool` leads: by a registered name, or by a server's own that no other server of the toolbox has.
+    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, Blocks> {
         if self.toolbox(toolbox).is_none() {
             return Err(self.not_configured(toolbox, Some(&tool)));
         }
         if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
             return Err(self.not_open(toolbox, Some(&tool)));
         }
-        match view.find_tool(self, tool) {
-            Some(target) if *target.upstream.group == *toolbox => Ok(target),
-            _ => Err(self.unknown_tool(view, Some(toolbox), tool)),
+        if let Some(target) = view.find_tool(self, tool).filter(|target| *target.upstream.group == *toolbox) {
+            return Ok(target);
+        }
+        let servers = view.group(toolbox).map(|entry| &*entry.upstream.server);
+        let own: Vec<_> = servers.filter_map(|server| view.find_own(toolbox, server, tool)).collect();
+        match &*own {
+            [] => Err(self.unknown_tool(view, Some(toolbox), tool)),
+            [one] => Ok(one.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|target| &**target.name()).collect();
+                Err(self.ambiguous_tool(toolbox, tool, &names))
+            }
         }
     }
 
@@ -303,11 +354,16 @@ impl Workbench {
             Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
                 toolbox_name(call.arguments).ok().map(|toolbox| toolbox.into_owned())
             }
-            Some(Meta::Find | Meta::ClassicList) => None,
+            Some(Meta::Find | Meta::Describe | Meta::ClassicList) => None,
             None => Some(registered(call.name)),
         };
         named.unwrap_or_else(|| call.name.to_owned())
     }
+}
+
+/// The result that tells the model what is wrong.
+fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
+    Step::result(error_result(blocks))
 }
 
 /// The servers of a toolbox.

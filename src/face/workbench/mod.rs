@@ -8,11 +8,11 @@ mod offer;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use crate::catalog::{Kind, NameLimits, has_schema};
-use crate::config::{self, MetaTools, ToolMode, Toolbox};
+use crate::catalog::{Kind, NameLimits};
+use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
-use crate::face::name_limits;
+use crate::face::{Viewer, name_limits};
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
@@ -33,6 +33,8 @@ pub enum Meta {
     Use,
     /// `find_tools`, where search is on
     Find,
+    /// `describe_tools`
+    Describe,
     /// `workbench_list_toolboxes`
     ClassicList,
     /// `workbench_open_toolbox`
@@ -63,15 +65,31 @@ pub struct Address<'a> {
     pub tool: Cow<'a, str>,
 }
 
+impl Address<'_> {
+    fn into_owned(self) -> Address<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Address { toolbox: own(self.toolbox), server: own(self.server), tool: own(self.tool) }
+    }
+}
+
+/// How much a client takes of an answer with definitions.
+struct Takes {
+    /// Of text; `None` where it has no limit.
+    bytes: Option<usize>,
+    /// Whether it wants the value beside the text.
+    structured_content: bool,
+}
+
 /// Where the definition of a tool says whose it is.
 const ORIGIN: &str = "mcp-workbench/origin";
 
 impl Meta {
     /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Open,
         Self::Use,
         Self::Find,
+        Self::Describe,
         Self::ClassicList,
         Self::ClassicOpen,
         Self::ClassicClose,
@@ -84,6 +102,7 @@ impl Meta {
             Self::Open => "open_toolbox",
             Self::Use => "use_tool",
             Self::Find => "find_tools",
+            Self::Describe => "describe_tools",
             Self::ClassicList => "workbench_list_toolboxes",
             Self::ClassicOpen => "workbench_open_toolbox",
             Self::ClassicClose => "workbench_close_toolbox",
@@ -93,7 +112,7 @@ impl Meta {
 
     /// Whether it belongs to the classic contract.
     pub fn is_classic(self) -> bool {
-        !matches!(self, Self::Open | Self::Use | Self::Find)
+        !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe)
     }
 }
 
@@ -125,9 +144,28 @@ impl Workbench {
         self.callable().find(|meta| meta.name() == name)
     }
 
+    /// How much whoever looks takes of an answer with definitions.
+    fn takes(&self, viewer: &Viewer<'_>) -> Takes {
+        let name =
+            if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
+        let known = Behaviour::of(name).open_limit;
+        let bytes = match self.config.open_limit {
+            OpenLimit::Auto if viewer.modern => known.modern,
+            OpenLimit::Auto => known.legacy,
+            OpenLimit::Bytes(bytes) => Some(bytes),
+            OpenLimit::None => None,
+        };
+        Takes { bytes, structured_content: known.structured_content }
+    }
+
+    /// Whether whoever looks may be shown tools in brief.
+    fn is_brief_to(&self, viewer: &Viewer<'_>) -> bool {
+        self.mode_for(viewer) == Mode::Proxy && self.takes(viewer).bytes.is_some()
+    }
+
     /// The meta-tools that a client sees, in order.
-    fn listed(&self, mode: Mode) -> impl Iterator<Item = Meta> {
-        let listed: &[Meta] = match (self.config.meta_tools, mode) {
+    fn listed(&self, viewer: &Viewer<'_>) -> impl Iterator<Item = Meta> {
+        let listed: &[Meta] = match (self.config.meta_tools, self.mode_for(viewer)) {
             (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
             (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
             (MetaTools::Classic, Mode::Dynamic) => {
@@ -137,7 +175,8 @@ impl Workbench {
                 &[Meta::ClassicList, Meta::ClassicOpen, Meta::ClassicClose, Meta::ClassicUse]
             }
         };
-        listed.iter().copied().chain(self.config.search.then_some(Meta::Find))
+        let find = self.config.search.then_some(Meta::Find);
+        listed.iter().copied().chain(find).chain(self.is_brief_to(viewer).then_some(Meta::Describe))
     }
 }
 
@@ -180,15 +219,18 @@ impl Exposure for Workbench {
                     }
                     None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
                 };
-                let schema = schema_change(definition);
                 let own =
                     [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
-                definition.write_with(out, &[&own[..], &schema[..]].concat());
+                definition.write_with(out, &own);
             }
             Kind::Prompt | Kind::Resource | Kind::Template => {
                 definition.write_with(out, &[(kind.key(), Some(&*name))])
             }
         }
+    }
+
+    fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
+        vec![&upstream.group, &upstream.server]
     }
 
     fn short_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
@@ -204,16 +246,11 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        self.meta_tools(if modern { Mode::Proxy } else { self.mode(client) })
+        self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
     }
 }
 
 /// A toolbox and its server that are called the same need to be named but once.
 fn short_name(toolbox: &str, server: &str, tool: &str) -> Option<String> {
     (toolbox == server).then(|| [server, "__", tool].concat())
-}
-
-/// Strict clients reject a whole list over one tool whose `inputSchema` is no schema.
-pub(in crate::face) fn schema_change(tool: Node<'_>) -> Vec<(&'static str, Option<&'static str>)> {
-    if has_schema(tool) { Vec::new() } else { vec![("inputSchema", Some("{\"type\":\"object\"}"))] }
 }

@@ -1,15 +1,18 @@
 //! What a client is told before it calls anything: the handshake's text and the meta-tools.
 
+use super::arguments::MOST_DESCRIBED;
 use super::{Meta, Mode, Workbench};
 use crate::config::MetaTools;
-use crate::face::find;
 use crate::face::fit::Listing;
+use crate::face::own_tool::{Effect, OwnTool};
+use crate::face::{Viewer, find};
 use crate::json::quote;
 use crate::text::one_line;
 
 impl Workbench {
     /// The text of the handshake: which toolboxes there are and how to use them.
-    pub(super) fn introduction(&self, mode: Mode) -> String {
+    pub(super) fn introduction(&self, viewer: &Viewer<'_>) -> String {
+        let mode = self.mode_for(viewer);
         let (open, example) = (self.open_tool().name(), self.example());
         if self.config.toolboxes.is_empty() {
             return "No toolboxes are configured, so there is nothing to open. Ask the user to add MCP servers under \
@@ -42,23 +45,43 @@ impl Workbench {
             }
             false => "",
         };
+        let describe = match self.is_brief_to(viewer) {
+            true => {
+                " Of a toolbox with many tools you may see names alone: describe_tools gives their definitions."
+            }
+            false => "",
+        };
         self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
-            &format!("\n{how} {closing}{find}"))
+            &format!("\n{how}{describe} {closing}{find}"))
     }
 
     /// The definitions of the meta-tools that a client sees, separated by commas.
-    pub fn meta_tools(&self, mode: Mode) -> String {
-        self.listed(mode).map(|meta| self.definition(meta, mode)).collect::<Vec<_>>().join(",")
+    pub fn meta_tools(&self, viewer: &Viewer<'_>) -> String {
+        let mode = self.mode_for(viewer);
+        self.listed(viewer).map(|meta| self.definition(meta, mode)).collect::<Vec<_>>().join(",")
     }
 
     fn definition(&self, meta: Meta, mode: Mode) -> String {
-        let example = self.example();
-        let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to open\"}";
-        let (open, of_open) = match self.config.search {
-            true => ("a toolbox, which opens by itself", "Name of the toolbox"),
-            false => ("an open toolbox", "Name of an open toolbox"),
+        let (title, effect) = match meta {
+            Meta::Open | Meta::ClassicOpen => ("Open toolbox", Effect::Opens),
+            Meta::Use | Meta::ClassicUse => ("Use tool", Effect::Uses),
+            Meta::Find => ("Find tools", Effect::Describes),
+            Meta::Describe => ("Describe tools", Effect::Describes),
+            Meta::ClassicList => ("List toolboxes", Effect::Lists),
+            Meta::ClassicClose => ("Close toolbox", Effect::Closes),
         };
-        let (description, schema) = match meta {
+        let (description, input_schema) = (self.description(meta, mode), self.input_schema(meta));
+        let name = meta.name();
+        OwnTool { name, title, effect, description: &description, input_schema: &input_schema }.definition()
+    }
+
+    fn description(&self, meta: Meta, mode: Mode) -> String {
+        let example = self.example();
+        let open = match self.config.search {
+            true => "a toolbox, which opens by itself",
+            false => "an open toolbox",
+        };
+        match meta {
             Meta::Open | Meta::ClassicOpen => {
                 let then = match mode {
                     Mode::Dynamic => "Its tools are then added to your tool list.",
@@ -68,58 +91,69 @@ impl Workbench {
                     "Open a toolbox: a group of MCP servers. {then} Opening twice does no harm. \
                      Example: {{\"toolbox_name\": {example}}}\n\nToolboxes:\n"
                 );
-                (self.listing(&head, ""), object(&[("toolbox_name", name)], &["toolbox_name"]))
+                self.listing(&head, "")
             }
-            Meta::Use => {
-                let part = |what: &str| {
-                    format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what))
-                };
-                let (toolbox, server, tool) =
-                    (part(of_open), part("Its server, source_server in the answer of open_toolbox"), part("The tool's name there"));
-                let address = object(&[("toolbox", &toolbox), ("server", &server), ("tool", &tool)], &["toolbox", "server", "tool"]);
-                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
-                (
-                    format!(
-                        "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
-                         \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
-                    ),
-                    object(&[("tool", &address), ("arguments", arguments)], &["tool"]),
-                )
-            }
-            Meta::Find => (self.find_description(mode), find::schema("Most tools to answer with")),
-            Meta::ClassicList => (
-                "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned(),
-                object(&[], &[]),
+            Meta::Use => format!(
+                "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
+                 \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
             ),
+            Meta::Find => self.find_description(mode),
+            Meta::Describe => format!(
+                "Show the whole definitions of tools of an open toolbox, where opening showed them in brief. Example: \
+                 {{\"tools\": [{{\"toolbox\": {example}, \"server\": \"filesystem\", \"tool\": \"read_file\"}}]}}"
+            ),
+            Meta::ClassicList => {
+                "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned()
+            }
             Meta::ClassicClose => {
-                let name = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the toolbox to close\"}";
-                (
-                    format!("Close an open toolbox: its tools go, its servers end. Example: {{\"toolbox_name\": {example}}}"),
-                    object(&[("toolbox_name", name)], &["toolbox_name"]),
-                )
+                format!("Close an open toolbox: its tools go, its servers end. Example: {{\"toolbox_name\": {example}}}")
+            }
+            Meta::ClassicUse => format!(
+                "Call a tool of {open}. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
+                 \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
+                example.trim_matches('"'),
+            ),
+        }
+    }
+
+    fn input_schema(&self, meta: Meta) -> String {
+        let text =
+            |what: &str| format!("{{\"type\":\"string\",\"minLength\":1,\"description\":{}}}", quote(what));
+        let of_open =
+            text(if self.config.search { "Name of the toolbox" } else { "Name of an open toolbox" });
+        let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
+        let address = || {
+            let server = text("Its server, source_server in the answer of open_toolbox");
+            let parts =
+                [("toolbox", &*of_open), ("server", &server), ("tool", &text("The tool's name there"))];
+            object(&parts, &["toolbox", "server", "tool"])
+        };
+        match meta {
+            Meta::Open | Meta::ClassicOpen => {
+                object(&[("toolbox_name", &text("Name of the toolbox to open"))], &["toolbox_name"])
+            }
+            Meta::Use => object(&[("tool", &address()), ("arguments", arguments)], &["tool"]),
+            Meta::Find => find::schema("Most tools to answer with"),
+            Meta::Describe => {
+                let tools = format!(
+                    "{{\"type\":\"array\",\"items\":{},\"minItems\":1,\"maxItems\":{MOST_DESCRIBED},\
+                     \"description\":\"The tools to describe\"}}",
+                    address()
+                );
+                object(&[("tools", &tools)], &["tools"])
+            }
+            Meta::ClassicList => object(&[], &[]),
+            Meta::ClassicClose => {
+                object(&[("toolbox_name", &text("Name of the toolbox to close"))], &["toolbox_name"])
             }
             Meta::ClassicUse => {
-                let toolbox = format!("{{\"type\":\"string\",\"minLength\":1,\"description\":\"{of_open}\"}}");
-                let tool = "{\"type\":\"string\",\"minLength\":1,\"description\":\"Name of the tool as opening listed it: toolbox__server__tool\"}";
-                let arguments = "{\"type\":\"object\",\"description\":\"What the tool's inputSchema asks for\"}";
-                (
-                    format!(
-                        "Call a tool of {open}. Example: {{\"toolbox_name\": {example}, \"tool_name\": \
-                         \"{}__filesystem__read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}",
-                        example.trim_matches('"'),
-                    ),
-                    object(
-                        &[("toolbox_name", &toolbox), ("tool_name", tool), ("arguments", arguments)],
-                        &["toolbox_name", "tool_name"],
-                    ),
+                let tool = text("Name of the tool as opening listed it: toolbox__server__tool");
+                object(
+                    &[("toolbox_name", &of_open), ("tool_name", &tool), ("arguments", arguments)],
+                    &["toolbox_name", "tool_name"],
                 )
             }
-        };
-        format!(
-            "{{\"name\":{},\"description\":{},\"inputSchema\":{schema}}}",
-            quote(meta.name()),
-            quote(&description)
-        )
+        }
     }
 
     /// Says what is behind the search, since a model that does not know will not search.

@@ -3,6 +3,8 @@
 //! What the configuration names is the user's choice. What a server names in the course of a login is not: it must not
 //! make us knock at doors that are closed to the server itself (server-side request forgery). So its URLs are checked as
 //! they stand, names are looked up once, and the addresses that were checked are those that are connected to.
+//!
+//! Invariant: an address that a server named is connected to only after it was checked.
 
 use std::error::Error;
 use std::fmt;

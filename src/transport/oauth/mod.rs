@@ -6,6 +6,8 @@
 //!
 //! Credentials go where they belong: a token to its MCP server, everything else to the authorization server that
 //! issued it, each by TLS or inside of this machine.
+//!
+//! Invariant: no credential leaves for another origin than the one that issued it or that it is for.
 
 mod ask;
 mod callback;

@@ -1,0 +1,93 @@
+//! The arguments of the gateway's own tools, checked, with errors that tell a model what to write instead.
+
+use std::borrow::Cow;
+
+use crate::catalog::nearest;
+use crate::json::Node;
+
+/// An error for a model, a text block each.
+pub(super) type Blocks = Vec<String>;
+
+/// The arguments of a tool of ours, by their place among the keys that it knows.
+pub(super) struct Arguments<'a, const N: usize> {
+    keys: [&'static str; N],
+    found: [Option<Node<'a>>; N],
+    twice: [bool; N],
+}
+
+impl<'a, const N: usize> Arguments<'a, N> {
+    /// Looks at every member once; keys that are not known are an error.
+    pub(super) fn read(arguments: Option<Node<'a>>, keys: [&'static str; N]) -> Result<Self, Blocks> {
+        let object = match arguments {
+            Some(arguments) if arguments.is_object() => arguments,
+            Some(_) => return Err(invalid("arguments must be an object")),
+            None => return Err(invalid(&format!("{} is required", keys.first().unwrap_or(&"")))),
+        };
+        let mut read = Self { keys, found: [None; N], twice: [false; N] };
+        let mut unknown = Vec::new();
+        for (key, node) in object.members() {
+            match keys.iter().position(|known| *known == key) {
+                Some(at) => read.twice[at] |= read.found[at].replace(node).is_some(),
+                None => unknown.push(key),
+            }
+        }
+        if unknown.is_empty() { Ok(read) } else { Err(read.unrecognized(&unknown)) }
+    }
+
+    /// Names the keys that are not known, and those that were probably meant: of the keys that are not there the nearest,
+    /// else the first of all keys.
+    fn unrecognized(&self, unknown: &[Cow<'_, str>]) -> Blocks {
+        let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
+        let keys = if unknown.len() == 1 { "key" } else { "keys" };
+        let mut blocks = invalid(&format!("Unrecognized {keys}: {}", quoted.join(", ")));
+        let missing = self.keys.iter().zip(&self.found).filter(|(_, found)| found.is_none());
+        let missing: Vec<&str> = missing.map(|(key, _)| *key).collect();
+        let needed = missing.first().filter(|key| self.keys.first() == Some(key)).copied();
+        let mut meant: Vec<String> = Vec::new();
+        for key in unknown {
+            let near = nearest(key, missing.iter().copied(), 1).first().copied().or_else(|| {
+                let begins_alike = |other: &&str| key.get(..3).is_some_and(|begin| other.starts_with(begin));
+                missing.iter().copied().find(begins_alike).or(needed)
+            });
+            meant.extend(near.map(|key| format!("`{key}`")).filter(|key| !meant.contains(key)));
+        }
+        if !meant.is_empty() {
+            blocks.push(format!("Did you mean {}?", meant.join(", ")));
+        }
+        blocks
+    }
+
+    /// The value of a key, if it is there.
+    pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
+        match self.twice[at] {
+            true => Err(invalid(&format!("{} stands twice", self.keys[at]))),
+            false => Ok(self.found[at]),
+        }
+    }
+
+    /// A text that must be there and must not be blank.
+    pub(super) fn text(&self, at: usize) -> Result<Cow<'a, str>, Blocks> {
+        let key = self.keys[at];
+        match self.value(at)?.map(Node::as_str) {
+            None => Err(invalid(&format!("{key} is required and must be a string"))),
+            Some(None) => Err(invalid(&format!("{key} must be a string"))),
+            Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
+            Some(Some(text)) => Ok(text),
+        }
+    }
+
+    /// An object, if it is there.
+    pub(super) fn object(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
+        match self.value(at)? {
+            Some(value) if !value.is_object() => {
+                Err(invalid(&format!("{} must be an object", self.keys[at])))
+            }
+            value => Ok(value),
+        }
+    }
+}
+
+/// The error that something about the arguments is wrong.
+pub(super) fn invalid(what: &str) -> Blocks {
+    vec![format!("Invalid parameters: {what}")]
+}

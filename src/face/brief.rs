@@ -1,0 +1,228 @@
+//! Answers with the definitions of many tools, made to fit what a client hands to its model: some clients cut long answers
+//! in the middle, or drop them, without a word.
+//!
+//! The workbench's openings go through [`Answer::fit`].
+//!
+//! Invariants: an answer that fits is given whole. One that does not loses descriptions first, then signatures, then tools
+//! from the end, which are counted; a name is left out only if not all names fit.
+
+use std::borrow::Cow;
+
+use super::fit::shorten;
+use super::signature::signature;
+use crate::json::{Node, Scanner, quote};
+
+/// Characters of a description in the brief form.
+const DESCRIPTION: usize = 160;
+
+/// Says how to see more than the brief form has.
+const HINT: &str = "describe_tools gives the whole definitions of the tools that you name.";
+
+/// An answer with definitions: an object as JSON, in parts.
+pub(super) struct Answer<'a> {
+    /// Its beginning up to `tools`, without the comma before that.
+    pub(super) head: String,
+    /// In order.
+    pub(super) tools: Vec<Entry<'a>>,
+    /// What stands behind `tools`, each member with a comma before it.
+    pub(super) rest: String,
+}
+
+/// One tool of an answer.
+pub(super) struct Entry<'a> {
+    /// The members that tell it apart, with their raw values; they take the place of the definition's own.
+    pub(super) names: Vec<(&'static str, String)>,
+    /// The definition.
+    pub(super) definition: Cow<'a, str>,
+}
+
+impl Answer<'_> {
+    /// The answer as JSON in at most `limit` bytes, where that can be.
+    pub(super) fn fit(&self, limit: Option<usize>) -> String {
+        let entries: Vec<_> = self.tools.iter().map(Entry::whole).collect();
+        let whole = format!("{},\"tools\":[{}]{}}}", self.head, entries.join(","), self.rest);
+        match limit {
+            Some(limit) if whole.len() > limit => self.brief(limit),
+            _ => whole,
+        }
+    }
+
+    fn brief(&self, limit: usize) -> String {
+        let entries: Vec<_> = self.tools.iter().map(Entry::parts).collect();
+        for shown in [&[0, 1, 2][..], &[0, 2], &[0]] {
+            let entry = |parts: &[String; 3]| {
+                let parts = shown.iter().map(|at| parts[*at].as_str());
+                format!("{{{}}}", parts.collect::<String>())
+            };
+            let text = self.brief_text(&entries.iter().map(entry).collect::<Vec<_>>(), 0);
+            if text.len() <= limit {
+                return text;
+            }
+        }
+        let mut names: Vec<_> = entries.iter().map(|[names, ..]| format!("{{{names}}}")).collect();
+        let (all, mut length) = (names.len(), self.brief_text(&names, names.len()).len());
+        // A little too much room for the count does no harm: the names that it costs are counted.
+        while length > limit
+            && let Some(last) = names.pop()
+        {
+            length -= last.len() + usize::from(!names.is_empty());
+        }
+        self.brief_text(&names, all - names.len())
+    }
+
+    fn brief_text(&self, entries: &[String], more: usize) -> String {
+        let more = if more == 0 { String::new() } else { format!(",\"more\":{more}") };
+        let (head, rest, hint) = (&self.head, &self.rest, quote(HINT));
+        format!("{head},\"brief\":true,\"hint\":{hint},\"tools\":[{}]{more}{rest}}}", entries.join(","))
+    }
+}
+
+impl Entry<'_> {
+    /// The raw value of one of its names.
+    pub(super) fn name(&self, key: &str) -> &str {
+        self.names.iter().find(|(name, _)| *name == key).map_or("null", |(_, value)| value)
+    }
+
+    /// The definition with its names first, then all else that the upstream sent.
+    pub(super) fn whole(&self) -> String {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
+        let gone: Vec<(&str, Option<&str>)> = self.names.iter().map(|(key, _)| (*key, None)).collect();
+        let mut rest = Vec::new();
+        node.write_with(&mut rest, &gone);
+        let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
+        match rest.as_str() {
+            "{}" => format!("{{{}}}", self.members()),
+            rest => format!("{{{},{}", self.members(), &rest[1..]),
+        }
+    }
+
+    /// What the brief form has of it: its names, its description, its signature, the latter two with a comma before them.
+    fn parts(&self) -> [String; 3] {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
+        let description = node.get("description").and_then(Node::as_str).unwrap_or_default();
+        let description = match first_sentence(&description) {
+            text if text.is_empty() => String::new(),
+            text => format!(",\"description\":{}", quote(&text)),
+        };
+        let signature = signature(node.get("inputSchema").map_or("{}", Node::raw));
+        [self.members(), description, format!(",\"signature\":{}", quote(&signature))]
+    }
+
+    fn members(&self) -> String {
+        let members: Vec<_> =
+            self.names.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
+        members.join(",")
+    }
+}
+
+/// A description up to its first line break or full stop, or as much of that as is shown.
+fn first_sentence(text: &str) -> String {
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or_default();
+    let stop =
+        line.char_indices().find(|(at, c)| *c == '.' && line[at + 1..].starts_with(char::is_whitespace));
+    shorten(stop.map_or(line, |(at, _)| &line[..=at]).trim_end(), DESCRIPTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn answer(tools: &[(String, String)]) -> Answer<'_> {
+        let entry = |(name, definition): &'_ (String, String)| {
+            let names = [
+                ("name", quote(name)),
+                ("toolbox_name", quote("github")),
+                ("source_server", quote("github")),
+            ];
+            (names.to_vec(), definition.clone())
+        };
+        let tools =
+            tools.iter().map(|tool| Entry { names: entry(tool).0, definition: (&*tool.1).into() }).collect();
+        let head =
+            "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();
+        Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned() }
+    }
+
+    fn tool(name: &str, description: &str) -> (String, String) {
+        let schema = r#"{"type":"object","properties":{"owner":{"type":"string"},"page":{"type":"integer"}},"required":["owner"]}"#;
+        let definition = format!(
+            "{{\"name\":\"own\",\"description\":{},\"inputSchema\":{schema},\"new\":1.10}}",
+            quote(description)
+        );
+        (name.to_owned(), definition)
+    }
+
+    #[test]
+    fn descriptions_give_way_to_signatures_and_these_to_names() {
+        let tools = [tool("list_issues", "Lists issues. Newest first."), tool("close", "")];
+        let answer = answer(&tools);
+        let begin = r#"{"toolbox":"github","description":"Repositories","servers_connected":1"#;
+        let of = r#""toolbox_name":"github","source_server":"github""#;
+        let schema = r#""inputSchema":{"type":"object","properties":{"owner":{"type":"string"},"page":{"type":"integer"}},"required":["owner"]}"#;
+        let brief = format!("{begin},\"brief\":true,\"hint\":\"{HINT}\"");
+        let (taken, end) = (r#""signature":"(owner: string, page?: integer)""#, r#","_errors":["e"]}"#);
+        let whole = format!(
+            r#"{begin},"tools":[{{"name":"list_issues",{of},"description":"Lists issues. Newest first.",{schema},"new":1.10}},{{"name":"close",{of},"description":"",{schema},"new":1.10}}]{end}"#
+        );
+        let expected = [
+            whole,
+            format!(
+                r#"{brief},"tools":[{{"name":"list_issues",{of},"description":"Lists issues.",{taken}}},{{"name":"close",{of},{taken}}}]{end}"#
+            ),
+            format!(
+                r#"{brief},"tools":[{{"name":"list_issues",{of},{taken}}},{{"name":"close",{of},{taken}}}]{end}"#
+            ),
+            format!(r#"{brief},"tools":[{{"name":"list_issues",{of}}},{{"name":"close",{of}}}]{end}"#),
+            format!(r#"{brief},"tools":[{{"name":"list_issues",{of}}}],"more":1{end}"#),
+            format!(r#"{brief},"tools":[],"more":2{end}"#),
+        ];
+        assert_eq!(answer.fit(None), expected[0]);
+        for (longer, text) in expected.iter().zip(&expected[1..]) {
+            assert_eq!(answer.fit(Some(longer.len())), *longer);
+            assert_eq!(answer.fit(Some(longer.len() - 1)), *text);
+        }
+        assert_eq!(answer.fit(Some(1)), expected[5], "it cannot be shorter");
+    }
+
+    #[test]
+    fn sentences() {
+        for (text, expected) in [
+            ("Reads a file. Then closes it.", "Reads a file."),
+            ("\n Reads a file\nSecond line", "Reads a file"),
+            ("Reads e.g.this. No more.", "Reads e.g.this."),
+            ("Version 1.2 only.", "Version 1.2 only."),
+            ("One.\u{a0}Two", "One."),
+            ("", ""),
+        ] {
+            assert_eq!(first_sentence(text), expected, "{text}");
+        }
+        assert_eq!(first_sentence(&"é".repeat(161)).chars().count(), 160);
+        assert_eq!(first_sentence(&"é".repeat(160)), "é".repeat(160));
+    }
+
+    proptest! {
+        #[test]
+        fn never_over_the_limit_while_every_name_can_stand(
+            tools in prop::collection::vec(("[a-z_é\"]{1,24}", ".{0,400}"), 0..40),
+            limit in 1_000_usize..9_000,
+        ) {
+            let tools: Vec<_> = tools.iter().map(|(name, description)| tool(name, description)).collect();
+            let answer = answer(&tools);
+            let text = answer.fit(Some(limit));
+            let told: Value = serde_json::from_str(&text).expect("JSON");
+            let shown = told["tools"].as_array().expect("a list").len();
+            prop_assert_eq!(shown as u64 + told["more"].as_u64().unwrap_or(0), tools.len() as u64);
+            prop_assert!(text.len() <= limit, "{} of {limit}", text.len());
+            prop_assert_eq!(&told["_errors"], &serde_json::json!(["e"]));
+            if let Some((next, _)) = tools.get(shown) {
+                let names = &text[..text.find("\"more\"").expect("it is counted")];
+                prop_assert!(names.len() + next.len() + 140 > limit, "{next} would have fitted");
+            }
+        }
+    }
+}
