@@ -52,7 +52,8 @@ fn a_client_that_says_nothing_does_not_keep_servers_waiting() {
     });
     let mut client = Client::pipe(Era::Legacy, gateway, "{}");
     let told = told_capabilities(&mut client, Era::Legacy, "a_");
-    assert_eq!(told, json!({"roots": {}, "sampling": {}, "elicitation": {}}), "anybody might come");
+    let all = ["roots", "sampling", "elicitation"];
+    assert!(all.iter().all(|key| told.get(key).is_some()), "anybody might come: {told}");
 }
 
 #[test]

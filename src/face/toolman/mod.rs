@@ -305,7 +305,8 @@ impl Toolman {
             for name in names {
                 let mut found = matching(&known[class], name);
                 if found.is_empty() && class == 0 {
-                    found.extend(view.find_tool(self, name).map(|target| target.full_name().clone()));
+                    let full = view.find_tool(self, name).map(|target| target.full_name().clone());
+                    found.extend(full.filter(|full| known[0].iter().any(|item| item.full_name() == full)));
                 }
                 if found.is_empty() {
                     let side = if on { "on" } else { "off" };
