@@ -1,4 +1,4 @@
-//! Tells the program what it was built from, for `--version`.
+//! Tells the program what it was built from, for `--version`, and what it is called in registries.
 //!
 //! Works from a checkout, from a package and offline; what cannot be found out is left out. A debug build does not ask
 //! for its commit, since it would have to be built anew after each one.
@@ -21,6 +21,18 @@ fn main() {
         .or_else(|| (given("PROFILE")? == "release").then(checked_out)?);
     println!("cargo::rustc-env=BUILD_COMMIT={}", commit.as_deref().map_or("", short));
     println!("cargo::rustc-env=BUILD_CHANNEL={}", given("MCP_WORKBENCH_CHANNEL").unwrap_or_default());
+    println!("cargo::rerun-if-changed=Cargo.toml");
+    for registry in ["npm", "pypi"] {
+        let name = published(registry).unwrap_or_default();
+        println!("cargo::rustc-env=BUILD_{}={name}", registry.to_uppercase());
+    }
+}
+
+/// What we are called in a registry.
+fn published(registry: &str) -> Option<String> {
+    let manifest = fs::read_to_string("Cargo.toml").ok()?;
+    let name = manifest.lines().find_map(|line| line.strip_prefix(registry)?.trim().strip_prefix("= \""))?;
+    Some(name.trim_end_matches('"').to_owned())
 }
 
 /// From the file that `cargo package` adds.

@@ -1,10 +1,12 @@
-//! MCP Apps on the wire: what definitions and results say of them, and the URIs under which hosts find them here.
+//! MCP Apps on the wire: what definitions and results say about apps, and the URIs under which hosts find
+//! their pages here.
 //!
-//! A tool names the page of its app, a resource of the scheme `ui`, in `_meta`. Hosts insist on the scheme and compare
-//! URIs, so a page keeps its scheme and takes the names of its place into its path. The catalog reads the marks of
-//! definitions here, views and faces make URIs, and the table of methods changes results and what was read.
+//! A tool names the page of its app, a resource with the scheme `ui`, in `_meta`. Hosts insist on the scheme
+//! and compare URIs, so a page keeps its scheme, and the names of its toolbox and server go into its path.
+//! The catalog reads the marks of definitions here, views and faces make URIs, and the gateway's table of
+//! methods changes results and contents.
 //!
-//! Invariant: nothing but the three keys of `_meta` and the URIs of contents is ever changed, and a text that has none of
+//! Invariant: only the three keys of `_meta` and the URIs of contents are ever changed, and a text without
 //! them costs a search for two or three words.
 
 use std::borrow::Cow;
@@ -18,15 +20,16 @@ use crate::text::percent::encode;
 /// The scheme of an app's page.
 pub const SCHEME: &str = "ui://";
 
-/// Keys of `_meta` that hold the URI of a page, besides `resourceUri` in `ui`.
+/// The keys of `_meta` that hold the URI of a page, besides `resourceUri` in `ui`.
 const FLAT_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
 
-/// Whether it is the URI of an app's page, or of something beside it.
+/// Whether a URI has the scheme of apps' pages.
 pub fn is_page(uri: &str) -> bool {
     uri.starts_with(SCHEME)
 }
 
-/// A URI of the scheme `ui` under the names of its place; without names, and of any other scheme, it stays as it is.
+/// A `ui` URI with the names of its place in its path. Without names, or with another scheme, the URI stays
+/// as it is.
 pub fn placed(uri: &str, place: &[&str]) -> String {
     match uri.strip_prefix(SCHEME) {
         Some(rest) => prefix(place) + rest,
@@ -34,7 +37,7 @@ pub fn placed(uri: &str, place: &[&str]) -> String {
     }
 }
 
-/// The URI that [`placed`] made this one of.
+/// The URI from which [`placed`] made this one.
 pub fn unplaced(uri: &str, place: &[&str]) -> Option<String> {
     uri.strip_prefix(&prefix(place)).map(|rest| format!("{SCHEME}{rest}"))
 }
@@ -43,17 +46,17 @@ fn prefix(place: &[&str]) -> String {
     place.iter().fold(SCHEME.to_owned(), |prefix, name| prefix + &encode(name) + "/")
 }
 
-/// What the definition of a tool says of apps.
+/// What a tool's definition says about apps.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// The pages that it names, each once.
+    /// The pages that the definition names, without duplicates.
     pub pages: Vec<Arc<str>>,
-    /// Whether it is for apps and not for the model.
+    /// Whether the tool is for apps and not for the model.
     pub is_app_only: bool,
 }
 
 impl Marks {
-    /// Reads a definition; `None` if it says nothing of apps.
+    /// Reads a definition; `None` if it says nothing about apps.
     pub fn read(definition: Node<'_>) -> Option<Self> {
         if !may_have_marks(definition.raw()) {
             return None;
@@ -70,7 +73,7 @@ impl Marks {
     }
 }
 
-/// Whether `_meta` says who may call the tool, and the model is not among them.
+/// Whether `_meta` lists who may call the tool, and the model is not among them.
 fn is_app_only(meta: Node<'_>) -> bool {
     let visibility = meta.get("ui").and_then(|ui| ui.get("visibility")).filter(|list| list.is_array());
     visibility.is_some_and(|list| {
@@ -81,7 +84,7 @@ fn is_app_only(meta: Node<'_>) -> bool {
     })
 }
 
-/// The keys of pages in `_meta` that have one, with the pages. `None` stands for the one inside of `ui`.
+/// The pages in `_meta`, each with its key. `None` stands for the one inside `ui`.
 fn pages_in<'a>(meta: Node<'a>) -> impl Iterator<Item = (Option<&'static str>, Arc<str>)> + 'a {
     let nested = std::iter::once((None, meta.get("ui").and_then(|ui| ui.get("resourceUri"))));
     let flat = FLAT_KEYS.into_iter().map(move |key| (Some(key), meta.get(key)));
@@ -91,7 +94,7 @@ fn pages_in<'a>(meta: Node<'a>) -> impl Iterator<Item = (Option<&'static str>, A
     })
 }
 
-/// The definition of a tool with its pages as the client knows them; `known` tells how.
+/// The definition of a tool with its pages under the URIs that the client sees; `known` returns them.
 pub fn exposed<'a>(definition: &'a str, known: &mut dyn FnMut(&str) -> Arc<str>) -> Cow<'a, str> {
     if !may_name_page(definition) {
         return definition.into();
@@ -104,7 +107,8 @@ pub fn exposed<'a>(definition: &'a str, known: &mut dyn FnMut(&str) -> Arc<str>)
     }
 }
 
-/// The `_meta` of a definition or a result with its pages as the client knows them; `None` if it names none.
+/// The `_meta` of a definition or result with its pages under the URIs that the client sees; `None` if it
+/// names none.
 pub fn exposed_meta(object: Node<'_>, known: &mut dyn FnMut(&str) -> Arc<str>) -> Option<String> {
     if !may_name_page(object.raw()) {
         return None;
@@ -124,9 +128,10 @@ pub fn exposed_meta(object: Node<'_>, known: &mut dyn FnMut(&str) -> Arc<str>) -
     (!changes.is_empty()).then(|| meta.with(&changes))
 }
 
-/// What was read at `own`, with the URI that the client asked for in its stead; `None` if it has none to change.
+/// The contents read at `own`, with the URI that the client asked for in its place; `None` if nothing
+/// changes.
 ///
-/// Hosts compare the two. Contents of other URIs are other things, unless there is but one.
+/// Hosts compare the two URIs. Contents with another URI are something else, unless there is only one.
 pub fn contents_as_asked(result: Node<'_>, own: &str, asked: &str) -> Option<String> {
     let contents = result.get("contents").filter(|contents| contents.is_array() && own != asked)?;
     let (mut texts, asked) = (Vec::new(), quote(asked));
@@ -145,8 +150,8 @@ pub fn contents_as_asked(result: Node<'_>, own: &str, asked: &str) -> Option<Str
     Some(format!("[{}]", texts.join(",")))
 }
 
-/// Words of which every definition and result has one that is to be read here, and that others seldom have. Servers may
-/// spell slashes with an escape, so no word has one.
+/// Every definition or result that matters here has one of these words, and others seldom do. Servers may
+/// escape slashes, so no word contains one.
 static WORDS: LazyLock<[Finder<'static>; 3]> =
     LazyLock::new(|| ["resourceUri", "outputTemplate", "visibility"].map(Finder::new));
 
@@ -155,7 +160,7 @@ fn may_name_page(text: &str) -> bool {
     WORDS[..2].iter().any(|word| word.find(text.as_bytes()).is_some())
 }
 
-/// Whether a definition may say anything of apps.
+/// Whether a definition may say anything about apps.
 fn may_have_marks(text: &str) -> bool {
     WORDS.iter().any(|word| word.find(text.as_bytes()).is_some())
 }
@@ -223,7 +228,7 @@ mod tests {
                 r#"{"_meta":{"openai/outputTemplate":"ui://a","ui/resourceUri":"ui:\/\/b","resourceUri":"ui://no"}}"#,
                 r#"{"_meta":{"openai/outputTemplate":"ui://p/a","ui/resourceUri":"ui://p/b","resourceUri":"ui://no"}}"#,
             ),
-            // What has no page comes as it is, white space included.
+            // A text without a page stays as it is, white space included.
             (
                 r#"{ "_meta":{"ui":{"resourceUri":"https://a"}} }"#,
                 r#"{ "_meta":{"ui":{"resourceUri":"https://a"}} }"#,
@@ -246,7 +251,8 @@ mod tests {
                 r#"[{"uri":"ui://a","text":"ui://a","n":1.10}]"#,
                 Some(r#"[{"uri":"ui://p/a","text":"ui://a","n":1.10}]"#),
             ),
-            // One that its server spells otherwise is what was asked for; among several it is something else.
+            // A single content whose URI the server spells differently is what was asked for; among several
+            // it is something else.
             (r#"[{"uri":"ui://a/"}]"#, Some(r#"[{"uri":"ui://p/a"}]"#)),
             (
                 r#"[{"uri":"ui://a"},{"uri":"ui://a/"}, 7]"#,

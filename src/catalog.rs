@@ -1,4 +1,7 @@
-//! What upstreams offer, and the names under which clients see it.
+//! What upstreams offer (tools, resources, templates, prompts), and how it is shown to clients.
+//!
+//! `core` reads an upstream's lists into [`Items`], once; `core/names.rs` gives them names and makes an
+//! [`Exposed`], which views and faces render.
 
 mod json_schema;
 pub mod mend;
@@ -34,7 +37,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Template, Self::Prompt];
 
-    /// The method that lists them.
+    /// The method that lists this kind.
     pub fn list_method(self) -> &'static str {
         match self {
             Self::Tool => "tools/list",
@@ -44,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The member of a list's result that holds them.
+    /// The member of a list's result that holds the things.
     pub fn list_key(self) -> &'static str {
         match self {
             Self::Tool => "tools",
@@ -54,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// What one of them is called in a sentence.
+    /// The noun for one thing of this kind.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -64,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// The member that a client addresses one by.
+    /// The member by which a client addresses a thing.
     pub fn key(self) -> &'static str {
         match self {
             Self::Tool | Self::Prompt => "name",
@@ -82,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// What announces that the list has changed.
+    /// The notification that the list has changed.
     pub fn changed_method(self) -> &'static str {
         match self {
             Self::Tool => "notifications/tools/list_changed",
@@ -92,24 +95,24 @@ impl Kind {
     }
 }
 
-/// One thing as its upstream defined it, made to fit: a part of the page that it came in, which is held once, or what it was
-/// mended to.
+/// One thing as its upstream defined it, or its mended definition. It is a slice of the page that it came in,
+/// which is kept once.
 #[derive(Clone)]
 pub struct Item {
     page: Arc<str>,
     raw: PageSpan,
     raw_key: PageSpan,
-    /// Its name or URI, decoded.
+    /// The decoded name or URI.
     pub key: Arc<str>,
-    /// What it says of apps, if it is a tool that does.
+    /// What a tool's definition says about apps, if it says anything.
     marks: Option<Arc<Marks>>,
 }
 
-/// A part of a page; as messages, none is longer than 32 bits tell.
+/// A range of a page. Pages are messages, which are never longer than 32 bits can count.
 type PageSpan = Range<u32>;
 
 impl Item {
-    /// A definition that can be shown, a part of `text`, which `page` is a copy of.
+    /// A definition that can be shown, which is a part of `text`; `page` is a copy of `text`.
     fn new(kind: Kind, page: &Arc<str>, text: &str, definition: Node<'_>) -> Self {
         let place = |part: &str| {
             let start = part.as_ptr().addr() - text.as_ptr().addr();
@@ -122,7 +125,7 @@ impl Item {
         Self { page: page.clone(), raw, raw_key, key, marks }
     }
 
-    /// The members that had to be mended.
+    /// The names of the mended members.
     pub fn mended(&self) -> Vec<String> {
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(self.raw()).expect("definitions are valid JSON").root();
@@ -135,40 +138,40 @@ impl Item {
         &self.page[self.raw.start as usize..self.raw.end as usize]
     }
 
-    /// The definition before and after its name or URI, which clients see another for.
+    /// The parts of the definition before and after its name or URI, which clients see replaced.
     fn around_key(&self) -> [&str; 2] {
         [self.raw.start..self.raw_key.start, self.raw_key.end..self.raw.end]
             .map(|part| &self.page[part.start as usize..part.end as usize])
     }
 
-    /// Whether it is the very same part of the same page.
+    /// Whether both are the same slice of the same page.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.page, &other.page) && self.raw == other.raw
     }
 
-    /// Its name or URI as the upstream spelled it in JSON.
+    /// The name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
     }
 
-    /// Whether it is a tool for apps, and not for the model.
+    /// Whether this is a tool for apps only, which models do not see.
     pub fn is_app_only(&self) -> bool {
         self.marks.as_ref().is_some_and(|marks| marks.is_app_only)
     }
 
-    /// Whether hosts of apps need it, active or not, and models do not.
+    /// Whether hosts of apps need this item, active or not, while models do not.
     pub fn is_for_hosts(&self) -> bool {
         self.is_app_only() || is_page(&self.key)
     }
 
-    /// The pages of apps that it names, or that it is.
+    /// The pages of apps that this item names, or the page that it is itself.
     pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
         let named = self.marks.iter().flat_map(|marks| &marks.pages);
         named.chain(is_page(&self.key).then_some(&self.key))
     }
 }
 
-/// What an item is follows from its definition.
+/// Items are equal if their definitions are.
 impl PartialEq for Item {
     fn eq(&self, other: &Self) -> bool {
         self.raw() == other.raw()
@@ -183,7 +186,7 @@ impl fmt::Debug for Item {
     }
 }
 
-/// All that one upstream offers, in its order.
+/// Everything that one upstream offers, in its order.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub struct Items {
     lists: [Arc<Vec<Item>>; 4],
@@ -191,17 +194,17 @@ pub struct Items {
 }
 
 impl Items {
-    /// The things of one kind.
+    /// The things of this kind.
     pub fn of(&self, kind: Kind) -> &Arc<Vec<Item>> {
         &self.lists[kind as usize]
     }
 
-    /// How many things of one kind are kept from clients, for want of a name or URI.
+    /// The number of things that are withheld from clients because they have no name or URI.
     pub fn withheld(&self, kind: Kind) -> usize {
         self.withheld[kind as usize]
     }
 
-    /// Things with these names or URIs and nothing else to them but what they need.
+    /// Minimal things with these names or URIs.
     #[cfg(test)]
     pub(crate) fn named(kind: Kind, names: &[&str]) -> Vec<Item> {
         let needed = match kind {
@@ -213,14 +216,14 @@ impl Items {
         Self::defined(kind, &names.iter().map(item).collect::<Vec<_>>().join(","))
     }
 
-    /// Things with these definitions, which are separated by commas.
+    /// Things with these comma-separated definitions.
     #[cfg(test)]
     pub(crate) fn defined(kind: Kind, definitions: &str) -> Vec<Item> {
         let text = format!("{{\"{}\":[{definitions}]}}", kind.list_key());
         read_page(kind, Era::Legacy, Scanner::default().scan_str(&text).unwrap().root()).unwrap().items
     }
 
-    /// The same with one kind replaced.
+    /// A copy with the things of one kind replaced.
     pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
         let mut next = self.clone();
         next.lists[kind as usize] = Arc::new(items);
@@ -228,7 +231,7 @@ impl Items {
         next
     }
 
-    /// The same where so many of one kind are withheld.
+    /// A copy with the number of withheld things of one kind set.
     pub fn withholding(mut self, kind: Kind, count: usize) -> Self {
         self.withheld[kind as usize] = count;
         self
@@ -238,13 +241,13 @@ impl Items {
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// In order, each as clients may be shown it.
+    /// The things in order, each fit to be shown.
     pub items: Vec<Item>,
-    /// How many were left out for want of a name or URI.
+    /// The number of things that were left out because they have no name or URI.
     pub withheld: usize,
-    /// Places in `items` of those that had to be mended.
+    /// The indexes in `items` of the mended ones.
     pub mended: Vec<usize>,
-    /// The cursor of the next page, raw.
+    /// The raw cursor of the next page.
     pub next: Option<String>,
 }
 
@@ -274,76 +277,77 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 #[derive(Debug, Default)]
 pub struct Exposed {
     shelves: [Shelf; 4],
-    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
     pages: HashMap<Arc<str>, Arc<str>>,
 }
 
-/// The things of one kind under their names.
+/// The things of one kind under their exposed names.
 #[derive(Debug, Default)]
 pub struct Shelf {
     items: Vec<ExposedItem>,
-    /// Places in `items`, by the upstream's own name.
+    /// Indexes into `items`, by the upstream's own name.
     by_key: HashMap<Arc<str>, usize>,
-    /// How many of them do not start active.
+    /// The number of things that start inactive.
     inactive: usize,
-    /// Made when first asked for.
+    /// The definitions as clients see them, made at the first use.
     pub(super) rendered: OnceLock<Rendered>,
-    /// The same for those who render apps; made when first asked for.
+    /// The definitions as hosts of apps see them, made at the first use.
     pub(super) for_hosts: OnceLock<Rendered>,
-    /// Made when first asked for.
+    /// The fingerprints, made at the first use.
     pub(super) prints: OnceLock<Prints>,
 }
 
-/// Numbers that stand for the things of a shelf, to tell whether a list is what it was.
+/// Fingerprints of the things on a shelf, which tell whether a list has changed.
 #[derive(Debug)]
 pub struct Prints {
-    /// For each under its exposed name.
+    /// The fingerprint of each thing under its exposed name.
     pub items: Box<[u64]>,
-    /// For what the list of tools tells of all of them; `None` where it tells nothing.
+    /// The fingerprint of what the list of tools says about these things; `None` if it says
+    /// nothing.
     pub catalog: Option<u64>,
 }
 
 /// The definitions of a shelf as clients see them.
 #[derive(Debug, Default)]
 pub struct Rendered {
-    /// Separated by commas: ready to stand in a list.
+    /// The definitions separated by commas, ready for a list.
     text: String,
-    /// Where each ends.
+    /// The end offset of each definition.
     ends: Vec<u32>,
 }
 
 /// One thing under its exposed name.
 #[derive(Debug)]
 pub struct ExposedItem {
-    /// Unique in a view among its kind.
+    /// The exposed name, unique in a view among its kind.
     pub name: Arc<str>,
-    /// The name in full, where `name` had to be shortened or altered.
+    /// The full name, if `name` had to be shortened or altered.
     pub full: Option<Arc<str>>,
-    /// As its upstream defined it.
+    /// The upstream's definition.
     pub own: Item,
-    /// Whether it is active until it is switched by hand.
+    /// Whether the thing is active until somebody switches it by hand.
     pub starts_active: bool,
-    /// Its place on the shelf.
+    /// The index on the shelf.
     pub(super) at: u32,
 }
 
 impl Exposed {
-    /// The things of one kind.
+    /// The things of this kind.
     pub fn of(&self, kind: Kind) -> &Shelf {
         &self.shelves[kind as usize]
     }
 
-    /// The pages of apps that it names or lists: its own URI, and the one that hosts know.
+    /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
     pub fn pages(&self) -> &HashMap<Arc<str>, Arc<str>> {
         &self.pages
     }
 
-    /// Adds a page.
+    /// Adds a page under the URI that hosts see.
     pub fn add_page(&mut self, own: &Arc<str>, exposed: Arc<str>) {
         self.pages.insert(own.clone(), exposed);
     }
 
-    /// Whether these are the same things under the same names.
+    /// Whether both have the same things under the same names.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let is_same = |(one, other): (&ExposedItem, &ExposedItem)| {
             one.name == other.name
@@ -357,7 +361,7 @@ impl Exposed {
         self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
     }
 
-    /// Makes room for so many things more.
+    /// Reserves memory for this many more things.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
         let shelf = &mut self.shelves[kind as usize];
         shelf.items.reserve_exact(count);
@@ -382,36 +386,37 @@ impl Exposed {
 }
 
 impl ExposedItem {
-    /// The names that lead to it: the one in lists, and the one in full where that is another.
+    /// The names that lead to the thing: the listed one, and the full one if that differs.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         [Some(&self.name), self.full.as_ref()].into_iter().flatten()
     }
 
-    /// The name in full.
+    /// The full name.
     pub fn full_name(&self) -> &Arc<str> {
         self.full.as_ref().unwrap_or(&self.name)
     }
 }
 
 impl Shelf {
-    /// Whether everything on it starts active.
+    /// Whether everything on the shelf starts active.
     pub fn all_active(&self) -> bool {
         self.inactive == 0
     }
 
-    /// In the upstream's order.
+    /// The things in the upstream's order.
     pub fn items(&self) -> &[ExposedItem] {
         &self.items
     }
 
-    /// The item that its upstream calls so.
+    /// The thing with this name or URI at its upstream.
     pub fn by_key(&self, key: &str) -> Option<&ExposedItem> {
         self.by_key.get(key).map(|at| &self.items[*at])
     }
 }
 
 impl Prints {
-    /// Those of a shelf; `tells` is what the list of tools tells of a thing with this definition, if it does.
+    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing with this
+    /// definition, if it says anything.
     pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
         let (shelf, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
@@ -434,7 +439,7 @@ impl Prints {
 }
 
 impl Rendered {
-    /// Renders every thing of a shelf in its order, from its definition or from what was made of that before.
+    /// Renders every thing on a shelf, in order, from its definition or from an earlier rendering.
     pub(super) fn new(
         shelf: &Shelf,
         before: Option<&Self>,
@@ -468,20 +473,20 @@ impl Rendered {
     }
 }
 
-/// How tool names must look for the client.
+/// The limits that a client sets on tool names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
-    /// Which characters may stay.
+    /// The rule for characters.
     pub rule: NameRule,
-    /// Longest name.
+    /// The longest name.
     pub length: usize,
 }
 
-/// Hash digits and the `_` before them.
+/// The length of the mark: eight hash digits and the `_` before them.
 const MARK: usize = 9;
 
 impl NameLimits {
-    /// Whether clients take the name as it is.
+    /// Whether the name may stay as it is.
     pub fn fits(self, name: &str) -> bool {
         !self.is_too_long(name)
             && (self.rule == NameRule::Exact || name.bytes().map(char::from).all(accepted))
@@ -492,7 +497,7 @@ impl NameLimits {
         name.len() > self.length && name.chars().count() > self.length
     }
 
-    /// The name cut and marked with a hash of its origin.
+    /// The name, cut and marked with a hash of its origin.
     pub fn marked(self, name: &str, origin: &[&str], attempt: u32) -> String {
         let kept = name.chars().take(self.length.saturating_sub(MARK));
         let mut marked: String = match self.rule {
@@ -519,7 +524,8 @@ fn accepted(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Eight digits of a number that never changes, since names outlive a process in prompts.
+/// The number behind the mark's eight digits. It must never change, because names outlive a process in
+/// prompts.
 fn hash(origin: &[&str], attempt: u32) -> u32 {
     let parts = origin.iter().flat_map(|part| part.bytes().chain([0]));
     let attempt = (attempt > 0).then(|| attempt.to_le_bytes());
@@ -527,7 +533,7 @@ fn hash(origin: &[&str], attempt: u32) -> u32 {
     (number ^ (number >> 32)) as u32
 }
 
-/// Names that differ little from `wanted`, the nearest first.
+/// The names that differ least from `wanted`, nearest first.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
     let mut seen = HashMap::new();

@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub use crate::config::expand::expand;
-pub use crate::config::{load, load_toolman};
+pub use crate::config::{Inputs, load, load_toolman};
 pub use crate::json::Scanner;
 pub use crate::protocol::cut_off::{id_of_response, raw_id};
 pub use crate::protocol::message::Message;

@@ -1,4 +1,5 @@
-//! A faster hash than the standard library's, seeded anew in each process, so that no server can choose words that collide.
+//! A faster hash than the standard library's. It has a new seed in each process, so that no server can choose
+//! words that collide.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;

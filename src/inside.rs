@@ -10,6 +10,7 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 
 use crate::config;
 use crate::core::engine::Surroundings;
+use crate::core::logins::Attendance;
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, Gateway, stdio};
 use crate::transport;
@@ -17,14 +18,16 @@ use crate::transport;
 /// Serves a file on stdin and stdout as the gateway does, with this executable as the shim.
 pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     let text = std::fs::read(file).expect("the file is there");
-    let Ok((config, _)) = config::load(file, &text, &|_| None) else { panic!("a good file") };
+    let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
+        panic!("a good file")
+    };
     let around = Surroundings {
         launcher: Launcher::with_shim(shim),
         vars: std::env::vars_os().collect(),
         directory: std::env::temp_dir(),
         cache: None,
         state: None,
-        attended: false,
+        attendance: Attendance::Nobody,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::{load, load_toolman};
+use mcp_workbench::fuzzing::{Inputs, load, load_toolman};
 
 fuzz_target!(|bytes: &[u8]| {
     let environment = |name: &str| (name == "HOME").then(|| "/home".to_owned());
-    let workbench = load(Path::new("workbench-config.json"), bytes, &environment).map(|(_, warnings)| warnings);
-    let toolman = load_toolman(Path::new("tools.toml"), bytes, &environment).map(|(_, warnings)| warnings);
+    let workbench = load(Path::new("workbench-config.json"), bytes, &Inputs::of(&environment)).map(|(_, warnings)| warnings);
+    let toolman = load_toolman(Path::new("tools.toml"), bytes, &Inputs::of(&environment)).map(|(_, warnings)| warnings);
     for outcome in [workbench, toolman] {
         let (Ok(problems) | Err(problems)) = outcome;
         for problem in problems {

@@ -1,4 +1,4 @@
-//! The `mcp-workbench` executable once more, under the name of the wheel.
+//! The `mcp-workbench` executable again, under the name of the Python wheel.
 
 use std::process::ExitCode;
 

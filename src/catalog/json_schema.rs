@@ -1,14 +1,15 @@
-//! Whether a JSON Schema can be used. Clients compile the `outputSchema` of every tool when they list the tools, and refuse
-//! the whole list where one of them cannot be compiled.
+//! Checks whether a JSON Schema can be used. Clients compile the `outputSchema` of every tool when they list
+//! the tools, and refuse the whole list if one of them fails.
 //!
-//! [`mend`](super::mend) asks. What is checked is what compilers stumble over: keywords whose values are of the wrong type,
-//! patterns that are none, and references that lead nowhere. Keywords that are not known here are nobody's concern.
+//! [`mend`](super::mend) calls this. It checks what compilers stumble over: keywords with values of the wrong
+//! type, invalid patterns, and references that lead nowhere. Unknown keywords are ignored.
 
 use serde_json::Value;
 
 use crate::text::percent::decode_strictly;
 
-/// Whether every part of a schema, given as JSON, can be compiled, and every reference in it leads to a part of it.
+/// Whether every part of a schema, given as JSON, can be compiled and every reference in it resolves within
+/// it.
 pub(super) fn compiles(schema: &str) -> bool {
     serde_json::from_str::<Value>(schema).is_ok_and(|root| is_sound(&root, &root))
 }
@@ -63,7 +64,7 @@ fn is_type(name: &Value) -> bool {
     name.as_str().is_some_and(|name| types.contains(&name))
 }
 
-/// Whether a reference names a part of the schema: by the way to it, by its anchor, or by its `$id`.
+/// Whether a reference resolves within the schema: by pointer, by anchor, or by `$id`.
 fn leads_somewhere(reference: &str, root: &Value) -> bool {
     let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     if !document.is_empty() {
@@ -91,8 +92,8 @@ fn is_named(schema: &Value, keys: &[&str], name: &str) -> bool {
     }
 }
 
-/// Whether a text is a regular expression as JavaScript reads it in its strict (`u`) form. Groups, classes, escapes and what
-/// can be repeated are checked; names of properties and groups are taken on trust.
+/// Whether a text is a regular expression in JavaScript's strict (`u`) form. Groups, classes, escapes and
+/// quantifiers are checked; names of properties and groups are not.
 fn is_pattern(text: &str) -> bool {
     let mut rest = text.chars().peekable();
     let (mut groups, mut in_class, mut repeatable) = (0_usize, false, false);
@@ -137,7 +138,7 @@ fn is_pattern(text: &str) -> bool {
     groups == 0 && !in_class
 }
 
-/// Whether `{…}` repeats something so many times.
+/// Whether `{…}` is a valid quantifier.
 fn is_count(text: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once(',') {
@@ -146,7 +147,7 @@ fn is_count(text: &str) -> bool {
     }
 }
 
-/// Whether a backslash may stand before a character.
+/// Whether a backslash may precede this character.
 fn is_escape(c: char, in_class: bool) -> bool {
     "dDwWsSbBtnvfrcxukpP0123456789^$\\.*+?()[]{}|/".contains(c) || in_class && c == '-'
 }

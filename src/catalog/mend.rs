@@ -1,10 +1,12 @@
-//! Makes a definition fit MCP's own schema: strict clients refuse a whole list over one odd item.
+//! Makes definitions conform to MCP's own schema, because strict clients refuse a whole list over one odd
+//! item.
 //!
-//! [`read_page`](super::read_page) hands every tool, resource, template and prompt to [`mend`], once, when an upstream's
-//! list is taken in. Whatever shows definitions later shows what was kept then.
+//! [`read_page`](super::read_page) passes every tool, resource, template and prompt to [`mend`] once, when it
+//! reads an upstream's list. Everything that shows definitions later shows what was kept then.
 //!
-//! Invariants: a definition that fits is not copied. Members that MCP does not know stay as they came. A definition that was
-//! mended fits, so mending it again changes nothing.
+//! Invariant: a conforming definition is not copied, and members that MCP does not know stay as they are.
+//!
+//! Invariant: a mended definition conforms, so mending it again changes nothing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,22 +16,22 @@ use super::json_schema;
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::Era;
 
-/// Where a definition that was mended lists the members that were.
+/// The key in `_meta` under which a mended definition lists its mended members.
 pub const MENDED: &str = "mcp-workbench/mended";
 
-/// What becomes of a definition.
+/// The outcome for a definition.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It fits.
+    /// The definition conforms.
     Fits,
-    /// It is shown like this; these members were mended.
+    /// The definition is shown in this form; these members were mended.
     Mended(String, Vec<String>),
-    /// It has no name, or no URI, so that nobody could refer to it.
+    /// The definition has no name or URI, so nobody could refer to it.
     Withheld,
 }
 
-/// Says what is shown of a definition that came from a server of this era: the schema of the modern one is laxer about what
-/// tools answer with. Clients of the other era are not shown that (`core`).
+/// Decides how to show a definition from a server of this era. The modern schema is laxer about tool outputs;
+/// `core` hides those from legacy clients.
 pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
     let (needed, members) = match kind {
         Kind::Tool if era == Era::Modern => (&["name"][..], MODERN_TOOL),
@@ -75,7 +77,7 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
     Verdict::Mended(written(node, &changes), mended)
 }
 
-/// What MCP's schema says of a member.
+/// What MCP's schema requires of a member.
 enum Shape {
     /// A string.
     Text,
@@ -87,19 +89,19 @@ enum Shape {
     Share,
     /// A date and time with its offset.
     Moment,
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
-    /// An object that holds what it likes.
+    /// An object with any members.
     Free,
-    /// An object with these members, the first of them needed if it says so.
+    /// An object with these members; `needs_first` makes the first one required.
     Record { needs_first: bool, members: Members },
-    /// A list of such things; those that are wrong are left out.
+    /// A list of such values. Invalid ones are left out.
     List(&'static Shape),
-    /// What a tool takes.
+    /// A tool's input schema.
     Input,
-    /// What a tool answers with, an object.
+    /// A tool's output schema, which must describe an object.
     Output,
-    /// What a tool answers with, of whatever type.
+    /// A tool's output schema, which may describe any type.
     AnyOutput,
 }
 
@@ -169,20 +171,20 @@ const ARGUMENT: &Shape = &Record {
     members: &[("name", Text), ("title", Text), ("description", Text), ("required", Flag)],
 };
 
-/// The schema of a tool that does not say what it takes.
+/// The schema for a tool that does not say what it takes.
 const ANY_OBJECT: &str = "{\"type\":\"object\"}";
 
-/// Members to be replaced, or taken away, by their names.
+/// The members to replace or to remove, by name.
 type Changes = Vec<(&'static str, Option<String>)>;
 
-/// What becomes of a value.
+/// The outcome for a value.
 enum Fate {
     Stays,
     Becomes(String),
     Goes,
 }
 
-/// The way to a member, outermost last.
+/// The path to a member, linked from the inside out.
 #[derive(Clone, Copy)]
 struct Way<'w> {
     above: Option<&'w Way<'w>>,
@@ -208,7 +210,7 @@ impl fmt::Display for Way<'_> {
     }
 }
 
-/// What has to change about the members of an object; notes which.
+/// The changes that the members of an object need. Records the names of those members.
 fn odd_members(
     node: Node<'_>,
     members: Members,
@@ -227,7 +229,7 @@ fn odd_members(
     changes
 }
 
-/// What becomes of a value that should have this shape; notes what was wrong.
+/// The outcome for a value that should have this shape. Records what was wrong.
 fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
     let noted = mended.len();
     let fate = match shape {
@@ -269,7 +271,7 @@ fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>)
     fate
 }
 
-/// What becomes of a list: only its elements that are wrong are mended, or go.
+/// The outcome for a list, of which only the invalid elements are mended or removed.
 fn odd_elements(list: Node<'_>, of: &Shape, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
     let (noted, mut kept, mut at) = (mended.len(), Vec::new(), 0);
     Scanner::default().each_element(list, |element| {
@@ -286,7 +288,7 @@ fn odd_elements(list: Node<'_>, of: &Shape, way: &Way<'_>, mended: &mut Vec<Stri
     }
 }
 
-/// What becomes of an object that should be the schema of an object: what is right in it stays.
+/// The outcome for an object that should be an object's schema. Its valid parts are kept.
 fn odd_schema(schema: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
     let mut changes = Changes::new();
     for (key, value) in schema.members() {
@@ -317,7 +319,7 @@ fn odd_schema(schema: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate
     }
 }
 
-/// Properties, each with an object for its schema: `true` is `{}` in other words, and `false` is `{"not": {}}`.
+/// The properties, each with an object as its schema: `true` becomes `{}`, and `false` becomes `{"not": {}}`.
 fn with_object_schemas(properties: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> String {
     let members: Vec<_> = properties
         .members()
@@ -348,7 +350,7 @@ fn is_object_schema(value: Node<'_>) -> bool {
     types.peek().is_some() && types.all(|(_, value)| value.raw() == "\"object\"")
 }
 
-/// Whether a number has neither fraction nor exponent, however long it is.
+/// Whether a number has neither a fraction nor an exponent, however long it is.
 fn is_whole(raw: &str) -> bool {
     raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -361,7 +363,7 @@ fn is_list_of_texts(value: Node<'_>) -> bool {
     all
 }
 
-/// Whether a text is a date and a time with its offset, as RFC 3339 and the clients that check it write them.
+/// Whether a text is a date and time with an offset, as RFC 3339 and the clients that check it define them.
 fn is_moment(text: &[u8]) -> bool {
     let number = |at: usize, digits: usize, most: u32| -> Option<u32> {
         let digits = text.get(at..at + digits)?;
@@ -405,8 +407,8 @@ fn is_moment(text: &[u8]) -> bool {
     }
 }
 
-/// The text with `\ufffd` for every half of a character that stands alone: a server that cut an emoji in two sends such,
-/// and some clients refuse a message over it.
+/// Replaces every lone surrogate by `\ufffd`. A server that cuts an emoji in two sends one, and some clients
+/// refuse the message.
 fn with_whole_characters(raw: &str) -> Cow<'_, str> {
     let half = |at: usize| -> Option<u32> {
         let digits = raw.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -473,14 +475,14 @@ mod tests {
         Kind::ALL.into_iter().find(named).expect("a kind")
     }
 
-    /// One odd definition: of the table that the official SDKs list as well.
+    /// One odd definition from the table that the tests with the official SDKs use as well.
     #[derive(serde::Deserialize)]
     struct Odd {
         kind: String,
-        /// Raw, since it may hold half a character.
+        /// The raw definition, since it may hold a lone surrogate.
         item: Box<serde_json::value::RawValue>,
         mended: Vec<String>,
-        /// `null` where it is withheld.
+        /// The mended definition; `null` if it is withheld.
         shown: Value,
     }
 
@@ -553,7 +555,7 @@ mod tests {
         }
     }
 
-    /// Some JSON value, odd or not, that may stand anywhere.
+    /// Any JSON value, valid in its place or not.
     fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

@@ -3,9 +3,10 @@
 use super::World;
 use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
-use super::import::literals;
+use super::import::{literals, variables};
+use super::secrets::Secrets;
 use crate::client_files::{
-    Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, read_config, toolman_value,
+    Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, read_config, toolman_value,
     workbench_value,
 };
 use crate::config::locate::Face;
@@ -47,7 +48,8 @@ pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>)
 }
 
 fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
-    let server = describe(new)?;
+    let mut server = describe(new)?;
+    let hidden = literals(std::slice::from_ref(&server));
     if target.face == Face::Workbench {
         ServerName::new(new.name)
             .map_err(|wrong| Failure::usage(wrong, "give the server a readable name"))?;
@@ -62,6 +64,11 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
             format!("choose another name, or `{} remove` it first", target.face.program()),
         ));
     }
+    let secrets = Secrets::of(&config, target.face, target.world)?;
+    let environment = |name: &str| secrets.value(name);
+    let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
+    vault.take(&mut server);
+    let (replaced, values) = (vault.replaced, vault.values);
     let edit = match target.face {
         Face::Workbench => {
             let path = ["toolboxes", &toolbox, "mcpServers", new.name].map(str::to_owned).to_vec();
@@ -72,19 +79,33 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
             Edit::Push { path, value: toolman_value(&server), index: usize::MAX }
         }
     };
-    let after = edit::apply(format(target.face), &config.text, &[edit])
+    let naming = Secrets::naming(target.face, &config.value).filter(|_| !values.is_empty());
+    let edits: Vec<_> = naming.into_iter().chain([edit]).collect();
+    let after = edit::apply(format(target.face), &config.text, &edits)
         .map_err(|refusal| refused(target.file, &refusal))?;
-    validate(target.face, target.file, after.as_bytes(), target.world)?;
+    let filed = secrets.with(&values);
+    validate(target.face, target.file, after.as_bytes(), filed.as_deref(), target.world)?;
     let mut answer = answer(target.face, &toolbox, new.name);
+    let moved = replaced.iter().map(|one| json!({"variable": one.variable, "key": one.key}));
+    answer.insert("secrets".to_owned(), moved.collect());
     let proposal = Proposal {
         snapshot: &config.snapshot,
         format: format(target.face),
         after: Some(&after),
         audience: Audience::Usual,
-        secrets: Redactor::new(literals(std::slice::from_ref(&server))),
+        secrets: Redactor::new(hidden.into_iter().chain(values)),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
+    let settled = console.settle(&proposal, &mut answer, |console| match &filed {
+        Some(text) => secrets.write(text, console),
+        None => Ok(()),
+    })?;
+    if settled == Settled::Written {
         console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
+        if !replaced.is_empty() {
+            let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
+            let file = secrets.snapshot.path.display();
+            console.say(&format!("its secrets are variables, kept in {file}: {}", names.join(", ")))?;
+        }
     }
     Ok(answer)
 }
@@ -130,7 +151,7 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
     };
     let after = edit::apply(format(target.face), &config.text, &[edit])
         .map_err(|refusal| refused(target.file, &refusal))?;
-    validate(target.face, target.file, after.as_bytes(), target.world)?;
+    validate(target.face, target.file, after.as_bytes(), None, target.world)?;
     let mut answer = answer(target.face, &toolbox, name);
     let proposal = Proposal {
         snapshot: &config.snapshot,
@@ -139,7 +160,7 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::default(),
     };
-    if console.settle(&proposal, &mut answer, || Ok(()))? == Settled::Written {
+    if console.settle(&proposal, &mut answer, |_| Ok(()))? == Settled::Written {
         console.say(&format!("removed {name}{}", inside(&toolbox)))?;
     }
     Ok(answer)

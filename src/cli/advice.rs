@@ -1,23 +1,32 @@
 //! What to do about a server that is not to be had.
 
+use super::diagnosis::{Diagnosis, diagnose};
 use super::failure::{Failure, FailureKind};
 use crate::core::start_error::{Cause, StartError};
 
-/// What to do about it.
-pub(super) fn advice(error: &StartError) -> &str {
+/// What is wrong with a server, where that is known better than by the error, and what to do about it.
+pub(super) fn advice(server: &str, error: &StartError) -> Diagnosis {
     if let Some(hint) = &error.hint {
-        return hint;
+        return Diagnosis::cure(hint.to_string());
     }
-    match error.cause {
+    if let Some(found) = diagnose(&error.problem, &error.log) {
+        return found;
+    }
+    let hint = match error.cause {
         Cause::Noise => {
-            "stdout is for MCP messages only: check that the command starts an MCP server over stdio, and let it log to stderr"
+            let line = error.noise.as_ref().map_or(String::new(), |line| format!("it wrote `{line}`, but "));
+            return Diagnosis::cure(format!(
+                "{line}stdout is for the protocol: check that the command starts an MCP server over stdio, and let it log to stderr"
+            ));
         }
+        Cause::Person => return Diagnosis::cure(format!("run `login {server}`")),
+        Cause::Variable => "set it where the gateway starts, or in a file that `envFile` names",
+        Cause::Starting => "wait until it is ready, and try again",
         Cause::Timeout => {
-            "if it has to download or build something first, run it once by hand or raise its connectTimeout"
+            "if it has to download or build something first, run it once by hand or raise its startTimeout"
         }
         Cause::Network => "start the server, or correct its `url`",
         Cause::Login => "check its `headers`: the server does not accept the credentials",
-        Cause::Person => "run `doctor` in a terminal, where you can log in",
         Cause::Address => {
             "check the path of its `url`; for a server with the old HTTP+SSE transport write \"type\": \"sse\""
         }
@@ -28,17 +37,20 @@ pub(super) fn advice(error: &StartError) -> &str {
         Cause::Command | Cause::Other => {
             "see what it wrote to stderr; variables that it needs go into its `env`"
         }
-    }
+    };
+    Diagnosis::cure(hint.to_owned())
 }
 
-/// The failure of a verb that needs this server.
-pub(super) fn lost(label: &str, error: &StartError) -> Failure {
+/// The failure of a verb that needs this server, for something at this address.
+pub(super) fn lost(address: &str, server: &str, error: &StartError) -> Failure {
     let kind = match error.cause {
         Cause::Login | Cause::Person => FailureKind::Authorization,
         _ => FailureKind::Unreachable,
     };
-    let message = StartError { hint: None, ..error.clone() };
-    Failure::new(kind, format!("{label}: {message}"), advice(error))
+    let Diagnosis { problem, hint } = advice(server, error);
+    let problem = problem.map_or_else(|| error.problem.clone(), Into::into);
+    let message = StartError { problem, hint: None, ..error.clone() };
+    Failure::new(kind, format!("{address}: {message}"), hint)
 }
 
 #[cfg(test)]
@@ -49,16 +61,16 @@ mod tests {
     fn every_kind_has_a_way_out_and_a_status() {
         for (cause, status, part) in [
             (Cause::Command, 4, "by hand"),
-            (Cause::Timeout, 4, "connectTimeout"),
-            (Cause::Noise, 4, "stdout is for MCP messages"),
+            (Cause::Timeout, 4, "startTimeout"),
+            (Cause::Noise, 4, "stdout is for the protocol"),
             (Cause::Network, 4, "start the server"),
             (Cause::Login, 3, "headers"),
-            (Cause::Person, 3, "terminal"),
+            (Cause::Person, 3, "`login dev/a`"),
             (Cause::Address, 4, "sse"),
             (Cause::Version, 4, "update"),
             (Cause::Other, 4, "by hand"),
         ] {
-            let failure = lost("dev/a", &StartError::new(cause, "it is so"));
+            let failure = lost("dev/a", "dev/a", &StartError::new(cause, "it is so"));
             assert_eq!((failure.kind.status(), &*failure.message), (status, "dev/a: it is so"), "{cause:?}");
             assert!(failure.hint.contains(part), "{cause:?}: {}", failure.hint);
         }
@@ -67,7 +79,7 @@ mod tests {
             hint: Some("set KEY".into()),
             ..StartError::from("ended")
         };
-        let failure = lost("dev/a", &error);
+        let failure = lost("dev/a", "dev/a", &error);
         assert_eq!(failure.message, "dev/a: ended\nlast lines of its stderr:\n  no key");
         assert_eq!(failure.hint, "set KEY");
     }

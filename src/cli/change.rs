@@ -3,10 +3,12 @@
 use super::World;
 use super::check::errors;
 use super::failure::{Failure, Manner};
+use super::load::env_file;
 use crate::client_files::shown;
 use crate::config::Redactor;
+use crate::config::env_file::SECRETS;
 use crate::config::locate::Face;
-use crate::config::{load, load_toolman};
+use crate::config::{Access, EnvFile, Inputs, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
 use crate::memory::turn::Turn;
@@ -39,8 +41,8 @@ pub(super) struct Console<'a> {
 /// Where we stand among the processes that would change a file.
 #[derive(Default)]
 pub(super) struct Standing {
-    /// Nobody else changes it now.
-    turn: Option<Turn>,
+    /// The files that nobody else changes now.
+    turns: Vec<(PathBuf, Turn)>,
     /// Somebody has changed it since we read it.
     overtaken: bool,
 }
@@ -123,17 +125,17 @@ impl Console<'_> {
             self.take_turn(file)?;
         }
         let result = work(self);
-        self.turn.turn = None;
+        self.turn.turns.clear();
         result
     }
 
     fn take_turn(&mut self, file: &Path) -> Result<(), Failure> {
-        if self.turn.turn.is_none() {
+        if self.turn.turns.iter().all(|(other, _)| other != file) {
             let turn = Turn::take(self.state.as_deref(), file).map_err(|error| {
                 let message = format!("cannot change {}: {error}", file.display());
                 Failure::failed(message, "end the other mcp-workbench or toolman, and try again")
             })?;
-            self.turn.turn = Some(turn);
+            self.turn.turns.push((file.to_owned(), turn));
         }
         Ok(())
     }
@@ -156,7 +158,7 @@ impl Console<'_> {
         &mut self,
         proposal: &Proposal<'_>,
         answer: &mut Answer,
-        first: impl FnOnce() -> Result<(), Failure>,
+        first: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<Settled, Failure> {
         let snapshot = proposal.snapshot;
         let before = snapshot.text().unwrap_or_default();
@@ -213,7 +215,7 @@ impl Console<'_> {
             }
         }
         self.hold(snapshot)?;
-        first()?;
+        first(self)?;
         let written = match proposal.after {
             Some(after) => snapshot.replace(after.as_bytes(), proposal.audience).map(drop),
             None => snapshot.remove(),
@@ -268,7 +270,7 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
     let text = match (&snapshot.bytes, fresh) {
         (None, Some(fresh)) => fresh.to_owned(),
         _ => {
-            validate(face, file, snapshot.bytes.as_deref().unwrap_or_default(), world)?;
+            validate(face, file, snapshot.bytes.as_deref().unwrap_or_default(), None, world)?;
             snapshot.text().unwrap_or_default().to_owned()
         }
     };
@@ -278,12 +280,26 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
     Ok(Config { snapshot, text, value: parsed.value })
 }
 
-/// Checks a text of ours; values with a variable that is not set are taken for sound.
-pub(super) fn validate(face: Face, file: &Path, bytes: &[u8], world: &World) -> Result<(), Failure> {
+/// Checks a text of ours; values with a variable that is not set are taken for sound. `secrets` is what `secrets.env`
+/// is to hold.
+pub(super) fn validate(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    secrets: Option<&str>,
+    world: &World,
+) -> Result<(), Failure> {
     let environment = |name: &str| world.variable(name);
+    let read = |path: &Path| match secrets {
+        Some(text) if path == file.with_file_name(SECRETS) => {
+            Ok(EnvFile { bytes: text.into(), others: Access::None, committable: false })
+        }
+        _ => env_file(path),
+    };
+    let inputs = Inputs { environment: &environment, read: &read, skip_missing: false };
     let problems = match face {
-        Face::Workbench => load(file, bytes, &environment).err(),
-        Face::Toolman => load_toolman(file, bytes, &environment).err(),
+        Face::Workbench => load(file, bytes, &inputs).err(),
+        Face::Toolman => load_toolman(file, bytes, &inputs).err(),
     };
     let mut problems = problems.unwrap_or_default();
     problems.retain(|problem| problem.is_error() && !problem.unset);
@@ -348,7 +364,7 @@ mod tests {
             audience: Audience::Usual,
             secrets: Redactor::default(),
         };
-        let outcome = console.settle(&proposal, &mut Answer::new(), || first);
+        let outcome = console.settle(&proposal, &mut Answer::new(), |_| first);
         let text = std::fs::read_to_string(&path).expect("it is there");
         std::fs::remove_file(&path).expect("it is there");
         (outcome, asked, text)

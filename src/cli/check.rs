@@ -1,8 +1,9 @@
 //! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
 
 use super::failure::{Failure, FailureKind, Manner};
+use super::load::checked_env_file;
 use crate::config::locate::{Face, NotFound};
-use crate::config::{Environment, Problem, load, load_toolman};
+use crate::config::{Environment, Inputs, Problem, load, load_toolman};
 use crate::edit::file::contents;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -19,7 +20,8 @@ pub(super) fn check(
 ) -> Result<u8, Failure> {
     let file = file?;
     let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
-    let (summary, problems) = examine(face, &file, &bytes, environment);
+    let inputs = Inputs { environment, read: &checked_env_file, skip_missing: false };
+    let (summary, problems) = examine(face, &file, &bytes, &inputs);
     let ok = summary.is_some();
     if manner.json {
         let mut answer = json!({});
@@ -57,19 +59,14 @@ pub(super) fn errors(problems: &[Problem]) -> String {
 }
 
 /// What a valid file holds, in words, and everything there is to say about it.
-fn examine(
-    face: Face,
-    file: &Path,
-    bytes: &[u8],
-    environment: &Environment<'_>,
-) -> (Option<String>, Vec<Problem>) {
+fn examine(face: Face, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Option<String>, Vec<Problem>) {
     let loaded = match face {
-        Face::Workbench => load(file, bytes, environment).map(|(workbench, warnings)| {
+        Face::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
             let servers = workbench.toolboxes.iter().map(|toolbox| toolbox.servers.len()).sum();
             let toolboxes = counted(workbench.toolboxes.len(), "toolbox", "toolboxes");
             (format!("ok, {toolboxes} with {}", counted(servers, "server", "servers")), warnings)
         }),
-        Face::Toolman => load_toolman(file, bytes, environment).map(|(toolman, warnings)| {
+        Face::Toolman => load_toolman(file, bytes, inputs).map(|(toolman, warnings)| {
             (format!("ok, {}", counted(toolman.servers.len(), "server", "servers")), warnings)
         }),
     };
@@ -183,9 +180,11 @@ error: expected a string, found the number 1
     #[test]
     fn each_face_has_its_format() {
         let minimal = Face::Toolman.minimal_file().as_bytes();
-        let (summary, problems) = examine(Face::Toolman, Path::new("tools.toml"), minimal, &|_| None);
+        let (summary, problems) =
+            examine(Face::Toolman, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary.as_deref(), problems.len()), (Some("ok, 1 server"), 0));
-        let (summary, problems) = examine(Face::Workbench, Path::new("tools.toml"), minimal, &|_| None);
+        let (summary, problems) =
+            examine(Face::Workbench, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary, problems.len()), (None, 1));
     }
 

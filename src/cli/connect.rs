@@ -2,21 +2,25 @@
 
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
+use super::check::errors;
 use super::failure::Failure;
-use super::import::{home_variable, is_gateway, literals, unknown_client};
-use super::variables::{Wanted, held_by_clients, known, unset};
+use super::import::{home_variable, is_gateway, literals, unknown_client, variables};
+use super::load::{Loader, Overrides, env_file};
+use super::secrets::Secrets;
 use crate::catalog::Kind;
 use crate::client_files::{
-    self, FileScope, FoundValue, ImportedServer, Ourselves, Past, held, places, read, read_config,
+    self, FileScope, ImportedServer, Ourselves, Past, held, inputs, places, read, read_config,
 };
 use crate::config::locate::Face;
-use crate::config::{Redactor, Server, ToolMode};
+use crate::config::{Inputs, Redactor, Server, ToolMode, Transport};
 use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
+use crate::face::Declared;
 use crate::known_clients::KnownClient;
 use crate::memory::definitions::Definitions;
 use serde_json::{Map, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,7 +66,12 @@ fn connect_now(
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
         None => Base::of(&snapshot)?,
     };
-    let start = gateway_start(order, client, config, &ours);
+    if let Some((place, install)) = fleeting(order.program) {
+        console.warn(&format!(
+            "this program lies in {place} and may vanish from there; install it (`{install}`) and connect again"
+        ))?;
+    }
+    let start = GatewayStart::plan(order, client, config, &ours, &base.text)?;
     let change = Registration::plan(order, client, path, &base.text, start)?;
 
     let mut answer = change.answer(client);
@@ -70,8 +79,8 @@ fn connect_now(
         snapshot: &snapshot,
         format: client.files.dialect.format,
         after: Some(&change.after),
-        audience: if change.start.handed_on.is_empty() { Audience::Usual } else { Audience::Owner },
-        secrets: change.secrets(),
+        audience: Audience::Usual,
+        secrets: Redactor::new(literals(&change.there)),
     };
     let record = Record {
         file: path.to_owned(),
@@ -82,7 +91,7 @@ fn connect_now(
     if change.replaces && snapshot.text() != Some(&change.after) {
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
-    let outcome = console.settle(&proposal, &mut answer, || {
+    let outcome = console.settle(&proposal, &mut answer, |_| {
         backup.write(&record, base.text.as_bytes(), change.after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
             Failure::failed(message, "check that you may write there; nothing was changed")
@@ -105,29 +114,26 @@ fn connect_now(
             }
         }
     }
-    let mut missing = unset(&ours.text, world);
-    missing.retain(|name| !change.start.handed_on.iter().any(|one| one.variable == *name));
-    if !missing.is_empty() && outcome != Settled::Same {
-        console.say(&format!("not set here, and needed where it starts: {}", missing.join(", ")))?;
+    if outcome != Settled::Same {
+        change.tell_lacking(client, console)?;
     }
-    answer.insert("unset".to_owned(), json!(missing));
     Ok(answer)
 }
 
 /// The servers that are known to have apps which the client would render, if it were shown the tools that name them.
 fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
     let world = order.world;
-    // What is not set here makes no other server of one.
-    let variable = |name: &str| Some(world.variable(name).unwrap_or_default());
+    let variable = |name: &str| world.variable(name);
+    let inputs = Inputs { environment: &variable, read: &env_file, skip_missing: true };
     let loaded = match order.face {
-        Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &variable).ok(),
+        Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &inputs).ok(),
         Face::Toolman => None,
     };
     let (Some((file, _)), Some(cache)) = (loaded, world.cache_directory()) else { return Vec::new() };
     let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
         ToolMode::Proxy => true,
         ToolMode::Auto => !client.behaviour.takes_up_changes(),
-        ToolMode::Dynamic => false,
+        ToolMode::Dynamic | ToolMode::Flat => false,
     };
     if !is_proxied || !client.behaviour.renders_apps {
         return Vec::new();
@@ -147,39 +153,73 @@ fn written_mode(order: &Order<'_>, ours: &Config) -> Option<ToolMode> {
 }
 
 /// What a client will start, and what was known when that was decided.
-struct GatewayStart {
+struct GatewayStart<'a> {
     ourselves: Ourselves,
-    /// The servers of our configuration.
-    present: Vec<ImportedServer>,
-    /// Values of variables that we are started with.
-    handed_on: Vec<FoundValue>,
-    /// Values that the client would take for variables of its own.
-    held_back: Vec<FoundValue>,
+    /// The servers of our configuration that will start, and those that lack variables, with their names.
+    startable: Vec<ImportedServer>,
+    lacking: Vec<(ImportedServer, Vec<String>)>,
+    secrets: Secrets<'a>,
 }
 
-fn gateway_start(
-    order: &Order<'_>,
-    client: &'static KnownClient,
-    config: &Path,
-    ours: &Config,
-) -> GatewayStart {
-    let groups = read_config(order.face, &ours.value);
-    let wanted =
-        Wanted { face: order.face, file: config, text: &ours.text, groups: &groups, client: Some(client) };
-    let found = held_by_clients(&wanted, order.world).values;
-    let (handed_on, held_back): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|one| client.takes_literally(&one.text));
-    GatewayStart {
-        ourselves: ourselves(order, config, written_mode(order, ours), &handed_on),
-        present: groups.into_iter().flat_map(|group| group.servers).collect(),
-        handed_on,
-        held_back,
+impl<'a> GatewayStart<'a> {
+    /// Reads the configuration as the client's process will. `before` is the text of the client's file without us.
+    fn plan(
+        order: &Order<'a>,
+        client: &'static KnownClient,
+        config: &Path,
+        ours: &Config,
+        before: &str,
+    ) -> Result<Self, Failure> {
+        let (face, world) = (order.face, order.world);
+        let secrets = Secrets::of(ours, face, world)?;
+        let used = variables(&ours.text);
+        let file = edit::parse(client.files.dialect.format, before).map(|parsed| parsed.value);
+        let mut asked = file.map(|file| inputs(client, &file)).unwrap_or_default();
+        asked.retain(|(name, _)| used.contains(name) && secrets.filed(name).is_none());
+        let mode = written_mode(order, ours);
+        let mut process = world.clone();
+        process.vars.extend(asked.iter().map(|(name, question)| (name.into(), question.into())));
+        let loader = Loader {
+            face,
+            file: config.to_owned(),
+            overrides: Overrides { tool_mode: mode, entry: None },
+            state: None,
+            skip_missing: false,
+            reader: env_file,
+            world: process,
+        };
+        let (configured, _) = loader.read(ours.text.clone().into_bytes()).0.map_err(|problems| {
+            let count = errors(&problems);
+            let hint = format!("{count}; {} would not start, so nothing was written", face.program());
+            Failure::invalid(config, problems, hint)
+        })?;
+        let lacks = |group: &str, server: &str| {
+            let declared = configured.face.servers();
+            let own = |one: &Declared<'_>| match face {
+                Face::Workbench => one.group == group && one.name == server,
+                Face::Toolman => one.group == server,
+            };
+            declared.into_iter().find(own).and_then(|one| match one.spec.transport {
+                Transport::Unset(unset) => Some(unset.variables),
+                _ => None,
+            })
+        };
+        let (mut startable, mut lacking) = (Vec::new(), Vec::new());
+        for group in read_config(face, &ours.value) {
+            for server in group.servers {
+                match lacks(&group.name, &server.name).filter(|_| !server.disabled) {
+                    Some(variables) => lacking.push((server, variables)),
+                    None => startable.push(server),
+                }
+            }
+        }
+        Ok(Self { ourselves: ourselves(order, config, mode, asked), startable, lacking, secrets })
     }
 }
 
 /// A client's file with us in it, before anybody has agreed to that.
-struct Registration {
-    start: GatewayStart,
+struct Registration<'a> {
+    start: GatewayStart<'a>,
     /// The text of the file.
     after: String,
     /// All servers that the file has without us.
@@ -188,27 +228,35 @@ struct Registration {
     taken: Vec<ImportedServer>,
     /// Names of those that stay.
     kept: Vec<String>,
+    /// Those of them that would lack variables behind us, with what they lack.
+    left: Vec<(String, Vec<String>)>,
     /// Whether another server has the name of our entry.
     replaces: bool,
 }
 
-impl Registration {
+impl<'a> Registration<'a> {
     /// `before` is the text of the client's file without us.
     fn plan(
         order: &Order<'_>,
         client: &'static KnownClient,
         path: &Path,
         before: &str,
-        start: GatewayStart,
+        start: GatewayStart<'a>,
     ) -> Result<Self, Failure> {
         let refused = |refusal| refused(path, &refusal);
         let world = order.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
         let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
-        let found: Vec<_> = start.handed_on.iter().chain(&start.held_back).cloned().collect();
-        let mut taken = held(&there, &start.present, &|name| known(name, &found, world));
+        let environment = |name: &str| start.secrets.value(name);
+        let mut taken = held(&there, &start.startable, &environment);
         taken.retain(|server| !order.keep && !is_gateway(server));
+        let mut left = Vec::new();
+        for (own, variables) in start.lacking.iter().filter(|_| !order.keep) {
+            let own = held(&there, std::slice::from_ref(own), &environment).into_iter();
+            let own = own.filter(|server| !taken.contains(server));
+            left.extend(own.map(|server| (server.name.clone(), variables.clone())));
+        }
         let paths: Vec<_> = taken.iter().map(|server| server.origin.path.clone()).collect();
         let after = client_files::connect(client, before, &start.ourselves, &paths).map_err(refused)?;
         let own = client_files::entry_path(client, &value, &start.ourselves.name);
@@ -216,7 +264,7 @@ impl Registration {
         let stays = |server: &&&ImportedServer| server.origin.path != own && !taken.contains(server);
         let kept = others.iter().filter(stays).map(|server| server.name.clone()).collect();
         let taken = taken.into_iter().cloned().collect();
-        Ok(Self { start, after, taken, kept, replaces, there })
+        Ok(Self { start, after, taken, kept, left, replaces, there })
     }
 
     fn answer(&self, client: &KnownClient) -> Answer {
@@ -226,19 +274,32 @@ impl Registration {
             ("entry", json!(ourselves.name)),
             ("command", json!(ourselves.program)),
             ("args", json!(ourselves.args)),
-            ("env", self.start.handed_on.iter().map(|one| json!(one.variable)).collect()),
+            ("env", ourselves.env.iter().map(|(name, _)| json!(name)).collect()),
             ("removed", self.taken.iter().map(|server| json!(server.name)).collect()),
             ("replaced", if self.replaces { json!([ourselves.name]) } else { json!([]) }),
             ("kept", json!(self.kept)),
+            ("unset", self.unset()),
         ];
         members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// What no diff may show.
-    fn secrets(&self) -> Redactor {
-        let values = self.start.handed_on.iter().chain(&self.start.held_back);
-        let values = values.map(|one| (one.text.clone(), one.variable.clone()));
-        Redactor::new(values.chain(literals(&self.there)))
+    /// The variables that servers lack, each once.
+    fn unset(&self) -> serde_json::Value {
+        let all: BTreeSet<_> = self.start.lacking.iter().flat_map(|(_, variables)| variables).collect();
+        json!(all)
+    }
+
+    /// Says which servers lack variables, and which of the client's own stay for that.
+    fn tell_lacking(&self, client: &KnownClient, console: &mut Console<'_>) -> Result<(), Failure> {
+        for (server, variables) in &self.left {
+            console.say(&format!("Left in {}: {server} ({})", client.title, not_set(variables)))?;
+        }
+        let stays = |name: &str| self.left.iter().any(|(server, _)| server == name);
+        for (server, variables) in self.start.lacking.iter().filter(|(server, _)| !stays(&server.name)) {
+            let (lack, name) = (not_set(variables), &server.name);
+            console.say(&format!("{lack}; the server '{name}' will not start without it"))?;
+        }
+        Ok(())
     }
 
     /// Says what was written.
@@ -246,11 +307,7 @@ impl Registration {
         console.say(&format!("{} starts {} now; restart it", client.title, face.program()))?;
         if !self.taken.is_empty() {
             let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
-            console.say(&format!("behind us, and no longer in its own file: {}", names.join(", ")))?;
-        }
-        if !self.start.handed_on.is_empty() {
-            let names: Vec<_> = self.start.handed_on.iter().map(|one| one.variable.as_str()).collect();
-            console.say(&format!("started with the secrets that init took out: {}", names.join(", ")))?;
+            console.say(&format!("Moved behind the gateway: {}", names.join(", ")))?;
         }
         console.say(&format!("to undo it: {} disconnect {}", face.program(), client.id))?;
         Ok(())
@@ -326,7 +383,7 @@ fn disconnect_now(
         audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
         secrets: Redactor::new(hidden),
     };
-    let outcome = console.settle(&proposal, answer, || Ok(()))?;
+    let outcome = console.settle(&proposal, answer, |_| Ok(()))?;
     if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
             // Somebody else may have put something there.
@@ -459,12 +516,41 @@ fn bequeath(record: &Record, client: &KnownClient, world: &World) {
     }
 }
 
+/// Where a program lies that does not stay, and the command that installs it for good.
+fn fleeting(program: &Path) -> Option<(&'static str, &'static str)> {
+    const NPM: &str = concat!("npm install --global ", env!("BUILD_NPM"));
+    const UV: &str = concat!("uv tool install ", env!("BUILD_PYPI"));
+    const BUN: &str = concat!("bun add --global ", env!("BUILD_NPM"));
+    let parts: Vec<_> = program.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    let parts: Vec<&str> = parts.iter().map(|part| &**part).collect();
+    let has = |wanted: &[&str]| parts.windows(wanted.len()).any(|window| window == wanted);
+    if has(&["target", "debug"]) || has(&["target", "release"]) {
+        Some(("a build directory", "cargo install --path ."))
+    } else if has(&["_npx"]) {
+        Some(("the cache of npx", NPM))
+    } else if has(&["uv", "archive-v0"]) || has(&[".cache", "uv"]) || has(&["uv", "cache"]) {
+        Some(("the cache of uv", UV))
+    } else if has(&["install", "cache"]) || parts.iter().any(|part| part.starts_with("bunx-")) {
+        Some(("the cache of bun", BUN))
+    } else {
+        None
+    }
+}
+
+/// Variables that are not set, in words.
+fn not_set(variables: &[String]) -> String {
+    match variables {
+        [one] => format!("{one} is not set"),
+        many => format!("{} are not set", many.join(", ")),
+    }
+}
+
 /// Without a mode the file decides.
 fn ourselves(
     order: &Order<'_>,
     config: &Path,
     mode: Option<ToolMode>,
-    handed_on: &[FoundValue],
+    env: Vec<(String, String)>,
 ) -> Ourselves {
     let mut args = Vec::new();
     if order.face != order.own_face {
@@ -476,10 +562,34 @@ fn ourselves(
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",
             ToolMode::Auto => "auto",
+            ToolMode::Flat => "flat",
         };
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
     let program = order.program.to_string_lossy().into_owned();
-    let env = handed_on.iter().map(|one| (one.variable.clone(), one.text.clone())).collect();
     Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_in_caches_and_build_directories_may_vanish() {
+        for (program, expected) in [
+            ("/home/u/src/mcp-workbench/target/debug/mcp-workbench", Some("a build directory")),
+            ("/home/u/src/mcp-workbench/target/release/toolman", Some("a build directory")),
+            ("/home/u/.npm/_npx/0f/node_modules/.bin/toolman", Some("the cache of npx")),
+            ("/home/u/.cache/uv/archive-v0/x/bin/toolman", Some("the cache of uv")),
+            ("/Users/u/Library/Caches/uv/archive-v0/x/bin/toolman", Some("the cache of uv")),
+            ("/home/u/.bun/install/cache/x/toolman", Some("the cache of bun")),
+            ("/tmp/bunx-1000-mcp/node_modules/x/toolman", Some("the cache of bun")),
+            ("/home/u/.cargo/bin/toolman", None),
+            ("/usr/lib/node_modules/x/toolman", None),
+            ("/home/u/.local/share/uv/tools/x/bin/toolman", None),
+            ("/srv/release/toolman", None),
+        ] {
+            assert_eq!(fleeting(Path::new(program)).map(|(place, _)| place), expected, "{program}");
+        }
+    }
 }

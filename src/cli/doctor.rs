@@ -1,6 +1,6 @@
 //! `doctor`: starts every server once and says, a line each, whether it is well, or what is wrong and what to do.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::advice::advice;
+use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Overrides, load, runtime, signal};
+use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
-use super::variables::borrow;
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::Gateway;
@@ -28,9 +28,9 @@ pub(super) fn run(
     overrides: &Overrides,
     client: &str,
     (manner, screen): (Manner, Screen),
-    mut world: World,
+    world: World,
 ) -> Result<u8, Failure> {
-    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let mut out = io::stdout();
     if !manner.json {
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
@@ -39,21 +39,17 @@ pub(super) fn run(
         }
         writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
     }
-    let borrowed: Vec<_> = file.iter().flat_map(|file| borrow(&mut world, face, file)).collect();
-    let loaded = load(face, file, overrides, None, manner, &world)?;
-    if !manner.json && !manner.quiet {
-        for one in borrowed {
-            let (name, client) = (one.variable, one.client);
-            writeln!(err, "note: {name} is not set here; this is with the value that {client} has")?;
-        }
-    }
-    let file = loaded.file;
+    let asking = Loader::for_asking(face, file, overrides, &world)?;
+    let loader = Loader { reader: checked_env_file, ..asking };
+    let (configured, _) = loader.load(manner)?;
+    let file = loader.file;
     let runtime = runtime()?;
-    let around = world.engine_surroundings(err.is_terminal());
+    let around = world.engine_surroundings(world.attendance());
     let findings = runtime.block_on(async {
         let interrupted = signal()?;
-        let gateway = Gateway::new(loaded.configured, around);
-        let examine = || screen.while_waiting("starting the servers", gateway.examine(client));
+        let gateway = Gateway::new(configured, around);
+        let examine =
+            || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine(client));
         let examined = async {
             let findings = examine().await;
             // Where nobody is asked to log in, there are no logins.
@@ -105,8 +101,9 @@ impl<'a> ServerRow<'a> {
         };
         let lines = error.stderr.lines();
         let stderr = lines.map(|line| printable(line.strip_prefix("  ").unwrap_or(line))).collect();
-        let hint = Some(advice(error).to_owned());
-        Self { finding, problem: Some(printable(&error.problem)), hint, stderr }
+        let Diagnosis { problem, hint } = advice(&finding.label, error);
+        let problem = problem.unwrap_or_else(|| error.problem.to_string());
+        Self { finding, problem: Some(printable(&problem)), hint: Some(printable(&hint)), stderr }
     }
 
     fn is_ok(&self) -> bool {
@@ -151,6 +148,7 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
                 "hint": row.hint,
                 "stderr": row.stderr,
                 "renamed": renamed,
+                "login": login::as_json(finding.known_login.as_ref()),
                 "mended": finding.oddities.iter().filter_map(mended).collect::<Vec<_>>(),
                 "withheld": finding.oddities.iter().filter_map(withheld).sum::<usize>(),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
@@ -222,6 +220,9 @@ fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::R
         }
         if let Some(program) = &finding.program {
             writeln!(out, "        {}", printable(&program.to_string_lossy()))?;
+        }
+        if let Some(login) = &finding.known_login {
+            writeln!(out, "        {}", login::as_text(login))?;
         }
         for line in &row.stderr {
             writeln!(out, "        | {line}")?;

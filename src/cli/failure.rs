@@ -1,4 +1,4 @@
-//! Why a verb ends without having done its work, and how that is told.
+//! The failure of a verb, and how it is reported.
 
 use super::check;
 use crate::config::Problem;
@@ -13,20 +13,20 @@ pub(super) struct Failure {
     pub(super) kind: FailureKind,
     pub(super) message: String,
     pub(super) hint: String,
-    /// What is wrong with the configuration; told one by one, in place of the message.
+    /// The problems of the configuration, which are printed one by one instead of the message.
     pub(super) problems: Vec<Problem>,
 }
 
 /// The kinds of failure, each with an exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// Something went wrong.
+    /// Any other failure.
     Failure,
     /// The command line is wrong.
     Usage,
     /// The configuration is wrong, or not there.
     Configuration,
-    /// A server wants a login that we do not have.
+    /// A server requires a login that we do not have.
     Authorization,
     /// A server cannot be reached.
     Unreachable,
@@ -34,14 +34,14 @@ pub(super) enum FailureKind {
     Tool,
 }
 
-/// How failures and warnings are told.
+/// How failures and warnings are reported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// One JSON value on stdout.
+    /// Print one JSON value on stdout.
     pub(super) json: bool,
-    /// Results and errors only.
+    /// Print results and errors only.
     pub(super) quiet: bool,
-    /// stderr may be coloured.
+    /// Allow colours on stderr.
     pub(super) colour: bool,
 }
 
@@ -90,7 +90,7 @@ impl Failure {
         Self::configuration(message, "name a regular file that you may read, of at most 64 MB")
     }
 
-    /// A file with these problems, warnings among them; `hint` is what follows from it.
+    /// The failure of a file with these problems, which may include warnings. `hint` says what follows.
     pub(super) fn invalid(file: &Path, problems: Vec<Problem>, hint: impl Into<String>) -> Self {
         let first = problems.iter().find(|problem| problem.is_error());
         let first = first.map_or("", |problem| problem.message.as_str());
@@ -98,7 +98,7 @@ impl Failure {
         Self { problems, ..Self::configuration(message, hint) }
     }
 
-    /// Prints it and answers the exit status.
+    /// Prints the failure and returns the exit status.
     pub(super) fn tell(&self, manner: Manner, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
         let Self { kind, message, hint, problems } = self;
         if manner.json {

@@ -9,8 +9,8 @@
 //! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
 //!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
 //!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
-//! // add, remove; toolman: {…, "namespace"}
-//! {…, "toolbox", "server"}
+//! // add, remove; toolman: {…, "namespace"}; `secrets` is of add
+//! {…, "toolbox", "server", "secrets": [{"variable", "key"}]}
 //! // connect, disconnect; the keys after `entry` are those of connect
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```

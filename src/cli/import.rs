@@ -3,12 +3,11 @@
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
-use super::origins::remember;
 use super::schema::SCHEMA_URLS;
-use super::variables::{Held, Wanted, held_by_clients, known};
+use super::secrets::Secrets;
 use crate::client_files::{
-    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Origins, Plan, Replaced, Template,
-    Vault, places, plan, read, read_config, toolman_value, workbench_value,
+    Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
+    places, plan, read, read_config, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
@@ -89,7 +88,7 @@ fn init_now(
         .filter(|client| sources.found.iter().any(|source| source.client == client.title))
         .map(|client| client.id)
         .collect();
-    let config = open(order.face, file, world, Some(&fresh(order.face)))?;
+    let config = open(order.face, file, world, Some(&fresh(order.face, false)))?;
     let (answer, outcome) = bring(order, sources, config, console)?;
     if outcome == Settled::Written {
         let program = order.face.program();
@@ -292,10 +291,31 @@ pub(super) fn is_gateway(server: &ImportedServer) -> bool {
     ours(&name(program)) || runner && args.iter().take(3).any(package)
 }
 
-fn fresh(face: Face) -> String {
+/// A configuration without servers, which names a file of secrets or not.
+fn fresh(face: Face, secrets: bool) -> String {
+    const SKIP: &str = "A server whose variables are not set does not start; all others do.";
+    const SECRETS: &str = "Values of variables, kept out of this file.";
     match face {
-        Face::Workbench => format!("{{\n  \"$schema\": \"{}\",\n  \"toolboxes\": {{}}\n}}\n", SCHEMA_URLS.0),
-        Face::Toolman => format!("#:schema {}\n\nactive_toolsets = []\n", SCHEMA_URLS.1),
+        Face::Workbench => {
+            let secrets = match secrets {
+                true => format!("  // {SECRETS}\n  \"envFile\": \"secrets.env\",\n"),
+                false => String::new(),
+            };
+            let schema = SCHEMA_URLS.0;
+            format!(
+                "{{\n  \"$schema\": \"{schema}\",\n  // {SKIP}\n  \"onMissingVariable\": \"skip\",\n{secrets}  \"toolboxes\": {{}}\n}}\n"
+            )
+        }
+        Face::Toolman => {
+            let secrets = match secrets {
+                true => format!("# {SECRETS}\nenv_file = \"secrets.env\"\n"),
+                false => String::new(),
+            };
+            let schema = SCHEMA_URLS.1;
+            format!(
+                "#:schema {schema}\n\n# {SKIP}\non_missing_variable = \"skip\"\n{secrets}active_toolsets = []\n"
+            )
+        }
     }
 }
 
@@ -317,13 +337,12 @@ fn bring(
         audience: Audience::Usual,
         secrets: Redactor::new(import.hidden.iter().cloned()),
     };
-    let outcome = console.settle(&proposal, &mut answer, || Ok(()))?;
+    let outcome = console.settle(&proposal, &mut answer, |console| match &import.filed {
+        Some(text) => import.secrets.write(text, console),
+        None => Ok(()),
+    })?;
     match outcome {
-        Settled::Written => {
-            // Without it, values that are in doubt are not handed on.
-            let _ = remember(file, import.origins(), order.world);
-            console.say(&format!("wrote {}", file.display()))?;
-        }
+        Settled::Written => console.say(&format!("wrote {}", file.display()))?,
         Settled::Same => console.say(&format!("{} holds all of it already", file.display()))?,
         Settled::Shown => {}
     }
@@ -331,7 +350,7 @@ fn bring(
 }
 
 /// A configuration with servers of clients in it, before anybody has agreed to that.
-struct Import {
+struct Import<'a> {
     face: Face,
     /// Where new servers go; empty for `tools.toml`.
     toolbox: String,
@@ -346,32 +365,43 @@ struct Import {
     after: String,
     /// Values that no diff may show, with their names.
     hidden: Vec<(String, String)>,
+    /// The file of secrets.
+    secrets: Secrets<'a>,
+    /// What it is to hold, if that is more than it does.
+    filed: Option<String>,
 }
 
-impl Import {
-    fn plan(order: &Order<'_>, sources: Sources, config: &Config) -> Result<Self, Failure> {
+impl<'a> Import<'a> {
+    fn plan(order: &Order<'a>, sources: Sources, config: &Config) -> Result<Self, Failure> {
         let (face, world) = (order.face, order.world);
         let Sources { servers, mut notes, warnings, .. } = sources;
         let groups = read_config(face, &config.value);
         let toolbox = toolbox(order, &groups)?;
         let file = &config.snapshot.path;
-        let wanted = Wanted { face, file, text: &config.text, groups: &groups, client: None };
-        let Held { servers: elsewhere, values: found } = held_by_clients(&wanted, world);
-        let environment = |name: &str| known(name, &found, world);
-        let mut vault = Vault::new(&environment, variables(&config.text));
+        let secrets = Secrets::of(config, face, world)?;
+        let environment = |name: &str| secrets.value(name);
+        let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
         let mut hidden = literals(&servers);
         let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
         let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
         let taken: Vec<_> =
             taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
-        let plan = plan(servers, elsewhere, &present, &taken, &environment, &mut vault);
+        let plan = plan(servers, &present, &taken, &environment, &mut vault);
         let new = config.snapshot.bytes.is_none();
-        let edits = edits(face, &toolbox, &groups, &plan.additions, new, &mut notes);
-        let after =
-            edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(file, &refusal))?;
-        validate(face, file, after.as_bytes(), world)?;
-        hidden.append(&mut vault.values);
-        Ok(Self { face, toolbox, plan, replaced: vault.replaced, notes, warnings, after, hidden })
+        let mut edits = edits(face, &toolbox, &groups, &plan.additions, new, &mut notes);
+        let (replaced, mut values) = (vault.replaced, vault.values);
+        let before = match new {
+            true => fresh(face, !values.is_empty()),
+            false => config.text.clone(),
+        };
+        if !new && !values.is_empty() {
+            edits.extend(Secrets::naming(face, &config.value));
+        }
+        let filed = secrets.with(&values);
+        let after = edit::apply(format(face), &before, &edits).map_err(|refusal| refused(file, &refusal))?;
+        validate(face, file, after.as_bytes(), filed.as_deref(), world)?;
+        hidden.append(&mut values);
+        Ok(Self { face, toolbox, plan, replaced, notes, warnings, after, hidden, secrets, filed })
     }
 
     fn answer(&self) -> Answer {
@@ -432,23 +462,13 @@ impl Import {
             console.warn(&format!("{}: {} {}", note.client, place.join(": "), note.message))?;
         }
         if !self.replaced.is_empty() {
-            console
-                .say("secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:")?;
+            let file = self.secrets.snapshot.path.display();
+            console.say(&format!("secrets that stood in clear text are variables now, kept in {file}:"))?;
             for one in &self.replaced {
                 console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
             }
         }
         Ok(())
-    }
-
-    /// Where the servers stood that variables were made of.
-    fn origins(&self) -> Origins {
-        let origin = |one: &Replaced| {
-            let added = self.plan.additions.iter().find(|added| added.server.name == one.server)?;
-            let origin = &added.server.origin;
-            Some((one.variable.clone(), (origin.file.clone(), origin.path.clone())))
-        };
-        self.replaced.iter().filter_map(origin).collect()
     }
 }
 
@@ -527,7 +547,7 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 /// All variables that a text names.
-fn variables(text: &str) -> Vec<String> {
+pub(super) fn variables(text: &str) -> Vec<String> {
     Template::ours(text).variables().map(str::to_owned).collect()
 }
 

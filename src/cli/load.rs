@@ -3,24 +3,18 @@
 use super::failure::{Failure, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
-use crate::config::{self, Problem, ToolMode};
-use crate::edit::file::contents;
+use crate::config::{self, Access, EnvFile, Inputs, Problem, ToolMode};
+use crate::core::process::git_may_commit;
+use crate::edit::file::{contents, contents_and_metadata};
 use crate::face::toolman::Toolman;
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, SwitchFile};
 use crate::memory::Switched;
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
-
-/// A file that can be used.
-pub(super) struct Loaded {
-    pub(super) file: PathBuf,
-    /// What it held.
-    pub(super) bytes: Vec<u8>,
-    pub(super) configured: Configured,
-}
 
 /// What the command line says over the file.
 #[derive(Clone, Default)]
@@ -30,58 +24,116 @@ pub(super) struct Overrides {
     pub(super) entry: Option<String>,
 }
 
-/// Reads the file; its warnings go to stderr. `state` is where switches of toolman are remembered.
-pub(super) fn load(
-    face: Face,
-    file: Result<PathBuf, NotFound>,
-    overrides: &Overrides,
-    state: Option<&Path>,
-    manner: Manner,
-    world: &World,
-) -> Result<Loaded, Failure> {
-    let file = file?;
-    let bytes = contents(&file).map_err(|error| Failure::unreadable(&file, &error))?;
-    match read(face, &file, &bytes, overrides, state, world) {
-        Ok((configured, warnings)) => {
-            if !manner.json {
-                check::list_problems(&warnings, manner, &mut io::stderr())?;
+/// Reads one configuration file, as often as need be.
+#[derive(Clone)]
+pub(super) struct Loader {
+    pub(super) face: Face,
+    pub(super) file: PathBuf,
+    pub(super) overrides: Overrides,
+    /// Where switches of toolman are remembered, if they are.
+    pub(super) state: Option<PathBuf>,
+    /// Whether servers whose variables are not set are skipped, whatever the file says.
+    pub(super) skip_missing: bool,
+    /// Reads a file that it names.
+    pub(super) reader: fn(&Path) -> io::Result<EnvFile>,
+    pub(super) world: World,
+}
+
+/// Everything that a configuration was read from.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    /// The file itself.
+    pub(super) bytes: Vec<u8>,
+    /// The files that it names; `None` where there is none that can be read.
+    pub(super) named: Vec<(PathBuf, Option<EnvFile>)>,
+}
+
+/// What a file stands for, with warnings, or everything that is wrong with it.
+pub(super) type Meaning = Result<(Configured, Vec<Problem>), Vec<Problem>>;
+
+impl Loader {
+    /// One for a verb that asks servers, and reports those that cannot be asked by themselves.
+    pub(super) fn for_asking(
+        face: Face,
+        file: Result<PathBuf, NotFound>,
+        overrides: &Overrides,
+        world: &World,
+    ) -> Result<Self, Failure> {
+        let (reader, world, overrides) = (env_file, world.clone(), overrides.clone());
+        Ok(Self { face, file: file?, overrides, state: None, skip_missing: true, reader, world })
+    }
+
+    /// Reads the file; its warnings go to stderr.
+    pub(super) fn load(&self, manner: Manner) -> Result<(Configured, Read), Failure> {
+        let bytes = contents(&self.file).map_err(|error| Failure::unreadable(&self.file, &error))?;
+        match self.read(bytes) {
+            (Ok((configured, mut warnings)), read) => {
+                // Servers that are to be asked tell by themselves what they lack.
+                warnings.retain(|warning| !(self.skip_missing && warning.unset));
+                if !manner.json {
+                    check::list_problems(&warnings, manner, &mut io::stderr())?;
+                }
+                Ok((configured, read))
             }
-            Ok(Loaded { file, bytes, configured })
+            (Err(problems), _) => {
+                let count = check::errors(&problems);
+                Err(Failure::invalid(&self.file, problems, format!("{count}; nothing was started")))
+            }
         }
-        Err(problems) => {
-            let count = check::errors(&problems);
-            Err(Failure::invalid(&file, problems, format!("{count}; nothing was started")))
+    }
+
+    /// What the file stands for if it holds this, and all that was read for it.
+    pub(super) fn read(&self, bytes: Vec<u8>) -> (Meaning, Read) {
+        let named = RefCell::new(Vec::new());
+        let environment = |name: &str| self.world.variable(name);
+        let read = |path: &Path| {
+            let read = (self.reader)(path);
+            named.borrow_mut().push((path.to_owned(), read.as_ref().ok().cloned()));
+            read
+        };
+        let inputs = Inputs { environment: &environment, read: &read, skip_missing: self.skip_missing };
+        let meaning = self.meaning(&bytes, &inputs);
+        (meaning, Read { bytes, named: named.take() })
+    }
+
+    fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>) -> Meaning {
+        match self.face {
+            Face::Workbench => config::load(&self.file, bytes, inputs).map(|(mut config, warnings)| {
+                config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
+                config.common.entry.clone_from(&self.overrides.entry);
+                (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
+            }),
+            Face::Toolman => config::load_toolman(&self.file, bytes, inputs).map(|(mut config, warnings)| {
+                config.common.entry.clone_from(&self.overrides.entry);
+                let state = self.state.as_ref().filter(|_| config.remember);
+                let switch_file = state.map(|state| SwitchFile {
+                    state: state.clone(),
+                    path: Switched::path(state, &self.file),
+                    config: self.file.clone(),
+                });
+                (Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings)
+            }),
         }
     }
 }
 
-/// What a file stands for, with warnings, or everything that is wrong with it.
-pub(super) fn read(
-    face: Face,
-    file: &Path,
-    bytes: &[u8],
-    overrides: &Overrides,
-    state: Option<&Path>,
-    world: &World,
-) -> Result<(Configured, Vec<Problem>), Vec<Problem>> {
-    let environment = |name: &str| world.variable(name);
-    match face {
-        Face::Workbench => config::load(file, bytes, &environment).map(|(mut config, warnings)| {
-            config.tool_mode = overrides.tool_mode.unwrap_or(config.tool_mode);
-            config.common.entry.clone_from(&overrides.entry);
-            (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
-        }),
-        Face::Toolman => config::load_toolman(file, bytes, &environment).map(|(mut config, warnings)| {
-            config.common.entry.clone_from(&overrides.entry);
-            let state = state.filter(|_| config.remember);
-            let switch_file = state.map(|state| SwitchFile {
-                state: state.to_owned(),
-                path: Switched::path(state, file),
-                config: file.to_owned(),
-            });
-            (Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings)
-        }),
+impl Read {
+    /// The same files as they are now.
+    pub(super) fn again(&self, file: &Path) -> io::Result<Self> {
+        let named = self.named.iter().map(|(path, _)| (path.clone(), env_file(path).ok()));
+        Ok(Self { bytes: contents(file)?, named: named.collect() })
     }
+}
+
+/// Reads a file that a configuration names.
+pub(super) fn env_file(path: &Path) -> io::Result<EnvFile> {
+    let (bytes, metadata) = contents_and_metadata(path)?;
+    Ok(EnvFile { bytes, others: Access::of_others(&metadata), committable: false })
+}
+
+/// The same, and asks git about it.
+pub(super) fn checked_env_file(path: &Path) -> io::Result<EnvFile> {
+    env_file(path).map(|file| EnvFile { committable: git_may_commit(path), ..file })
 }
 
 /// What everything runs on: one thread.

@@ -1,7 +1,8 @@
-//! Log lines: one on stderr for each event, as `level: [span] [span] message`. Only [`super::main`] starts it.
+//! Log lines: one line on stderr for each event, as `level: [span] [span] message`. Only [`super::main`]
+//! starts the log.
 //!
-//! A span is named by its fields alone (`[dev/files]`, `[claude-code 3 tools/call]`), so that a line says whose request or
-//! which server it is about wherever it was written.
+//! A span is named by its fields alone (`[dev/files]`, `[claude-code 3 tools/call]`), so that every line
+//! shows the request or the server that it is about, wherever it was written.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -14,12 +15,12 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-/// The variable that says what is logged, by module: `warn,mcp_workbench::wire=debug`.
+/// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
 const VARIABLE: &str = "RUST_LOG";
-/// What the names of our modules begin with.
+/// The prefix of our modules' names.
 const US: &str = "mcp_workbench";
 
-/// Logs what is at least as severe as `level`, or what the variable `RUST_LOG` says.
+/// Logs events that are at least as severe as `level`, or those that the variable `RUST_LOG` selects.
 pub(super) fn start(level: LevelFilter, wanted: Option<String>) {
     let parsed = wanted.filter(|wanted| !wanted.is_empty()).map(|wanted| wanted.parse::<Targets>());
     let (targets, problem) = match parsed {
@@ -34,7 +35,7 @@ pub(super) fn start(level: LevelFilter, wanted: Option<String>) {
     }
 }
 
-/// Whoever reads stderr no longer does not keep us from serving.
+/// Writes a line. An error is ignored, because a reader that is gone must not stop us from serving.
 fn to_stderr(line: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
@@ -43,17 +44,17 @@ fn level_for_us(level: LevelFilter) -> Targets {
     Targets::new().with_target(US, level)
 }
 
-/// Without what other crates would log: nobody keeps secrets out of their lines.
+/// Drops the targets of other crates, because nobody keeps secrets out of their lines.
 fn ours(targets: Targets) -> Targets {
     let everywhere = targets.default_level().map(|level| (US.to_owned(), level));
     let named = targets.into_iter().filter(|(target, _)| target.starts_with(US));
     everywhere.into_iter().chain(named).collect()
 }
 
-/// Writes each event as a line to `out`.
+/// Writes each event as one line.
 struct LineWriter<W>(W);
 
-/// What a span is called in the lines.
+/// The name of a span in the lines.
 struct Label(String);
 
 impl<S, W> Layer<S> for LineWriter<W>
@@ -87,7 +88,7 @@ where
     }
 }
 
-/// The words of a span or an event: its message, and its fields' values with spaces between them.
+/// The words of a span or an event: its message, and the values of its fields separated by spaces.
 #[derive(Default)]
 struct Words {
     message: String,

@@ -1,10 +1,183 @@
-//! Logins that somebody at a terminal goes through in a browser.
+//! Logins that somebody goes through in a browser: the verbs `login` and `logout`, and what other verbs do where a
+//! server wants one.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::World;
+use super::advice::lost;
+use super::failure::{Failure, FailureKind, Manner};
+use super::load::{Loader, Overrides, runtime, signal};
 use super::screen::Screen;
+use crate::config::Transport;
+use crate::config::locate::{Face, NotFound};
+use crate::config::read::{listed, nearest};
+use crate::core::logins::Attendance;
 use crate::core::process::browse;
-use crate::transport::oauth::Login;
+use crate::core::start_error::Cause;
+use crate::core::upstream::Upstream;
+use crate::gateway::Gateway;
+use crate::gateway::shell::Shell;
+use crate::text::percent::decode;
+use crate::transport::oauth::{KnownLogin, Login};
+
+/// Pasted lines that wait to be looked at.
+const PASTED: usize = 8;
+
+/// The servers of a file, and how their verbs speak.
+pub(super) struct Servers {
+    pub(super) face: Face,
+    pub(super) file: Result<PathBuf, NotFound>,
+    pub(super) manner: Manner,
+    pub(super) screen: Screen,
+    pub(super) world: World,
+}
+
+impl Servers {
+    /// `login`: has a person log in to a server, or says which servers want that.
+    pub(super) fn login(self, server: Option<&str>, no_browser: bool) -> Result<u8, Failure> {
+        let attendance = if server.is_some() { Attendance::Anew } else { Attendance::Nobody };
+        let (face, manner, screen) = (self.face, self.manner, self.screen);
+        let browser = !no_browser && self.world.has_browser();
+        self.with_shell(attendance, async |shell: &Shell| match server {
+            Some(name) => {
+                let upstream = remote(find(shell, face, name)?)?;
+                let up = screen.while_waiting("asking", || shell.starting(), upstream.up()).await;
+                let label = upstream.to_string();
+                match (up, upstream.login()) {
+                    (Ok(_), _) => return tell(manner, &label, &format!("{label} wants no login"), None),
+                    (Err(_), Some(login)) => go_through_one(screen, &label, login, browser).await?,
+                    (Err(error), None) => return Err(lost(&label, &label, &error)),
+                }
+                tell(manner, &label, &format!("you are logged in to {label}"), upstream.known_login())
+            }
+            None => which(shell, face, manner, screen).await,
+        })
+    }
+
+    /// `logout`: forgets the login to a server.
+    pub(super) fn logout(self, server: &str) -> Result<u8, Failure> {
+        let (face, manner) = (self.face, self.manner);
+        self.with_shell(Attendance::Nobody, async |shell: &Shell| {
+            let upstream = remote(find(shell, face, server)?)?;
+            let label = upstream.to_string();
+            let forgotten = upstream.forget_login().map_err(|error| {
+                Failure::failed(format!("the login to {label} cannot be forgotten: {error}"), "try again")
+            })?;
+            let what = if forgotten { "are logged out of" } else { "were not logged in to" };
+            tell(manner, &label, &format!("you {what} {label}"), None)
+        })
+    }
+
+    /// Runs a verb with the servers of the file, none of them started.
+    fn with_shell(
+        self,
+        attendance: Attendance,
+        verb: impl AsyncFnOnce(&Shell) -> Result<u8, Failure>,
+    ) -> Result<u8, Failure> {
+        let (configured, _) = Loader::for_asking(self.face, self.file, &Overrides::default(), &self.world)?
+            .load(self.manner)?;
+        let (runtime, around) = (runtime()?, self.world.engine_surroundings(attendance));
+        let done = runtime.block_on(async {
+            let interrupted = signal()?;
+            let shell = Shell::new(Gateway::new(configured, around), "");
+            let done = tokio::select! {
+                done = verb(&shell) => done,
+                () = interrupted => {
+                    self.screen.clear();
+                    Err(Failure::failed("interrupted", "no login was changed"))
+                }
+            };
+            shell.end().await;
+            done
+        });
+        // A thread may still wait for a line on stdin.
+        runtime.shutdown_background();
+        done
+    }
+}
+
+/// Says what became of a server's login.
+fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
+    if manner.json {
+        writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
+    } else if !manner.quiet {
+        writeln!(io::stderr(), "{line}")?;
+    }
+    Ok(0)
+}
+
+/// Says which servers want a login.
+async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+    let all =
+        shell.upstreams().iter().filter(|upstream| matches!(upstream.spec().transport, Transport::Http(_)));
+    let all: Vec<_> = all.cloned().collect();
+    // They start together.
+    all.iter().for_each(|upstream| drop(upstream.start()));
+    let mut wanting = Vec::new();
+    for upstream in &all {
+        let up = screen.while_waiting("asking the servers", || shell.starting(), upstream.up()).await;
+        if up.is_err_and(|error| error.cause == Cause::Person) {
+            wanting.push(upstream.to_string());
+        }
+    }
+    if manner.json {
+        writeln!(io::stdout(), "{}", json!(wanting))?;
+    } else if wanting.is_empty() {
+        writeln!(io::stdout(), "no server wants a login")?;
+    } else {
+        for label in wanting {
+            writeln!(io::stdout(), "{label} wants a login: run `{} login {label}`", face.program())?;
+        }
+    }
+    Ok(0)
+}
+
+/// The server that a person names: by its name, or by toolbox and name.
+fn find<'s>(shell: &'s Shell, face: Face, name: &str) -> Result<&'s Arc<Upstream>, Failure> {
+    let meant = |upstream: &&Arc<Upstream>| {
+        upstream.to_string() == name || face == Face::Workbench && *upstream.server == *name
+    };
+    let found: Vec<_> = shell.upstreams().iter().filter(meant).collect();
+    let labels = |upstreams: &[&Arc<Upstream>]| -> Vec<String> {
+        upstreams.iter().map(|upstream| upstream.to_string()).collect()
+    };
+    match found.as_slice() {
+        [one] => Ok(*one),
+        [] => {
+            let all = labels(&shell.upstreams().iter().collect::<Vec<_>>());
+            let hint = match nearest(name, &all) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("`{} list servers` shows all", face.program()),
+            };
+            Err(Failure::usage(format!("there is no server `{name}`"), hint))
+        }
+        many => {
+            let message = format!("`{name}` may be {}", listed(&labels(many), "or"));
+            Err(Failure::usage(message, "name one of these"))
+        }
+    }
+}
+
+fn remote(upstream: &Arc<Upstream>) -> Result<&Arc<Upstream>, Failure> {
+    match &upstream.spec().transport {
+        Transport::Http(http) if http.oauth.is_some() && !http.has_credentials() => Ok(upstream),
+        Transport::Http(_) => {
+            let message = format!("{upstream} has no login: its entry says who you are");
+            Err(Failure::usage(message, "change its `headers`, or its `url`, or `oauth`"))
+        }
+        Transport::Stdio(_) | Transport::Unset(_) => {
+            let message = format!("{upstream} has no login");
+            Err(Failure::usage(message, "only servers behind a URL have one; set its variables in `env`"))
+        }
+    }
+}
 
 /// Has a person go through these logins, one after the other, each under the name of its server. Whether any came to a
 /// good end.
@@ -16,18 +189,166 @@ pub(super) async fn go_through(screen: Screen, logins: impl IntoIterator<Item = 
             continue;
         }
         let url = login.url.clone();
-        screen.clear();
-        let _ = writeln!(
-            io::stderr(),
-            "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
-        );
-        browse(&url);
-        match login.done().await {
+        match go_through_one(screen, &label, login, true).await {
             Ok(()) => done.push(url),
-            Err(reason) => {
-                let _ = writeln!(io::stderr(), "warning: {label}: the login failed: {reason}");
+            Err(failure) => {
+                let _ = writeln!(io::stderr(), "warning: {}", failure.message);
             }
         }
     }
     !done.is_empty()
+}
+
+/// Has a person go through a login, in the browser of this machine or in another one, whose last address is pasted.
+async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool) -> Result<(), Failure> {
+    let url = login.url.clone();
+    screen.clear();
+    let mut err = io::stderr();
+    let pasted = match browser {
+        true => {
+            writeln!(
+                err,
+                "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
+            )?;
+            browse(&url);
+            mpsc::channel(1).1
+        }
+        false => {
+            let redirect = redirect(&url).unwrap_or_default();
+            writeln!(err, "{label} wants you to log in. Open this in a browser:\n\n  {url}\n")?;
+            writeln!(
+                err,
+                "If the browser cannot show its last page, paste the address of that page here; it"
+            )?;
+            writeln!(err, "begins with {redirect}")?;
+            lines()
+        }
+    };
+    let done = tokio::select! {
+        done = login.done() => done,
+        never = take_pasted(pasted, &url) => match never {},
+    };
+    done.map_err(|reason| {
+        let message = format!("{label}: the login failed: {reason}");
+        Failure::new(
+            FailureKind::Authorization,
+            message,
+            "try it again; the old login, if any, is still there",
+        )
+    })
+}
+
+/// Lines of stdin, read on a thread of their own.
+fn lines() -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel(PASTED);
+    std::thread::spawn(move || {
+        for line in io::stdin().lines() {
+            // Nobody listens any more, or it cannot be read: either way there is no more to do.
+            if line.ok().and_then(|line| send.blocking_send(line).ok()).is_none() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Hands what is pasted to the listener that waits for the browser, for as long as somebody pastes.
+async fn take_pasted(mut lines: mpsc::Receiver<String>, url: &str) -> std::convert::Infallible {
+    while let Some(line) = lines.recv().await {
+        if line.trim().is_empty() {
+            continue;
+        }
+        if let Err(problem) = deliver(line.trim(), url).await {
+            let _ = writeln!(io::stderr(), "{problem}");
+        }
+    }
+    std::future::pending().await
+}
+
+/// Does what the browser would have done: asks the listener on this machine for the page at a pasted address.
+async fn deliver(pasted: &str, url: &str) -> Result<(), String> {
+    let redirect = redirect(url).ok_or("this login has no address to come back to")?;
+    let query = pasted.strip_prefix(&*redirect).and_then(|rest| rest.strip_prefix('?'));
+    let query = query.filter(|query| query.chars().all(|c| c.is_ascii_graphic()));
+    let query = query.ok_or_else(|| format!("this is not the address; it begins with {redirect}"))?;
+    let place = redirect.trim_start_matches("http://");
+    let (host, path) = place.split_once('/').unwrap_or((place, ""));
+    let unreachable = |error: io::Error| format!("the login is not waited for any more: {error}");
+    let mut stream = TcpStream::connect(host).await.map_err(unreachable)?;
+    let request = format!("GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(unreachable)?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.map_err(unreachable)?;
+    match page.starts_with("HTTP/1.1 200") {
+        true => Ok(()),
+        false => Err("this address does not belong to this login, or the login failed".to_owned()),
+    }
+}
+
+/// Where the browser comes back to, by the address at which a login begins.
+fn redirect(url: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix("redirect_uri="))?;
+    String::from_utf8(decode(value).into_owned()).ok().filter(|uri| uri.starts_with("http://127.0.0.1:"))
+}
+
+/// Who is logged in and until when, for `--json`.
+pub(super) fn as_json(login: Option<&KnownLogin>) -> Value {
+    login.map_or(Value::Null, |login| json!({"user": login.user, "expires": login.expires.map(rfc3339)}))
+}
+
+/// The same for a person.
+pub(super) fn as_text(login: &KnownLogin) -> String {
+    let user = login.user.as_ref().map_or(String::new(), |user| format!(" as {user}"));
+    let until = login.expires.map_or(String::new(), |end| format!(" until {}", rfc3339(end)));
+    format!("logged in{user}{until}")
+}
+
+/// Seconds of Unix time as a date.
+fn rfc3339(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March, so that a leap day is the last one: H. Hinnant, "chrono-compatible date algorithms".
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_come_back_to() {
+        for (url, expected) in [
+            (
+                "https://as/a?x=y&redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&z=1",
+                Some("http://127.0.0.1:9/callback"),
+            ),
+            ("https://as/a?redirect_uri=https%3A%2F%2Fevil%2Fcallback", None),
+            ("https://as/a?x=y", None),
+            ("https://as/a", None),
+        ] {
+            assert_eq!(redirect(url).as_deref(), expected, "{url}");
+        }
+    }
 }

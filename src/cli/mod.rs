@@ -6,6 +6,7 @@ mod change;
 mod check;
 mod connect;
 mod demo;
+mod diagnosis;
 mod doctor;
 mod failure;
 mod files;
@@ -13,14 +14,13 @@ mod import;
 mod load;
 mod logging;
 mod login;
-mod origins;
 mod reload;
 mod schema;
 mod screen;
+mod secrets;
 mod serve;
 mod serve_http;
 mod shell;
-mod variables;
 mod version;
 
 use std::ffi::OsString;
@@ -39,6 +39,7 @@ use crate::config::locate::{
 };
 use crate::config::{Environment, ToolMode};
 use crate::core::engine;
+use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
 use crate::known_clients::KnownClient;
 
@@ -92,6 +93,21 @@ enum Verb {
         fresh: bool,
         #[command(flatten)]
         names: Names,
+    },
+    /// Log in to a server, or say which servers want that
+    #[command(display_order = 42)]
+    Login {
+        /// The server, as a name or TOOLBOX/SERVER
+        server: Option<String>,
+        /// Print the address instead of opening a browser, and accept the address of the last page
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget the login to a server
+    #[command(display_order = 43)]
+    Logout {
+        /// The server, as a name or TOOLBOX/SERVER
+        server: String,
     },
     /// Show the gateway at work with nothing configured, and how to register it
     #[command(display_order = 71)]
@@ -159,6 +175,7 @@ enum ToolModeName {
     Dynamic,
     Proxy,
     Auto,
+    Flat,
 }
 
 /// What the command line gets from the world around it.
@@ -215,6 +232,11 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(FaceName::Toolman) => Face::Toolman,
         None => own_face,
     };
+    if let (Face::Toolman, Some(ToolModeName::Flat)) = (face, arguments.tool_mode) {
+        let hint =
+            "write `active_toolsets = [\"*\"]` into tools.toml, and everything is active from the start";
+        return Err(Failure::usage("`--tool-mode flat` is for toolboxes; toolman has none", hint));
+    }
     let file = world.locate(face, arguments.config.as_deref());
     let screen = Screen::new(manner, &world);
     match &arguments.verb {
@@ -241,6 +263,10 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
             };
             Ok(files::run(verb, setting)?)
         }
+        Some(Verb::Login { server, no_browser }) => {
+            login::Servers { face, file, manner, screen, world }.login(server.as_deref(), *no_browser)
+        }
+        Some(Verb::Logout { server }) => login::Servers { face, file, manner, screen, world }.logout(server),
         Some(Verb::Doctor { names, .. }) => {
             doctor::run(face, file, &arguments.overrides(), names.client(), (manner, screen), world)
         }
@@ -262,6 +288,7 @@ impl Arguments {
             ToolModeName::Dynamic => ToolMode::Dynamic,
             ToolModeName::Proxy => ToolMode::Proxy,
             ToolModeName::Auto => ToolMode::Auto,
+            ToolModeName::Flat => ToolMode::Flat,
         })
     }
 }
@@ -289,6 +316,19 @@ impl World {
         cfg!(windows) || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
     }
 
+    /// Whether a browser can be shown to whoever sits here.
+    fn has_browser(&self) -> bool {
+        let set = |name: &str| self.variable(name).is_some_and(|value| !value.is_empty());
+        let remote = set("SSH_CONNECTION") || set("SSH_TTY");
+        let display = cfg!(any(windows, target_os = "macos")) || set("DISPLAY") || set("WAYLAND_DISPLAY");
+        display && !remote
+    }
+
+    /// Who can be asked to log in, by a verb that does not end before.
+    fn attendance(&self) -> Attendance {
+        if io::stderr().is_terminal() { Attendance::Somebody } else { Attendance::Nobody }
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         let same = |key: &OsString| if cfg!(windows) { key.eq_ignore_ascii_case(name) } else { key == name };
         let found = self.vars.iter().find(|(key, _)| same(key));
@@ -307,8 +347,8 @@ impl World {
         user_directory(Purpose::Cache, &self.surroundings(&environment))
     }
 
-    /// What the engine needs of it; `attended` where somebody can be asked to log in to a server.
-    fn engine_surroundings(&self, attended: bool) -> engine::Surroundings {
+    /// What the engine needs of it.
+    fn engine_surroundings(&self, attendance: Attendance) -> engine::Surroundings {
         let (cache, state) = (self.cache_directory(), self.state_directory());
         engine::Surroundings {
             launcher: Launcher::new(),
@@ -316,7 +356,7 @@ impl World {
             directory: self.directory.clone(),
             cache,
             state,
-            attended,
+            attendance,
         }
     }
 
@@ -345,7 +385,7 @@ impl World {
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These name servers that fail in words of their own.
-    let calm = matches!(arguments.verb, Some(Verb::Shell(_)));
+    let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // It says by itself what is wrong.
         (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,

@@ -1,8 +1,9 @@
-//! The configuration file while we serve: watched, read again, and put in force if it is valid.
+//! The configuration while we serve: its file and those that it names are watched, read again, and put in force if they
+//! are valid.
 
 use std::future::pending;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,25 +12,25 @@ use tokio::time::sleep;
 
 use super::check;
 use super::failure::Manner;
+use super::load::{Meaning, Read};
 use crate::config::Problem;
-use crate::edit::file::contents;
+use crate::gateway::Gateway;
 use crate::gateway::http::Rules;
-use crate::gateway::{Configured, Gateway};
 
-/// Between two looks at the file. It is read whole: a look costs microseconds, works on every file system and for every
+/// Between two looks at the files. They are read whole: a look costs microseconds, works on every file system and for every
 /// way in which editors and tools replace files, and misses nothing that keeps length and time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// A file that has changed must look the same for so long: it may be half written.
 const AT_REST: Duration = Duration::from_millis(50);
 
-/// Watches the file of a gateway. Clients are served on this thread, so all that may take time, on a slow disk or with a
+/// Watches the files of a gateway. Clients are served on this thread, so all that may take time, on a slow disk or with a
 /// large file, happens on others.
 pub(super) struct FileWatch<Reload> {
     /// Which.
     pub(super) file: PathBuf,
     /// What is in force, or was refused last.
-    pub(super) bytes: Arc<Vec<u8>>,
-    /// What a file stands for, with warnings, or everything that is wrong with it.
+    pub(super) read: Arc<Read>,
+    /// What a file stands for that holds this, and all that was read for it.
     pub(super) reload: Arc<Reload>,
     /// How problems are told.
     pub(super) manner: Manner,
@@ -41,7 +42,7 @@ pub(super) struct FileWatch<Reload> {
 
 impl<Reload> FileWatch<Reload>
 where
-    Reload: Fn(&[u8]) -> Result<(Configured, Vec<Problem>), Vec<Problem>> + Send + Sync + 'static,
+    Reload: Fn(Vec<u8>) -> (Meaning, Read) + Send + Sync + 'static,
 {
     /// Follows the file for ever. From now on SIGHUP has it read again instead of ending us.
     pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
@@ -54,10 +55,9 @@ where
                     () = sleep(BETWEEN_LOOKS) => false,
                 };
                 match self.look(asked).await {
-                    Ok(Some(bytes)) => {
+                    Ok(Some(read)) => {
                         missing = false;
-                        self.bytes = Arc::new(bytes);
-                        self.put_in_force().await;
+                        self.put_in_force(read.bytes).await;
                     }
                     Ok(None) => missing = false,
                     Err(error) => {
@@ -72,43 +72,55 @@ where
         })
     }
 
-    /// The file's content, if it is another than before or `asked` for. Waits until it is at rest.
-    async fn look(&self, asked: bool) -> io::Result<Option<Vec<u8>>> {
-        let mut bytes = match read(&self.file).await {
-            Ok(bytes) if bytes == *self.bytes && !asked => return Ok(None),
+    /// What the files hold, if it is something else than before or `asked` for. Waits until they are at rest.
+    async fn look(&self, asked: bool) -> io::Result<Option<Read>> {
+        let mut read = match self.read_again().await {
+            Ok(read) if read == *self.read && !asked => return Ok(None),
             first => first,
         };
         loop {
             sleep(AT_REST).await;
-            let again = read(&self.file).await;
-            match (&bytes, again) {
+            let again = self.read_again().await;
+            match (&read, again) {
                 (Ok(before), Ok(now)) if *before == now => break,
                 // Between the removal of the old file and the new one there is none.
                 (Err(_), Err(error)) => return Err(error),
-                (_, again) => bytes = again,
+                (_, again) => read = again,
             }
         }
-        bytes.map(|bytes| (asked || bytes != *self.bytes).then_some(bytes))
+        read.map(|read| (asked || read != *self.read).then_some(read))
     }
 
-    /// Puts the file in force, or says what is wrong with it.
-    async fn put_in_force(&self) {
-        let (bytes, reload, manner) = (self.bytes.clone(), self.reload.clone(), self.manner);
-        let gateway = self.gateway.clone();
-        let read = spawn_blocking(move || match reload(&bytes) {
-            Ok((configured, warnings)) => {
-                tell(&warnings, manner);
-                gateway.recall(&*configured.face);
-                Some(configured)
-            }
-            Err(problems) => {
-                tell(&problems, manner);
-                let count = check::errors(&problems);
-                let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
-                None
-            }
+    /// Reads the files without keeping clients waiting, however slow the disk is.
+    async fn read_again(&self) -> io::Result<Read> {
+        let (before, file) = (self.read.clone(), self.file.clone());
+        let read = spawn_blocking(move || before.again(&file)).await;
+        read.unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
+    }
+
+    /// Puts a file that holds this in force, or says what is wrong with it.
+    async fn put_in_force(&mut self, bytes: Vec<u8>) {
+        let (reload, manner, gateway) = (self.reload.clone(), self.manner, self.gateway.clone());
+        let reading = spawn_blocking(move || {
+            let (meaning, read) = reload(bytes);
+            let configured = match meaning {
+                Ok((configured, warnings)) => {
+                    tell(&warnings, manner);
+                    gateway.recall(&*configured.face);
+                    Some(configured)
+                }
+                Err(problems) => {
+                    tell(&problems, manner);
+                    let count = check::errors(&problems);
+                    let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
+                    None
+                }
+            };
+            (configured, read)
         });
-        if let Ok(Some(configured)) = read.await {
+        let Ok((configured, read)) = reading.await else { return };
+        self.read = Arc::new(read);
+        if let Some(configured) = configured {
             tracing::info!("{} is read again", self.file.display());
             if let Some(rules) = &self.rules {
                 rules.replace(&configured.face.common().serving);
@@ -124,13 +136,6 @@ where
 /// Lists problems; if stderr is gone there is nobody to tell.
 fn tell(problems: &[Problem], manner: Manner) {
     let _ = check::list_problems(problems, manner, &mut io::stderr());
-}
-
-/// Reads the file without keeping clients waiting, however slow the disk is.
-async fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let file = file.to_owned();
-    let read = spawn_blocking(move || contents(&file)).await;
-    read.unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
 }
 
 /// SIGHUP, where there is one.
@@ -160,8 +165,10 @@ impl Hangup {
 mod tests {
     use super::*;
     use crate::core::engine::Surroundings;
+    use crate::core::logins::Attendance;
     use crate::core::process::Launcher;
     use crate::face::workbench::Workbench;
+    use crate::gateway::Configured;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
 
@@ -169,14 +176,16 @@ mod tests {
     async fn reading_the_file_again_holds_up_nobody() {
         let file = std::env::temp_dir().join(format!("mcp-workbench-reload-{}", std::process::id()));
         std::fs::write(&file, "new").expect("the temporary directory is writable");
-        let (config, _) = crate::config::load(&file, br#"{"toolboxes":{}}"#, &|_| None).expect("it is valid");
+        let (config, _) =
+            crate::config::load(&file, br#"{"toolboxes":{}}"#, &crate::config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: Attendance::Nobody,
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
@@ -185,17 +194,22 @@ mod tests {
         let (go_on, told) = mpsc::channel();
         let (done, is_done) = oneshot::channel();
         let once = parking_lot::Mutex::new(Some((begun, told, done)));
-        let reload = move |_: &[u8]| {
+        let reload = move |bytes| {
             if let Some((begun, told, done)) = once.lock().take() {
                 let _ = begun.send(());
                 let _ = done.send(told.recv_timeout(Duration::from_secs(20)));
             }
-            Err(Vec::new())
+            (Err(Vec::new()), Read { bytes, named: Vec::new() })
         };
         let manner = Manner { json: false, quiet: false, colour: false };
-        let bytes = Arc::default();
-        let watch =
-            FileWatch { file: file.clone(), bytes, reload: Arc::new(reload), manner, gateway, rules: None };
+        let watch = FileWatch {
+            file: file.clone(),
+            read: Arc::default(),
+            reload: Arc::new(reload),
+            manner,
+            gateway,
+            rules: None,
+        };
         let client = async {
             has_begun.await.expect("the file has changed");
             go_on.send(()).expect("it is waited for");

@@ -1,11 +1,11 @@
-//! `schema`, `completions` and `man`: what other programs want to know about us.
+//! `schema`, `completions` and `man`: what other programs need to know about us.
 
 use super::change::Answer;
 use crate::config::locate::Face;
 use clap::Command;
 use std::io::{self, Write};
 
-/// Where the schemas can be had, of `workbench-config.json` and of `tools.toml`.
+/// The URLs of the schemas of `workbench-config.json` and `tools.toml`.
 pub(super) const SCHEMA_URLS: (&str, &str) = (
     "https://raw.githubusercontent.com/mcp-workbench/mcp-workbench/main/schema/workbench-config.schema.json",
     "https://raw.githubusercontent.com/mcp-workbench/mcp-workbench/main/schema/tools.schema.json",
@@ -21,7 +21,7 @@ pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<Answer> {
     Ok(Answer::new())
 }
 
-/// Prints what a shell needs to complete our words.
+/// Prints the shell's completion script.
 pub(super) fn completions(
     shell: clap_complete::Shell,
     mut command: Command,
@@ -46,7 +46,7 @@ pub(super) fn man(command: Command, json: bool, out: &mut dyn Write) -> io::Resu
     tell("page", String::from_utf8(page).map_err(io::Error::other)?, json, out)
 }
 
-/// Prints a text, or answers it under a key.
+/// Prints a text, or returns it under a key for `--json`.
 fn tell(key: &str, text: String, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
     if json {
         return Ok(Answer::from_iter([(key.to_owned(), text.into())]));

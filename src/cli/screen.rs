@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::{interval_at, sleep};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -56,15 +56,22 @@ impl Screen {
         }
     }
 
-    /// Waits for the work, and shows that it goes on where that takes long.
-    pub(super) async fn while_waiting<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
-        self.while_silent(what, &AtomicBool::new(false), work).await
-    }
-
-    /// The same until something else is `shown`.
-    pub(super) async fn while_silent<T>(
+    /// Waits for the work, and shows that it goes on where that takes long, with whom it waits for and how long.
+    pub(super) async fn while_waiting<T>(
         &self,
         what: &str,
+        waits_for: impl Fn() -> Vec<String>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let begun = Instant::now();
+        let whole = || format!("{what}{}", waiting(&waits_for(), begun.elapsed()));
+        self.while_silent(&whole, &AtomicBool::new(false), work).await
+    }
+
+    /// Waits for the work, and shows that it goes on until something else is `shown`.
+    pub(super) async fn while_silent<T>(
+        &self,
+        what: &dyn Fn() -> String,
         shown: &AtomicBool,
         work: impl Future<Output = T>,
     ) -> T {
@@ -90,7 +97,7 @@ impl Screen {
                 }
                 _ = beat.tick(), if !shown.load(Ordering::Relaxed) => {
                     let frame = frames.next().expect("it goes round");
-                    let _ = write!(io::stderr(), "\r\x1b[K{frame} {what} {dots}");
+                    let _ = write!(io::stderr(), "\r\x1b[K{frame} {} {dots}", what());
                 }
             }
         }
@@ -288,6 +295,19 @@ fn safe(text: &str, lines: bool) -> String {
     text.chars().map(shown).collect()
 }
 
+/// Servers that are waited for, at most those that fit beside each other, and how long.
+fn waiting(servers: &[String], time: Duration) -> String {
+    const SHOWN: usize = 3;
+    let seconds = time.as_secs();
+    let mut shown: Vec<_> =
+        servers.iter().take(SHOWN).map(|server| format!("{} {seconds} s", safe(server, false))).collect();
+    match servers.len().checked_sub(SHOWN) {
+        None | Some(0) => {}
+        Some(more) => shown.push(format!("{more} more")),
+    }
+    if shown.is_empty() { String::new() } else { format!(": {}", shown.join(", ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,6 +420,19 @@ mod tests {
             ),
         ] {
             assert_eq!(laid_out(json, 0), expected);
+        }
+    }
+
+    #[test]
+    fn servers_that_are_waited_for_are_named_with_the_time() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (servers, expected) in [
+            (&[][..], ""),
+            (&["memory"], ": memory 12 s"),
+            (&["a", "b", "c"], ": a 12 s, b 12 s, c 12 s"),
+            (&["a", "b", "c", "d", "e"], ": a 12 s, b 12 s, c 12 s, 2 more"),
+        ] {
+            assert_eq!(waiting(&names(servers), Duration::from_millis(12_900)), expected);
         }
     }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::{Failure, Manner};
-use super::load::{Loaded, Overrides, load, read, runtime, signal};
+use super::load::{Loader, Overrides, env_file, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
 use crate::config::locate::{Face, NotFound};
+use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
 use crate::gateway::{Gateway, stdio};
 
@@ -21,9 +22,9 @@ pub(super) fn run(
     manner: Manner,
     world: &World,
 ) -> Result<u8, Failure> {
-    let state = world.state_directory();
     let nothing = matches!(file, Err(NotFound::Anywhere { .. }));
-    let loaded = load(face, file, &overrides, state.as_deref(), manner, world).map_err(|mut failure| {
+    let file = file.map_err(|missing| {
+        let mut failure = Failure::from(missing);
         if nothing && io::stdin().is_terminal() {
             let program = face.program();
             failure.hint.push_str(&format!(
@@ -32,7 +33,10 @@ pub(super) fn run(
         }
         failure
     })?;
-    let Loaded { file, bytes, configured } = loaded;
+    let state = world.state_directory();
+    let loader =
+        Loader { face, file, overrides, state, skip_missing: false, reader: env_file, world: world.clone() };
+    let (configured, read) = loader.load(manner)?;
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
             io::stderr(),
@@ -40,14 +44,13 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let around = world.engine_surroundings(true);
+    let around = world.engine_surroundings(Attendance::Somebody);
     let served = runtime.block_on(async {
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
-            let (path, world) = (file.clone(), world.clone());
-            let reload = move |bytes: &[u8]| read(face, &path, bytes, &overrides, state.as_deref(), &world);
-            let (bytes, reload) = (Arc::new(bytes), Arc::new(reload));
-            FileWatch { file, bytes, reload, manner, gateway: gateway.clone(), rules }.follow()
+            let (file, gateway) = (loader.file.clone(), gateway.clone());
+            let reload = Arc::new(move |bytes| loader.read(bytes));
+            FileWatch { file, read: Arc::new(read), reload, manner, gateway, rules }.follow()
         };
         if let Some(address) = &http.http {
             let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;

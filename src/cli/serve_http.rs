@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::Http;
 use super::failure::Failure;
+use crate::config::{Access, mend};
 use crate::config::{Secret, Serving, Token};
 use crate::edit::file::contents_and_metadata;
 use crate::gateway::http::{self, Backend, Rules, Settings};
-use crate::memory::access::{Access, mend};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;

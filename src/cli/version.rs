@@ -1,4 +1,4 @@
-//! What this program is: version, commit, target, and how it was installed.
+//! The program's version, commit and target, and how it was installed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn described(commit: &str, target: &str, origin: &str) -> String {
     text
 }
 
-/// How the executable came to be where it is. The same file serves several channels, so the place tells first.
+/// How the executable was installed. The same file serves several channels, so its path is checked first.
 fn origin(place: &Path, channel: &str, exists: impl Fn(&Path) -> bool) -> &'static str {
     let folder = place.parent().unwrap_or(Path::new(""));
     if place.components().any(|part| part.as_os_str() == "node_modules") {
@@ -35,7 +35,7 @@ fn origin(place: &Path, channel: &str, exists: impl Fn(&Path) -> bool) -> &'stat
     if channel == "wheel" {
         return "installed from a wheel";
     }
-    // Cargo keeps its list of what it installed one folder up.
+    // Cargo keeps its list of installed programs one directory up.
     if folder.parent().is_some_and(|root| exists(&root.join(".crates.toml"))) {
         return "installed by cargo";
     }

@@ -1,4 +1,5 @@
-//! An entry whose keys have been understood, before it is a server: parts may contradict each other or be unsound.
+//! An entry whose keys have been read but which is not a server yet: its parts may be contradictory or
+//! unusable.
 
 use super::read::ImportedTimeouts;
 use super::template::{Piece, Template};
@@ -8,58 +9,58 @@ use crate::config::entry::{TransportName, is_header_name, is_header_value, is_va
 pub(super) struct Draft {
     pub(super) program: DraftProgram,
     pub(super) remote: DraftRemote,
-    /// What the entry calls its transport, with the key that says so.
+    /// The transport that the entry names, and the key that names it.
     pub(super) transport: Option<(String, Declared)>,
     pub(super) timeouts: ImportedTimeouts,
     pub(super) tools: DraftTools,
     pub(super) disabled: bool,
 }
 
-/// How a server is spoken to, by its own account.
+/// The transport that an entry declares.
 pub(super) enum Declared {
     As(TransportName),
-    /// It is a part of its client.
+    /// The server is built into its client.
     BuiltIn(String),
 }
 
-/// What matters to a program that is started.
+/// The part of an entry that describes a program.
 #[derive(Default)]
 pub(super) struct DraftProgram {
     pub(super) name: Option<Template>,
-    /// Of a command that is a list, past the program.
+    /// The words after the program, if the command is a list.
     pub(super) words: Vec<Template>,
     pub(super) args: Vec<Template>,
     pub(super) env: Vec<(String, Template)>,
     pub(super) inherit_env: Vec<String>,
     pub(super) cwd: Option<Template>,
-    /// The keys that hold something of this, the command apart.
+    /// The keys that describe the program, apart from the command.
     pub(super) places: Vec<String>,
 }
 
-/// What matters to a server behind a URL.
+/// The part of an entry that describes a server behind a URL.
 #[derive(Default)]
 pub(super) struct DraftRemote {
-    /// With its key.
+    /// The URL and its key.
     pub(super) url: Option<(String, Template)>,
     pub(super) headers: Vec<(String, Template)>,
     pub(super) oauth: Vec<(String, Template)>,
-    /// The keys that hold something of this, the URL apart.
+    /// The keys that describe the remote server, apart from the URL.
     pub(super) places: Vec<String>,
 }
 
-/// Which tools pass.
+/// The filter of tools.
 #[derive(Default)]
 pub(super) struct DraftTools {
     pub(super) only: Option<Vec<String>>,
     pub(super) only_key: String,
-    /// Those that do not, whatever else is said.
+    /// The tools that are excluded in any case.
     pub(super) excluded: Vec<String>,
     pub(super) excluded_key: String,
 }
 
 impl Draft {
-    /// Takes out what is not used or cannot be; answers the keys with what is to be said of them. `env_in_headers` says that
-    /// headers may use the variables of the entry itself.
+    /// Removes what is unused or unusable, and returns the keys with a note on each. `env_in_headers` says
+    /// that headers may use the entry's own variables.
     pub(super) fn settle(&mut self, env_in_headers: bool) -> Vec<(String, String)> {
         let mut notes = Vec::new();
         self.tools.exclude(&mut notes);
@@ -68,7 +69,7 @@ impl Draft {
         notes
     }
 
-    /// A server is either started or called.
+    /// Removes the keys of the other kind, because a server is either started or called.
     fn drop_useless(&mut self, env_in_headers: bool, notes: &mut Vec<(String, String)>) {
         let (places, beside) = match (&self.program.name, &self.remote.url) {
             (Some(_), None) => (std::mem::take(&mut self.remote.places), "a command"),
@@ -85,7 +86,7 @@ impl Draft {
         notes.extend(places.into_iter().map(|place| (place, message.clone())));
     }
 
-    /// Takes out what no process and no request can be given.
+    /// Removes values that cannot be passed to a process or sent in a request.
     fn drop_unsound(&mut self, notes: &mut Vec<(String, String)>) {
         let nul = |template: &Template| template.text().is_some_and(|text| text.contains('\0'));
         let mut sound = |sound: bool, key: String| {
@@ -105,7 +106,8 @@ impl Draft {
         self.program.cwd = cwd.filter(|cwd| sound(cwd.text() != Some("") && !nul(cwd), "cwd".to_owned()));
     }
 
-    /// Puts the values of its own variables where headers use them; answers whether they use all.
+    /// Replaces the entry's own variables in its headers by their values. Returns whether the headers use all
+    /// of them.
     fn put_env_into_headers(&mut self) -> bool {
         let env = &self.program.env;
         let own = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, value)| value);
@@ -129,7 +131,7 @@ impl Draft {
 }
 
 impl DraftTools {
-    /// Takes the tools that are left out from those that pass.
+    /// Removes the excluded tools from the allowed ones.
     fn exclude(&mut self, notes: &mut Vec<(String, String)>) {
         let excluded = std::mem::take(&mut self.excluded);
         match &mut self.only {

@@ -1,22 +1,23 @@
-//! Ourselves in a client's file.
+//! Our own entry in a client's file. The verbs `connect` and `disconnect` add and remove it.
 
 use crate::edit::{Edit, Format, Refusal, Value, apply, parse, undone};
 use crate::known_clients::{EntryStyle, KnownClient};
 
-/// What a client starts.
+/// The gateway as a client starts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ourselves {
-    /// The entry's name.
+    /// The name of the entry.
     pub name: String,
-    /// Absolute.
+    /// The absolute path of the program.
     pub program: String,
-    /// With absolute paths.
+    /// The arguments, with absolute paths.
     pub args: Vec<String>,
-    /// Variables that it is to be started with, and their values.
+    /// The variables for the program, with their values.
     pub env: Vec<(String, String)>,
 }
 
-/// The file with us in it and without the servers at `taken`. The same text if it is so already.
+/// The file with our entry and without the servers at `taken`. The text is unchanged if it is like that
+/// already.
 pub fn connect(
     client: &KnownClient,
     text: &str,
@@ -40,21 +41,23 @@ pub fn connect(
     apply(client.files.dialect.format, text, &edits)
 }
 
-/// What connecting did to a file.
+/// What `connect` did to a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Past<'a> {
-    /// The file before it; nothing where there was none.
+    /// The file before; empty if there was none.
     pub before: &'a str,
-    /// The file after it.
+    /// The file after.
     pub after: &'a str,
-    /// What it took out.
+    /// The entries that were taken out.
     pub taken: &'a [Vec<String>],
 }
 
-/// The file without us and with the servers that connecting took out, for one that was edited since.
+/// The file without our entry and with the servers that `connect` took out, for a file that was edited in
+/// between.
 pub fn disconnect(client: &KnownClient, text: &str, name: &str, past: &Past<'_>) -> Result<String, Refusal> {
     let edited = taken_back(client, text, name, past)?;
-    // Undone as text, all comes back with its comments and to its place; if that means the same, it is better.
+    // Undoing the change as text brings everything back with its comments and in its place. That is preferred
+    // if it means the same.
     let meaning = |text: &str| parse(client.files.dialect.format, text).map(|parsed| parsed.value);
     let expected = meaning(&edited)?;
     let undone = undone(past.before, past.after, text);
@@ -92,7 +95,7 @@ fn taken_back(client: &KnownClient, text: &str, name: &str, past: &Past<'_>) -> 
     apply(client.files.dialect.format, text, &edits)
 }
 
-/// Where an entry of this name stands, or would stand, in a file.
+/// The path of an entry of this name in a file, whether or not it exists.
 pub fn entry_path(client: &KnownClient, value: &Value, name: &str) -> Vec<String> {
     let mut path = client.root_or_first(value);
     path.push(name.to_owned());
@@ -138,7 +141,7 @@ fn entry(client: &KnownClient, ourselves: &Ourselves) -> Value {
     entry
 }
 
-/// Gemini CLI has lists of servers that it lets in and keeps out.
+/// Adds us to Gemini CLI's list of allowed servers, and removes us from its list of excluded ones.
 fn allow(client: &KnownClient, value: &Value, name: &str) -> Vec<Edit<'static>> {
     if client.id != "gemini" || client.files.dialect.format != Format::Json {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! From one entry of a client's file to a server that any face can have.
+//! Translates one entry of a client's file into a server that any face can use.
 //!
-//! `config::entry` says what a key is about, whoever wrote it; the [`Dialect`] of the reader says what only one client
-//! means by it. What has no counterpart here becomes a note.
+//! `config::entry` says what a key is about, whoever wrote it; the reader's [`Dialect`] says what only one
+//! client means by it. A key without a counterpart here becomes a note.
 //!
 //! [`Dialect`]: crate::known_clients::Dialect
 
@@ -16,21 +16,21 @@ use crate::config::entry::{
 use crate::edit::Value;
 use crate::known_clients::{Deadline, EntryStyle, TimeUnit, VariableSyntax};
 
-/// Types of servers that are a part of their client.
+/// The types of servers that are built into their client.
 const BUILT_IN: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];
 
-/// A key of an entry and what stands under it.
+/// A key of an entry and its value.
 struct Member<'v> {
     /// The name of the server.
     server: &'v str,
     key: &'v str,
-    /// The key after those that it stands within, such as `transport.type`.
+    /// The key with the keys around it, such as `transport.type`.
     place: String,
     value: &'v Value,
 }
 
 impl Reader<'_> {
-    /// One server, or the key and the reason why it cannot be one of ours.
+    /// One server, or the key and the reason why we cannot use it.
     pub(super) fn translated(
         &mut self,
         name: &str,
@@ -113,7 +113,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts what stands in an entry, or in a part of it, where it belongs.
+    /// Sorts the keys of an entry, or of a part of it, into the draft.
     fn collect(&mut self, server: &str, entry: &Value, within: &str, draft: &mut Draft) {
         for (key, value) in entry.entries() {
             let member = Member { server, key, place: format!("{within}{key}"), value };
@@ -144,7 +144,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a key that says how a program is started.
+    /// Takes a key that describes a program.
     fn of_program(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
         let Member { server, key, place, value } = member;
         match (field, *value) {
@@ -181,7 +181,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Takes a key that says how a URL is asked.
+    /// Takes a key that describes a remote server.
     fn of_url(&mut self, field: Field, member: &Member<'_>, draft: &mut Draft) -> bool {
         let Member { server, place, value, .. } = member;
         match (field, *value) {
@@ -237,7 +237,7 @@ impl Reader<'_> {
             (Field::Disabled, Value::Boolean(off)) => draft.disabled |= *off,
             (Field::Enabled, Value::Boolean(on)) => draft.disabled |= !*on,
             (Field::Tools, Value::List(tools)) => {
-                // An empty list means all tools to Goose, and `*` to us.
+                // To Goose an empty list means all tools; to us `*` does.
                 let all = *key == "available_tools" && tools.is_empty()
                     || *key == "toolFilters" && tools.contains(&Value::String("*".into()));
                 if !all {
@@ -259,7 +259,7 @@ impl Reader<'_> {
         true
     }
 
-    /// A directory as seen from elsewhere: a relative one of a project's file is below the project.
+    /// A directory as seen from elsewhere. A relative directory in a project's file is below the project.
     fn within(&self, directory: Template) -> Template {
         let relative =
             |text: &str| !text.is_empty() && !text.starts_with(['~', '/', '\\']) && !text.contains(':');
@@ -273,7 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a client knows of logins, by our keys; we find out the rest by ourselves.
+    /// The client's settings for logins under our keys. We find out the rest ourselves.
     fn login(&mut self, name: &str, place: &str, entries: &[(String, Value)]) -> Vec<(String, Template)> {
         let mut login = Vec::new();
         for (key, value) in entries {
@@ -313,7 +313,7 @@ impl Reader<'_> {
         inherited
     }
 
-    /// Takes a key that is a timeout of this client.
+    /// Takes a key that is one of this client's timeouts.
     fn timeout(&mut self, name: &str, place: &str, value: &Value, timeouts: &mut ImportedTimeouts) -> bool {
         if let Value::Object(parts) = value
             && self.dialect.timeouts.iter().any(|(key, ..)| key.starts_with(&format!("{place}.")))
@@ -346,7 +346,7 @@ impl Reader<'_> {
         true
     }
 
-    /// A variable that is given by its name alone.
+    /// A variable that is given by its name only.
     fn named_variable(&mut self, member: &Member<'_>, variable: &str) -> Option<Template> {
         let named = is_name(variable).then(|| Template::variable(variable));
         if named.is_none() {
@@ -367,7 +367,7 @@ impl Reader<'_> {
         items.iter().filter_map(|item| self.text(member.server, &member.place, item, true)).collect()
     }
 
-    /// A text with the client's variables; `local` where it is not a part of a URL or a header.
+    /// A text with the client's variables. `local` means that it is not part of a URL or a header.
     fn text(&mut self, name: &str, place: &str, value: &Value, local: bool) -> Option<Template> {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -392,7 +392,7 @@ impl Reader<'_> {
     }
 }
 
-/// The transport that a client calls so.
+/// The transport for a client's word.
 fn declared(word: &str) -> Option<Declared> {
     let mut words = TRANSPORTS.iter().chain(&HTTP_ELSEWHERE).chain(&[("local", TransportName::Stdio)]);
     match words.find(|(known, _)| *known == word) {
@@ -401,7 +401,7 @@ fn declared(word: &str) -> Option<Declared> {
     }
 }
 
-/// The texts of a list.
+/// The strings in a list.
 fn names(items: &[Value]) -> Vec<String> {
     items.iter().filter_map(Value::text).map(str::to_owned).collect()
 }

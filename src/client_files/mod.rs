@@ -17,24 +17,16 @@ mod variables;
 pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{FileScope, places};
-pub use plan::{Addition, FoundValue, Origins, Plan, held, plan, values};
+pub use plan::{Addition, Plan, held, plan};
 pub use read::{Imported, ImportedServer, ImportedTimeouts, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
-pub use template::{Piece, Template};
+pub use template::Template;
+pub use variables::inputs;
 
 use crate::edit::Value;
 use crate::known_clients::{CLIENTS, EntryStyle, KnownClient};
-use variables::{Meaning, translate};
 
 impl KnownClient {
-    /// Whether it takes a value of `env` for what it is, with no variable in it.
-    pub fn takes_literally(&self, value: &str) -> bool {
-        let meaning = Meaning { home: "", workspace: None };
-        let mut lost = Vec::new();
-        let read = translate(self.files.dialect.variables, value, &meaning, &mut lost);
-        self.files.dialect.only_remote || lost.is_empty() && read.text() == Some(value)
-    }
-
     /// The client that a file is most likely of, by its name, its place and what stands in it.
     pub fn of_file(path: &std::path::Path, value: &Value) -> Option<&'static KnownClient> {
         let path = path.to_string_lossy().replace('\\', "/");

@@ -10,16 +10,16 @@ use crate::edit::{Format, Value};
 use crate::known_clients::{Deadline, Dialect, TimeUnit, VariableSyntax};
 use std::path::Path;
 
-/// A toolbox, or for `tools.toml` all servers.
+/// A toolbox or, for `tools.toml`, all servers.
 #[derive(Debug)]
 pub struct Group {
     /// The toolbox's name; empty for `tools.toml`.
     pub name: String,
-    /// In the order of the file, switched off or not.
+    /// The servers in the order of the file, including disabled ones.
     pub servers: Vec<ImportedServer>,
 }
 
-/// The files of `mcp-workbench`.
+/// The notation of `workbench-config.json`.
 const WORKBENCH: Dialect = Dialect {
     variables: VariableSyntax::Config,
     timeouts: &[
@@ -29,7 +29,7 @@ const WORKBENCH: Dialect = Dialect {
     ..Dialect::PLAIN
 };
 
-/// The files of `toolman`, whose strings are expanded alike.
+/// The notation of `tools.toml`. Its strings are expanded in the same way.
 const TOOLMAN: Dialect = Dialect {
     format: Format::Toml,
     timeouts: &[
@@ -39,7 +39,7 @@ const TOOLMAN: Dialect = Dialect {
     ..WORKBENCH
 };
 
-/// The servers of a configuration, with their variables as they are.
+/// The servers of a configuration, with their variables unexpanded.
 pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
     match face {
         Face::Workbench => {
@@ -164,7 +164,8 @@ fn servers_of<'v>(dialect: &Dialect, entries: impl Iterator<Item = (&'v str, Val
     reader.imported.servers
 }
 
-/// `tools.toml` has the whole command in one string, in which `$${` means nothing of its own.
+/// Splits the command. `tools.toml` has the whole command in one string, in which `$${` has no special
+/// meaning.
 fn split_command(server: &mut ImportedServer) {
     let Launch::Command { program, args } = &mut server.launch else { return };
     let Ok(CommandLine::Words { assignments, words }) = split(&program.spelled(), None) else { return };

@@ -1,4 +1,4 @@
-//! Where the files of clients are.
+//! The locations of clients' files.
 
 use crate::config::locate::{Platform, Surroundings};
 use crate::known_clients::KnownClient;
@@ -7,28 +7,29 @@ use std::path::{Path, PathBuf};
 /// A file that a client may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFile {
-    /// Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Whom the file concerns.
     pub scope: FileScope,
-    /// Whether we may be put there.
+    /// Whether we may write our entry there.
     pub own: bool,
 }
 
 /// Whom a file or an entry concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileScope {
-    /// The user, everywhere.
+    /// The user, in every directory.
     User,
     /// The project in the current directory.
     Project,
 }
 
-/// All places of a client, whether there is a file or not: user-wide ones first, the most important at the top.
+/// All locations of a client's files, whether or not the files exist: user-wide ones first, most important at
+/// the top.
 ///
-/// Descriptions spell them `~/…` (home), `{config}/…` (where the platform keeps settings), `{xdg}/…` (the same
-/// by the XDG rules, on macOS too), `$NAME/…` (only if that variable is set) and `windows:…`, `linux:…` (there
-/// only).
+/// Descriptions spell them `~/…` (home), `{config}/…` (where the platform keeps settings), `{xdg}/…` (the
+/// same by the XDG rules, also on macOS), `$NAME/…` (only if that variable is set), and `windows:…` or
+/// `linux:…` (only on that system).
 pub fn places(client: &KnownClient, around: &Surroundings<'_>) -> Vec<ClientFile> {
     let user =
         client.files.user.iter().filter_map(|group| group.iter().find_map(|place| path(place, around)));

@@ -4,8 +4,6 @@ use super::read::{ImportedServer, Launch};
 use super::secrets::Vault;
 use super::template::Template;
 use crate::config::Environment;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// What is to be added, and what is not.
 #[derive(Debug, Default)]
@@ -39,11 +37,9 @@ pub struct Present {
 }
 
 /// Merges identical servers, leaves out what `present` holds already, finds free names and replaces secrets.
-/// `elsewhere` are servers that clients hold besides, `taken` the names in use where the servers go; `environment` knows
-/// the values of variables.
+/// `taken` are the names in use where the servers go; `environment` knows the values of variables.
 pub fn plan(
     imported: Vec<ImportedServer>,
-    elsewhere: Vec<ImportedServer>,
     present: &[ImportedServer],
     taken: &[String],
     environment: &Environment<'_>,
@@ -52,12 +48,6 @@ pub fn plan(
     let (unique, merged) = distinct(imported);
     let mut plan = Plan { additions: Vec::new(), merged };
     let mut left: Vec<&ImportedServer> = present.iter().collect();
-    // Another account of the same name has the first claim to one of ours whose secret nobody knows.
-    for other in distinct(elsewhere).0 {
-        if unique.iter().all(|server| server.likeness(&other, environment) == Likeness::Different) {
-            counterpart(&other, &mut left, environment);
-        }
-    }
     let mut names = taken.to_vec();
     for mut server in unique {
         if let Some(own) = counterpart(&server, &mut left, environment) {
@@ -77,70 +67,6 @@ pub fn plan(
         plan.additions.push(Addition { server, renamed_from });
     }
     plan
-}
-
-/// Where the servers stood that variables were made of: the file, and the path in it.
-pub type Origins = BTreeMap<String, (PathBuf, Vec<String>)>;
-
-/// The values that variables of `present` stand for, by what servers of clients hold. Where it is known what a variable
-/// was made of, that server alone counts; else all that go by the same name must agree.
-pub fn values(
-    servers: &[ImportedServer],
-    present: &[ImportedServer],
-    origins: &Origins,
-    environment: &Environment<'_>,
-) -> Vec<FoundValue> {
-    let mut found: Vec<FoundValue> = Vec::new();
-    let mut doubtful = Vec::new();
-    for server in servers {
-        let named = namesakes(server, present, environment);
-        for own in present.iter().filter(|own| own.likeness(server, environment) != Likeness::Different) {
-            for (variable, text) in own.values_in(server) {
-                let meant = match origins.get(&variable) {
-                    Some((file, path)) => server.origin.file == *file && server.origin.path == *path,
-                    None => named.iter().any(|one| std::ptr::eq(*one, own)),
-                };
-                match found.iter().find(|known| known.variable == variable) {
-                    _ if !meant => {}
-                    Some(known) if known.text != text => doubtful.push(variable),
-                    Some(_) => {}
-                    None => found.push(FoundValue { variable, text, client: server.origin.client }),
-                }
-            }
-        }
-    }
-    found.retain(|value| !doubtful.contains(&value.variable));
-    found
-}
-
-/// Those that may stand for a server, by its name; none if they are not one and the same.
-fn namesakes<'a>(
-    server: &ImportedServer,
-    present: &'a [ImportedServer],
-    environment: &Environment<'_>,
-) -> Vec<&'a ImportedServer> {
-    let find = |wanted: Likeness, named: &dyn Fn(&str) -> bool| -> Vec<_> {
-        let fits = |own: &&ImportedServer| named(&own.name) && own.likeness(server, environment) == wanted;
-        present.iter().filter(fits).collect()
-    };
-    let tiers = [
-        find(Likeness::Same, &|_| true),
-        find(Likeness::Unsure, &|own| own == server.name),
-        find(Likeness::Unsure, &|own| is_numbered(own, &server.name)),
-    ];
-    let best = tiers.into_iter().find(|tier| !tier.is_empty()).unwrap_or_default();
-    if best.windows(2).all(|two| two[0].identical(two[1])) { best } else { Vec::new() }
-}
-
-/// What a variable stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundValue {
-    /// The variable.
-    pub variable: String,
-    /// Its value, a secret.
-    pub text: String,
-    /// The client whose file holds it.
-    pub client: &'static str,
 }
 
 /// Each server once, and those that are the same as another.
@@ -300,13 +226,6 @@ impl ImportedServer {
             _ => {}
         }
         pairs
-    }
-
-    /// What the variables of this one must be for it to do the same as another.
-    fn values_in(&self, other: &Self) -> Vec<(String, String)> {
-        let differing = self.beside(other).into_iter().filter(|(ours, theirs)| ours != theirs);
-        let values = differing.filter_map(|(ours, theirs)| ours.values_in(&theirs.known(&|_| None)?));
-        values.flatten().collect()
     }
 
     fn without_secrets(&self) -> Self {

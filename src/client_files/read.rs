@@ -1,4 +1,4 @@
-//! From a client's file to servers that any face can have.
+//! Reads a client's file into servers that any face can use.
 
 use super::fields::in_seconds;
 use super::places::FileScope;
@@ -8,46 +8,46 @@ use crate::edit::Value;
 use crate::known_clients::{CLIENTS, Dialect, KnownClient, TimeUnit};
 use std::path::{Path, PathBuf};
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub struct Imported {
-    /// In the order of the file.
+    /// The servers in the order of the file.
     pub servers: Vec<ImportedServer>,
-    /// What could not be translated.
+    /// Notes on what could not be translated.
     pub notes: Vec<Note>,
 }
 
-/// One server, free of any client's way to write it.
+/// One server, independent of any client's notation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedServer {
-    /// As the file calls it.
+    /// The name in the file.
     pub name: String,
     /// How it is reached.
     pub launch: Launch,
-    /// Variables for it.
+    /// The variables for the server.
     pub env: Vec<(String, Template)>,
-    /// Names of variables that it inherits.
+    /// The names of the variables that it inherits.
     pub inherit_env: Vec<String>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: Option<Template>,
-    /// How long it may take.
+    /// The timeouts.
     pub timeouts: ImportedTimeouts,
-    /// The only tools it shall offer.
+    /// The only tools that it may offer.
     pub tools: Option<Vec<String>>,
-    /// What the file calls that list.
+    /// The file's key for that list.
     pub tools_key: String,
-    /// Whether it is switched off.
+    /// Whether the server is disabled.
     pub disabled: bool,
-    /// Where it comes from.
+    /// Where the server comes from.
     pub origin: Origin,
 }
 
-/// Seconds, as spelled.
+/// Timeouts in seconds, as they are spelled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportedTimeouts {
-    /// For starting it.
+    /// The timeout for starting.
     pub connect: Option<String>,
-    /// For one call.
+    /// The timeout for one call.
     pub call: Option<String>,
 }
 
@@ -56,39 +56,39 @@ pub struct ImportedTimeouts {
 pub enum Launch {
     /// A program to start.
     Command {
-        /// A name or a path.
+        /// The name or path of the program.
         program: Template,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<Template>,
     },
-    /// A server that runs already.
+    /// A server that is already running.
     Url {
-        /// Where.
+        /// The URL.
         url: Template,
-        /// What is sent with each request.
+        /// The headers of each request.
         headers: Vec<(String, Template)>,
-        /// Whether it speaks the deprecated transport.
+        /// Whether the server speaks the deprecated transport.
         sse: bool,
-        /// How to log in to it, by the keys of `workbench-config.json`.
+        /// The login settings, by the keys of `workbench-config.json`.
         oauth: Vec<(String, Template)>,
     },
 }
 
-/// Where a server comes from.
+/// The origin of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Whose file it is, as its makers call it.
+    /// The client that the file belongs to, as its makers call it.
     pub client: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// Where in the file it stands.
+    /// The path of the entry in the file.
     pub path: Vec<String>,
 }
 
-/// Something that could not be translated. Holds no value of the file.
+/// Something that could not be translated. It holds no value of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Whose file it is.
+    /// The client that the file belongs to.
     pub client: &'static str,
     /// The file.
     pub file: PathBuf,
@@ -96,12 +96,12 @@ pub struct Note {
     pub server: String,
     /// The key; empty for the server as a whole.
     pub key: String,
-    /// What is the matter.
+    /// The reason.
     pub message: String,
 }
 
-/// Reads all servers of a file. `project` is the directory that project-wide settings are for, `home` the
-/// variable that holds the user's home.
+/// Reads all servers of a file. `project` is the directory for project-wide settings, and `home` the variable
+/// that holds the user's home.
 pub fn read(
     client: &KnownClient,
     file: &Path,
@@ -133,7 +133,7 @@ pub fn read(
 }
 
 pub(super) struct Reader<'a> {
-    /// Whose file it is.
+    /// The client that the file belongs to.
     pub(super) title: &'static str,
     pub(super) dialect: &'a Dialect,
     pub(super) file: &'a Path,
@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Names what stands where servers stand in other versions, and is not read beside those that were found.
+    /// Notes servers under the keys of other versions, which are not read in addition to those that were
+    /// found.
     fn beside(&mut self, client: &KnownClient, value: &Value, root: &[String]) {
         let chosen = root.join(".");
         for other in client.files.roots.iter().filter(|other| **other != chosen) {
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Claude Code keeps what is meant for one project beside what is meant for all.
+    /// Reads the servers of one project, which Claude Code keeps beside those of all projects.
     fn local_servers(&mut self, value: &Value, project: &'a Path) {
         let Some(projects) = value.get("projects") else { return };
         for (directory, settings) in projects.entries() {
@@ -193,12 +194,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Names servers that stand where this client does not look.
+    /// Notes servers under a key that this client does not read.
     fn wrong_root(&mut self, client: &KnownClient, value: &Value) {
         let server = |(_, entry): &(String, Value)| {
             ["command", "cmd", "url", "uri"].iter().any(|key| entry.get(key).is_some())
         };
-        // Others have such a key as well, for something else.
+        // Other clients use such a key for something else.
         let servers = |client: &KnownClient| {
             let root = client.root(value)?;
             value.at(&root)?.entries().iter().any(server).then(|| root.join("."))
@@ -216,7 +217,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Settings outside the servers that concern them.
+    /// Reads settings outside the servers that affect them.
     fn whole_file(&mut self, client: &KnownClient, value: &Value) {
         if client.id == "zed"
             && let Some(Value::Number(seconds)) = value.get("context_server_timeout")
@@ -249,7 +250,7 @@ impl<'a> Reader<'a> {
         match self.translated(name, entry, path) {
             Ok(server) => self.imported.servers.push(server),
             Err((key, message)) => {
-                // What stands in an entry that is left out does not matter.
+                // Notes on an entry that is left out do not matter.
                 self.imported.notes.truncate(before);
                 self.note(name, key, &format!("{message}; left out"));
             }

@@ -29,6 +29,8 @@ pub struct Vault<'a> {
     environment: &'a Environment<'a>,
     /// Names that are in use, with what they stand for where we know it.
     names: HashMap<String, Option<String>>,
+    /// What the file of secrets has already: a name there keeps its value.
+    filed: HashMap<String, String>,
     /// All replacements so far.
     pub replaced: Vec<Replaced>,
     /// All values so far, with their names.
@@ -36,16 +38,22 @@ pub struct Vault<'a> {
 }
 
 impl<'a> Vault<'a> {
-    /// An empty one; `used` are the variables that the configuration names already.
-    pub fn new(environment: &'a Environment<'a>, used: impl IntoIterator<Item = String>) -> Self {
+    /// An empty one; `used` are the variables that the configuration names already, `filed` is what the file of secrets
+    /// has.
+    pub fn new(
+        environment: &'a Environment<'a>,
+        used: impl IntoIterator<Item = String>,
+        filed: HashMap<String, String>,
+    ) -> Self {
         let names =
             used.into_iter().map(|name| (environment(&name), name)).map(|(value, name)| (name, value));
-        Self { blind: false, environment, names: names.collect(), replaced: Vec::new(), values: Vec::new() }
+        let (replaced, values) = (Vec::new(), Vec::new());
+        Self { blind: false, environment, names: names.collect(), filed, replaced, values }
     }
 
     /// One that puts [`Template::secret`] in place of every secret.
     pub(super) fn blind(environment: &'a Environment<'a>) -> Self {
-        Self { blind: true, ..Self::new(environment, []) }
+        Self { blind: true, ..Self::new(environment, [], HashMap::new()) }
     }
 
     /// Replaces the secrets of a server by variables.
@@ -137,9 +145,12 @@ impl<'a> Vault<'a> {
             return Template::secret();
         }
         let numbered = |n: usize| if n == 1 { base.to_owned() } else { format!("{base}_{n}") };
-        let fits = |name: &String| match self.names.get(name) {
-            Some(known) => known.as_deref() == Some(value),
-            None => (self.environment)(name).is_none_or(|set| set == value),
+        let fits = |name: &String| {
+            let free = match self.names.get(name) {
+                Some(known) => known.as_deref() == Some(value),
+                None => (self.environment)(name).is_none_or(|set| set == value),
+            };
+            free && self.filed.get(name).is_none_or(|filed| filed == value)
         };
         let variable = (1..).map(numbered).find(fits).unwrap_or_else(|| base.to_owned());
         self.names.insert(variable.clone(), Some(value.to_owned()));

@@ -133,28 +133,6 @@ impl Template {
         self.0.iter().map(Piece::clear_text).collect()
     }
 
-    /// What its variables must be for it to become this text; `None` where that cannot be told.
-    pub fn values_in(&self, text: &str) -> Option<Vec<(String, String)>> {
-        let mut values = Vec::new();
-        let mut rest = text;
-        let mut pieces = self.0.iter().peekable();
-        while let Some(piece) = pieces.next() {
-            match (piece, pieces.peek()) {
-                (Piece::Text(text), _) => rest = rest.strip_prefix(text.as_str())?,
-                (Piece::Variable { .. }, Some(Piece::Variable { .. })) => return None,
-                (Piece::Variable { name, .. }, next) => {
-                    let end = match next {
-                        Some(Piece::Text(next)) => rest.find(next.as_str())?,
-                        _ => rest.len(),
-                    };
-                    values.push((name.clone(), rest[..end].to_owned()));
-                    rest = &rest[end..];
-                }
-            }
-        }
-        rest.is_empty().then_some(values)
-    }
-
     /// As our files spell it: `${` before a name is written `$${` where it is mere text.
     pub fn spelled(&self) -> String {
         let spell = |piece: &Piece| match piece {
@@ -268,28 +246,5 @@ mod tests {
             assert_eq!(secret.matches(&Template::ours(text)), expected, "{text}");
         }
         assert!(!Template::ours("${A}").matches(&Template::ours("${B}")));
-    }
-
-    #[test]
-    fn values_are_read_back() {
-        for (ours, text, expected) in [
-            ("${A}", "x", Some(&[("A", "x")][..])),
-            ("Bearer ${A}", "Bearer x y", Some(&[("A", "x y")])),
-            ("p://u:${P}@h/${D}", "p://u:s@h/d", Some(&[("P", "s"), ("D", "d")])),
-            ("plain", "plain", Some(&[])),
-            ("plain", "other", None),
-            ("Bearer ${A}", "Basic x", None),
-            ("${A}${B}", "xy", None),
-            ("${A}!", "x", None),
-        ] {
-            let found = Template::ours(ours).values_in(text);
-            let found = found.map(|values| {
-                values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
-            });
-            let expected = expected.map(|values| {
-                values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
-            });
-            assert_eq!(found, expected, "{ours}: {text}");
-        }
     }
 }

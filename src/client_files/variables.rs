@@ -2,7 +2,8 @@
 
 use super::template::{Template, is_name};
 use crate::config::detect::variable_name;
-use crate::known_clients::VariableSyntax;
+use crate::edit::Value;
+use crate::known_clients::{KnownClient, VariableSyntax};
 use std::path::Path;
 
 /// What variables of clients stand for.
@@ -112,6 +113,27 @@ fn replace(syntax: VariableSyntax, inside: &str, meaning: &Meaning<'_>, template
 /// The variable that stands for an input of VS Code.
 pub(super) fn input_variable(id: &str) -> String {
     variable_name(id)
+}
+
+/// What a client asks its user for: each variable that stands for an answer, and how the client spells the question.
+pub fn inputs(client: &KnownClient, file: &Value) -> Vec<(String, String)> {
+    const OPENING: &str = "${input:";
+    let mut found = Vec::new();
+    let servers = client.root(file).and_then(|root| file.at(&root));
+    let mut left: Vec<_> =
+        servers.filter(|_| client.files.dialect.variables == VariableSyntax::Editor).into_iter().collect();
+    while let Some(value) = left.pop() {
+        left.extend(value.entries().iter().map(|(_, value)| value).chain(value.items()).rev());
+        for (at, _) in value.text().unwrap_or_default().match_indices(OPENING) {
+            let text = &value.text().unwrap_or_default()[at..];
+            let Some(end) = text.find('}') else { continue };
+            let pair = (input_variable(&text[OPENING.len()..end]), text[..=end].to_owned());
+            if !found.contains(&pair) {
+                found.push(pair);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! The one string that `tools.toml` has for a command: plain words, or something for a shell.
+//! The command string of `tools.toml`: plain words, or text for a shell.
 
 use super::expand::{Environment, Fault, FaultKind, expand};
 use std::ops::Range;
 
-/// What a command string is.
+/// The kind of a command string.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommandLine {
-    /// Run as it is; assignments that stand before the program become environment.
+    /// Words to run directly. Assignments before the program become environment variables.
     Words { assignments: Vec<(String, Word)>, words: Vec<Word> },
-    /// Run by a shell, which needs these variables.
+    /// Text to be run by a shell, which needs these variables.
     Shell { variables: Vec<String> },
 }
 
-/// A word after splitting, variables not yet replaced, so that their values never become syntax.
+/// A word after splitting. Its variables are not replaced yet, so that their values never become syntax.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Word(Vec<Piece>);
 
@@ -21,21 +21,21 @@ enum Piece {
     Text(String),
     /// `NAME=` at the beginning of a word, outside quotes.
     Name(String),
-    /// `${VAR}` or `${VAR:-…}`, and where it stands in the command string.
+    /// `${VAR}` or `${VAR:-…}`, and its position in the command string.
     Variable(String, Range<usize>),
 }
 
-/// Why a string is no command.
+/// The reason why a string is not a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// A quote that is not closed, at this byte.
+    /// A quote at this byte is not closed.
     Quote(usize),
-    /// A `${NAME` that is not closed.
+    /// A `${NAME` is not closed.
     Variable(Fault),
 }
 
-/// Splits a command string as a shell would. Shell syntax outside quotes makes it a matter for the shell,
-/// unless `shell` says what it is.
+/// Splits a command string as a shell would. Shell syntax outside quotes makes it text for a shell, unless
+/// `shell` decides.
 pub(crate) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Broken> {
     let mut splitter = Splitter { text, ..Splitter::default() };
     splitter.run()?;
@@ -49,7 +49,7 @@ pub(crate) fn split(text: &str, shell: Option<bool>) -> Result<CommandLine, Brok
     Ok(CommandLine::Words { assignments, words: rest })
 }
 
-/// The words of a command string, assignments among them and variables as they are; `None` if it is broken.
+/// The words of a command string, including assignments, with variables unexpanded; `None` if it is broken.
 pub(crate) fn words(text: &str) -> Option<Vec<String>> {
     let mut splitter = Splitter { text, ..Splitter::default() };
     splitter.run().ok()?;
@@ -57,7 +57,7 @@ pub(crate) fn words(text: &str) -> Option<Vec<String>> {
 }
 
 impl Word {
-    /// Puts the values of variables in; faults stand at their place in the command string.
+    /// Replaces the variables by their values. Faults have their position in the command string.
     pub(crate) fn fill(
         &self,
         environment: &Environment<'_>,
@@ -79,7 +79,7 @@ impl Word {
         if faults.is_empty() { Ok(text) } else { Err(faults) }
     }
 
-    /// Its parts in order, each with whether it is a variable, `${…}`.
+    /// The parts in order, each with whether it is a variable (`${…}`).
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, bool)> {
         self.0.iter().map(|piece| match piece {
             Piece::Text(text) | Piece::Name(text) => (text.as_str(), false),
@@ -87,7 +87,7 @@ impl Word {
         })
     }
 
-    /// The name before `=`, if this is an assignment whose name and `=` stood outside quotes.
+    /// The name before `=`, if this is an assignment whose name and `=` are outside quotes.
     fn name(&self) -> Option<&str> {
         match self.0.first() {
             Some(Piece::Name(text)) => text.strip_suffix('='),
@@ -107,13 +107,13 @@ struct Splitter<'t> {
     text: &'t str,
     at: usize,
     words: Vec<Word>,
-    /// The word in the making; `None` between words.
+    /// The word under construction; `None` between words.
     word: Option<Word>,
-    /// Nothing of the word was quoted so far.
+    /// Whether nothing of the word was quoted so far.
     bare: bool,
-    /// Text of the word that is no piece yet.
+    /// Text of the word that is not a piece yet.
     pending: String,
-    /// Shell syntax was seen.
+    /// Whether shell syntax was seen.
     syntax: bool,
 }
 
@@ -186,7 +186,8 @@ impl Splitter<'_> {
         }
     }
 
-    /// A dollar that is not in single quotes. Ours are `${VAR}` and `${VAR:-…}`; any other is for the shell.
+    /// Handles a dollar that is not in single quotes. `${VAR}` and `${VAR:-…}` are ours; any other dollar is
+    /// for the shell.
     fn dollar(&mut self) -> Result<(), Broken> {
         let start = self.at - 1;
         let rest = &self.text[start..];
@@ -267,7 +268,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Names after a dollar, once each.
+/// The names after dollars, without duplicates.
 fn mentioned(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (at, _) in text.match_indices('$') {
@@ -301,7 +302,7 @@ mod tests {
         }
     }
 
-    /// `NAME=value|…` for assignments and `[word]` for words, `shell(NAMES)`, or what is broken.
+    /// Shows `NAME=value|…` for assignments and `[word]` for words, `shell(NAMES)`, or what is broken.
     fn shown(text: &str, shell: Option<bool>) -> String {
         let fill = |word: &Word| match word.fill(&environment, &mut Vec::new()) {
             Ok(text) => text,
@@ -325,7 +326,7 @@ mod tests {
             ("", ""),
             ("uvx pjpd-server --data .", "[uvx][pjpd-server][--data][.]"),
             ("  a\t b\n c ", "[a][b][c]"),
-            // quotes and backslashes as a shell would
+            // Quotes and backslashes work as in a shell.
             (r#"a 'b c' "d e" f\ g"#, "[a][b c][d e][f g]"),
             (r#"a'b'"c"d"#, "[abcd]"),
             (r#"a '' """#, "[a][][]"),
@@ -335,14 +336,14 @@ mod tests {
             (r"a \; \$HOME \*", "[a][;][$HOME][*]"),
             ("a\\\nb", "[ab]"),
             ("@org/name#1 x=y {a,b} !", "[@org/name#1][x=y][{a,b}][!]"),
-            // variables are put in after splitting, whatever they hold
+            // Variables are replaced after splitting, whatever they contain.
             ("a ${DIR}", "[a][a b; $x '\"]"),
             ("a x${KEY}y\"${DIR}\"", "[a][xvalueya b; $x '\"]"),
             ("a ${EMPTY} b", "[a][][b]"),
             ("a ${NONE:-d e;*} b", "[a][d e;*][b]"),
             ("a ${NONE}", "[a][<NONE>]"),
             ("a '${KEY}' \\${KEY}", "[a][${KEY}][${KEY}]"),
-            // leading assignments
+            // Leading assignments become environment variables.
             ("A=1 B= C=\"x y\"z D=${KEY} cmd E=2", "A=1|B=|C=x yz|D=value|[cmd][E=2]"),
             ("A=b=c cmd", "A=b=c|[cmd]"),
             ("1A=b cmd", "[1A=b][cmd]"),

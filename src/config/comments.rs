@@ -60,7 +60,7 @@ pub(super) fn drop_comments(node: &mut Node, holds: Holds) {
 mod tests {
     use std::path::Path;
 
-    use super::super::{load, load_toolman};
+    use super::super::{Inputs, load, load_toolman};
 
     #[test]
     fn comments_are_nobodys_concern() {
@@ -78,7 +78,8 @@ mod tests {
             },
             "auth": {"_c": 1, "tokens": [{"_c": 1, "name": "n", "token": "secret"}]}
         }"#;
-        let (config, warnings) = load(Path::new("x"), file.as_bytes(), &|_| None).expect("it is valid");
+        let (config, warnings) =
+            load(Path::new("x"), file.as_bytes(), &Inputs::of(&|_| None)).expect("it is valid");
         assert!(warnings.is_empty(), "{warnings:?}");
         let names: Vec<_> = config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         assert_eq!(names, ["_hidden", "dev"]);
@@ -92,6 +93,7 @@ mod tests {
         let pairs = match transport {
             super::super::Transport::Stdio(command) => &command.env,
             super::super::Transport::Http(http) => &http.headers,
+            super::super::Transport::Unset(unset) => panic!("{unset}"),
         };
         pairs.iter().map(|(name, _)| name.as_str()).collect()
     }
@@ -100,7 +102,7 @@ mod tests {
     fn comments_of_toolman() {
         let file = "_c = \"${UNSET}\"\n[[servers]]\nnamespace = \"a\"\n_command = \"${UNSET}\"\ncommand = \"x\"\nenv = { _K = \"v\" }\n[_more]\na = 1\n";
         let (config, warnings) =
-            load_toolman(Path::new("x"), file.as_bytes(), &|_| None).expect("it is valid");
+            load_toolman(Path::new("x"), file.as_bytes(), &Inputs::of(&|_| None)).expect("it is valid");
         assert!(warnings.is_empty(), "{warnings:?}");
         assert_eq!(names_of(&config.servers[0].transport), ["_K"]);
     }

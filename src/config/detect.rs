@@ -1,9 +1,10 @@
-//! Which texts are secrets. A guess, on the safe side: a variable in place of a harmless text costs little.
+//! Guesses which texts are secrets. The guess is on the safe side, because a variable in place of a harmless
+//! text costs little.
 
-/// Where a secret begins and ends in a text, and what it is called.
+/// The start and end of a secret in a text, and its name.
 pub(crate) type SecretPart = (usize, usize, String);
 
-/// Words of a name that say: this is a secret.
+/// Words in a name that suggest a secret.
 const SECRET_WORDS: [&str; 16] = [
     "DSN",
     "KEY",
@@ -23,14 +24,14 @@ const SECRET_WORDS: [&str; 16] = [
     "COOKIE",
 ];
 
-/// Words that make another meaning of it.
+/// Words that give such a name another meaning.
 const HARMLESS_WORDS: [&str; 13] =
     ["VAR", "PATH", "FILE", "DIR", "NAME", "ID", "URL", "TYPE", "MODE", "LIMIT", "TIMEOUT", "ENABLED", "MAX"];
 
 /// Authentication schemes of headers.
 pub(crate) const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 
-/// How well-known tokens begin.
+/// The prefixes of well-known tokens.
 const PREFIXES: [&str; 24] = [
     "sk-",
     "sk_",
@@ -63,7 +64,7 @@ pub(crate) fn is_secret_value(name: &str, value: &str) -> bool {
     is_secret_word(name, value) || !value.is_empty() && !secrets_of_url(value).is_empty()
 }
 
-/// Whether a value is a secret as a whole, by its name or its look.
+/// Whether a whole value is a secret, by its name or its appearance.
 pub(crate) fn is_secret_word(name: &str, value: &str) -> bool {
     if value.is_empty()
         || is_path(value)
@@ -79,7 +80,7 @@ pub(crate) fn is_secret_word(name: &str, value: &str) -> bool {
     named || looks_secret(value)
 }
 
-/// Whether a text looks like a token whatever it is called.
+/// Whether a text looks like a token, whatever its name.
 fn looks_secret(text: &str) -> bool {
     let known = PREFIXES.iter().any(|prefix| text.starts_with(prefix) && text.len() >= prefix.len() + 8);
     let word = |c: char| c.is_ascii_alphanumeric() || "_-+=".contains(c);
@@ -94,7 +95,7 @@ fn looks_secret(text: &str) -> bool {
     known && !text.contains([' ', '/']) || random || spelled_out
 }
 
-/// Where a secret is kept is no secret.
+/// Whether a text is a path. The path of a secret is not a secret.
 fn is_path(text: &str) -> bool {
     let start = ["/", "~/", "./", "../"].iter().any(|start| text.starts_with(start));
     let path = |c: char| c.is_alphanumeric() || "/._- ~@".contains(c);
@@ -102,12 +103,12 @@ fn is_path(text: &str) -> bool {
     start && text.matches('/').count() > 1 && text.chars().all(path) || drive
 }
 
-/// Ids are long and random, and no secret.
+/// Whether a text is a UUID, which is long and random but not a secret.
 fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.split('-').map(str::len).eq([8, 4, 4, 4, 12])
 }
 
-/// Parts of an argument that are secret, with what they are called.
+/// The secret parts of an argument, with their names.
 pub(crate) fn secrets_of_argument(previous: Option<&str>, text: &str) -> Vec<SecretPart> {
     if let Some(option) = previous.filter(|option| option.starts_with('-') && !option.contains('='))
         && !text.starts_with('-')
@@ -154,7 +155,7 @@ fn label(name: &str) -> String {
     variable_name(name)
 }
 
-/// Where the secret of a header begins, past its scheme.
+/// The offset of a header's secret, after its scheme.
 pub(crate) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
     let start = match value.trim_start().split_once(' ') {
         Some((scheme, _)) if SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
@@ -166,7 +167,7 @@ pub(crate) fn secret_of_header(name: &str, value: &str) -> Option<usize> {
     (!secret.trim().is_empty() && (start > 0 || is_secret_value(name, secret.trim()))).then_some(start)
 }
 
-/// The password of a URL, and those values of its query that are secrets.
+/// The password of a URL, and the values of its query that are secrets.
 pub(crate) fn secrets_of_url(text: &str) -> Vec<SecretPart> {
     let mut found = Vec::new();
     let Some(start) = text.find("://").map(|scheme| scheme + 3) else { return found };
@@ -192,12 +193,12 @@ pub(crate) fn secrets_of_url(text: &str) -> Vec<SecretPart> {
     found
 }
 
-/// A text as the name of a variable.
+/// Turns a text into the name of a variable.
 pub(crate) fn variable_name(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut before = '_';
     for character in text.chars() {
-        // `apiKey` has two words.
+        // `apiKey` consists of two words.
         if character.is_ascii_uppercase() && before.is_ascii_lowercase() {
             name.push('_');
         }

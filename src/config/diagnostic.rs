@@ -1,47 +1,48 @@
-//! A problem of a file, and how a person sees it.
+//! A problem of a file, and its rendering for a person.
 
 use super::source::Excerpt;
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use std::path::PathBuf;
 
-/// Something wrong with a file, at one place of it, with a way out. Holds nothing secret.
+/// Something wrong at one place of a file, with a hint. It holds nothing secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file as it was named to us.
+    /// The file as the caller named it.
     pub file: PathBuf,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// Such as `toolboxes.dev.mcpServers["My Server"].args[1]`; empty for the file as a whole.
+    /// The path of the value, such as `toolboxes.dev.mcpServers["My Server"].args[1]`; empty for the whole
+    /// file.
     pub path: String,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub hint: String,
-    /// Whether the file can be used in spite of it.
+    /// Whether the file can still be used.
     pub severity: Severity,
-    /// Whether all it takes is to set a variable.
+    /// Whether setting a variable is all that is needed.
     pub unset: bool,
     pub(super) excerpt: Option<Excerpt>,
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing starts.
+    /// The file cannot be used.
     Error,
-    /// Worth knowing.
+    /// The file can be used.
     Warning,
 }
 
 impl Problem {
-    /// Whether it keeps the file from being used.
+    /// Whether the problem makes the file unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Text for a terminal, with a line of the source, without a line break at its end.
+    /// Text for a terminal, with a line of the source and without a trailing line break.
     pub fn render(&self, colour: bool) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
@@ -67,7 +68,7 @@ impl Problem {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let text = renderer.render(&[group]);
         match text.split_once('\n') {
-            // The renderer would count columns in the excerpt, where what is hidden has another length.
+            // The renderer would count columns in the excerpt, where hidden parts have another length.
             Some((title, rest)) if self.excerpt.is_some() => {
                 let indent = self.line.to_string().len();
                 format!("{title}\n{:indent$}--> {file}:{}:{}\n{rest}", "", self.line, self.column)

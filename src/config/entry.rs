@@ -35,6 +35,8 @@ pub(crate) enum Field {
     ExcludedTools,
     /// Tools that a client runs without asking.
     Approval,
+    /// When a process that is not ready is ended.
+    StartTimeout,
     /// Whatever else our own files can say.
     Setting,
 }
@@ -51,7 +53,9 @@ pub(crate) enum Side {
 impl Field {
     pub(crate) fn side(self) -> Option<Side> {
         match self {
-            Self::Args | Self::Env | Self::EnvNames | Self::Inherited | Self::Cwd => Some(Side::Local),
+            Self::Args | Self::Env | Self::EnvNames | Self::Inherited | Self::Cwd | Self::StartTimeout => {
+                Some(Side::Local)
+            }
             Self::Headers | Self::HeaderVariables | Self::BearerVariable | Self::Login => Some(Side::Remote),
             _ => None,
         }
@@ -75,7 +79,7 @@ use Standing::{Foreign, Ours, Strange, Synonym};
 
 /// Every key that somebody writes: what it is called, what it is about, what it is in our own file. Among documented keys
 /// that are equally near to a misspelt one the first is suggested.
-const KEYS: [(&str, Field, Standing); 47] = [
+const KEYS: [(&str, Field, Standing); 49] = [
     ("command", Field::Command, Ours),
     ("cmd", Field::Command, Foreign("use `command`")),
     ("args", Field::Args, Ours),
@@ -111,6 +115,7 @@ const KEYS: [(&str, Field, Standing); 47] = [
     ("disabled", Field::Disabled, Ours),
     ("enabled", Field::Enabled, Foreign("to leave a server out, write `\"disabled\": true`")),
     ("connectTimeout", Field::Setting, Ours),
+    ("startTimeout", Field::StartTimeout, Ours),
     ("callTimeout", Field::Setting, Ours),
     ("maxCallTime", Field::Setting, Ours),
     ("timeout", Field::Setting, Foreign("use `callTimeout` or `connectTimeout`, in seconds")),
@@ -122,6 +127,7 @@ const KEYS: [(&str, Field, Standing); 47] = [
     ("inherit_env", Field::Inherited, Strange),
     ("env_vars", Field::Inherited, Foreign("use `inheritEnv`")),
     ("isolation", Field::Setting, Ours),
+    ("start", Field::Setting, Ours),
     ("autoApprove", Field::Approval, Strange),
     ("autoapprove", Field::Approval, Strange),
     ("alwaysAllow", Field::Approval, Strange),

@@ -1,46 +1,46 @@
-//! `${VAR}` and `${VAR:-default}` in one string.
+//! Expands `${VAR}` and `${VAR:-default}` in one string.
 
 use std::ops::Range;
 
-/// Looks a variable up; what is set but empty is set.
+/// Looks up a variable. An empty variable counts as set.
 pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// What became of one string.
+/// The result for one string.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Expansion {
-    /// The text with every variable replaced; places with a fault stay as written.
+    /// The text with every variable replaced. Faulty places stay as written.
     pub text: String,
-    /// Name and value of each variable that was found, in order of appearance.
+    /// The name and value of each variable that was found, in order of appearance.
     pub variables: Vec<(String, String)>,
-    /// What could not be replaced, in order of appearance.
+    /// The places that could not be replaced, in order of appearance.
     pub faults: Vec<Fault>,
 }
 
 /// A place that could not be replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Bytes of the original text, from `$` on.
+    /// The bytes of the original text, starting at `$`.
     pub range: Range<usize>,
     /// The variable's name.
     pub name: String,
-    /// What is wrong.
+    /// The reason.
     pub kind: FaultKind,
 }
 
-/// Why a place could not be replaced.
+/// The reason why a place could not be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Not set, and no default.
+    /// The variable is not set and has no default.
     Unset,
     /// No `}` follows.
     Unclosed,
 }
 
-/// Expands a string once: what is put in is not looked at again.
+/// Expands a string once; inserted values are not expanded again.
 ///
-/// Only `${` before a name (`[A-Z_][A-Z0-9_]*`) means anything, and so does the `$${` that stands for its
-/// text; `$VAR`, `${lower}`, `${}`, `${V-x}` and all other dollars stay as they are. A default ends at the
-/// first `}`.
+/// Only `${` before a name (`[A-Z_][A-Z0-9_]*`) has a meaning, and `$${`, which stands for the literal text.
+/// `$VAR`, `${lower}`, `${}`, `${V-x}` and all other dollars stay as they are. A default ends at the first
+/// `}`.
 pub fn expand(text: &str, environment: &Environment<'_>) -> Expansion {
     let mut expansion = Expansion::default();
     let mut at = 0;
@@ -91,9 +91,9 @@ pub fn expand(text: &str, environment: &Environment<'_>) -> Expansion {
     expansion
 }
 
-/// What a dollar stands for.
+/// The meaning of a dollar.
 pub(crate) enum Place<'t> {
-    /// A dollar like any other.
+    /// A dollar without any meaning.
     Plain,
     /// `$${` before a name.
     Escape,
@@ -107,7 +107,7 @@ pub(crate) enum Place<'t> {
     },
 }
 
-/// What the dollar at the beginning of this text means.
+/// The meaning of the dollar at the beginning of this text.
 pub(crate) fn place(text: &str) -> Place<'_> {
     if let Some(rest) = text.strip_prefix("$${") {
         return if name(rest).is_some() { Place::Escape } else { Place::Plain };
@@ -124,7 +124,7 @@ pub(crate) fn place(text: &str) -> Place<'_> {
     }
 }
 
-/// The variable name that a text begins with.
+/// The variable name at the beginning of a text.
 fn name(text: &str) -> Option<&str> {
     let end = text
         .find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
@@ -158,20 +158,20 @@ mod tests {
             ("http://${HOST}:80/${_A1}", "http://localhost:80/one"),
             ("${HOST}${HOST}", "localhostlocalhost"),
             ("${HOST:-other}", "localhost"),
-            // set but empty counts as set
+            // An empty variable counts as set.
             ("[${EMPTY}]", "[]"),
             ("[${EMPTY:-default}]", "[]"),
-            // defaults
+            // Defaults apply to unset variables.
             ("${NONE:-default}", "default"),
             ("[${NONE:-}]", "[]"),
             ("${NONE:-a b:-c $x}", "a b:-c $x"),
-            // the default ends at the first `}` and is not expanded
+            // The default ends at the first `}` and is not expanded.
             ("${NONE:-${HOST}}", "${HOST}"),
             ("${NONE:-a}b}", "ab}"),
-            // values are not expanded again
+            // Values are not expanded again.
             ("${NESTED}", "${HOST}"),
             ("${BRACE}", "}"),
-            // not ours
+            // These have no meaning to us.
             ("${lower}", "${lower}"),
             ("${Mixed}", "${Mixed}"),
             ("${}", "${}"),
@@ -186,7 +186,7 @@ mod tests {
             ("$HOST", "$HOST"),
             ("$", "$"),
             ("a$", "a$"),
-            // the escape
+            // The escape stands for the literal text.
             ("$${HOST}", "${HOST}"),
             ("$${HOST", "${HOST"),
             ("$${HOST:-x} ${HOST}", "${HOST:-x} localhost"),

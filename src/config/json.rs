@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, read into a tree.
+//! Reads JSON with comments and trailing commas into a tree.
 
 use super::node::{KeyValue, Kind, Node, Span, SyntaxError, Text};
 use jsonc_parser::ast::{ObjectPropName, Value};
@@ -6,7 +6,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-/// Reads a text; nothing but white space and comments is `None`.
+/// Parses a text; `None` if it has only white space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<Node>, SyntaxError> {
     if let Some(span) = string_over_the_line(text) {
         return Err(SyntaxError {
@@ -66,8 +66,8 @@ fn node(value: Value<'_>) -> Node {
     Node { span: range.start..range.end, kind }
 }
 
-/// The first string that runs over the end of its line. The parser would take it for a longer string and
-/// complain about whatever comes after the next quote.
+/// The first string that is not closed on its line. The parser would take it for a longer string and complain
+/// about whatever follows the next quote.
 fn string_over_the_line(text: &str) -> Option<Span> {
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -363,7 +363,11 @@ mod tests {
         let text = NotFound::Anywhere { face: Face::Workbench, places: vec![] }.to_string();
         let minimal = Face::Workbench.minimal_file();
         assert!(text.contains("`mcp-workbench init`") && text.contains(minimal.trim_end()), "{text}");
-        let loaded = crate::config::load(Path::new("/x.json"), minimal.as_bytes(), &|_| None);
+        let loaded = crate::config::load(
+            Path::new("/x.json"),
+            minimal.as_bytes(),
+            &crate::config::Inputs::of(&|_| None),
+        );
         assert_eq!(loaded.expect("a valid file").1, []);
     }
 }

@@ -7,15 +7,19 @@
 //! Invariant: a configuration is valid. Whoever holds one need not check names, variables or timeouts again.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod access;
 pub(crate) mod command_line;
 mod comments;
 pub(crate) mod detect;
 mod diagnostic;
+mod downloads;
 pub(crate) mod entry;
+pub mod env_file;
 pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;
@@ -33,12 +37,31 @@ pub(crate) mod toml;
 mod toolman;
 mod workbench;
 
+pub use access::{Access, mend};
 pub use diagnostic::Problem;
+pub use env_file::{EnvFile, ReadEnvFile};
 pub use expand::Environment;
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
 pub use toolman::load_toolman;
 pub use workbench::load;
+
+/// What a configuration is read with, besides its own text.
+pub struct Inputs<'a> {
+    /// The variables that are set.
+    pub environment: &'a Environment<'a>,
+    /// Reads a file that the configuration names.
+    pub read: &'a ReadEnvFile<'a>,
+    /// Whether servers whose variables are not set are skipped, whatever the file says.
+    pub skip_missing: bool,
+}
+
+impl<'a> Inputs<'a> {
+    /// Variables alone, as if there were no other files.
+    pub fn of(environment: &'a Environment<'a>) -> Self {
+        Self { environment, read: &|_| Err(io::ErrorKind::NotFound.into()), skip_missing: false }
+    }
+}
 
 /// A valid `workbench-config.json`.
 #[derive(Debug, Clone)]
@@ -64,8 +87,8 @@ pub struct Workbench {
 pub struct Toolman {
     /// Patterns over exposed names; what matches starts active.
     pub active_toolsets: Vec<String>,
-    /// Stands between namespace and URI of a resource.
-    pub resource_separator: String,
+    /// Stands between namespace and URI of a resource, if the file says what.
+    pub resource_separator: Option<String>,
     /// Whether what was switched by hand is kept across restarts.
     pub remember: bool,
     /// How long the first lists wait for servers; may be zero.
@@ -91,6 +114,8 @@ pub struct NamespacedServer {
     pub timeouts: Timeouts,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it runs.
+    pub running: Running,
 }
 
 /// Top-level settings that both faces have.
@@ -106,6 +131,8 @@ pub struct Common {
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.
     pub question_timeout: Duration,
+    /// When servers run whose entries do not say so.
+    pub running: Running,
     /// How we serve over HTTP.
     pub serving: Serving,
     /// Replaces every secret of the file in foreign text.
@@ -160,6 +187,8 @@ pub struct Server {
     pub timeouts: Timeouts,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it runs.
+    pub running: Running,
 }
 
 /// How an upstream is reached.
@@ -169,6 +198,29 @@ pub enum Transport {
     Stdio(Command),
     /// A server behind a URL.
     Http(Http),
+    /// One that cannot be reached, since its entry needs variables that are not set.
+    Unset(Unset),
+}
+
+/// What a server lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unset {
+    /// The variables that are not set, in the order of the file; at least one.
+    pub variables: Vec<String>,
+    /// How the server would be reached: `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+}
+
+impl fmt::Display for Unset {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.variables.as_slice() {
+            [one] => write!(out, "the environment variable {one} is not set"),
+            many => {
+                let (last, others) = many.split_last().expect("there is at least one");
+                write!(out, "the environment variables {} and {last} are not set", others.join(", "))
+            }
+        }
+    }
 }
 
 /// What to start, before the program is looked up in `PATH`. Its `Debug` form shows neither arguments nor
@@ -245,6 +297,29 @@ pub enum Isolation {
     Session,
 }
 
+/// When a server runs, as far as the file says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Running {
+    /// When it starts.
+    pub start: Option<Start>,
+}
+
+impl Running {
+    /// What is said here, else what is said there.
+    pub fn or(self, other: Self) -> Self {
+        Self { start: self.start.or(other.start) }
+    }
+}
+
+/// When a server starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// When its toolbox is opened; under toolman, at once.
+    Open,
+    /// When something of it is used; until then it is shown as it was when it last ran.
+    Call,
+}
+
 /// Which tools of a server pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolFilter {
@@ -267,8 +342,10 @@ impl ToolFilter {
 /// Deadlines of one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Spawn, handshake and all lists.
+    /// How long an opening or a call waits for spawn, handshake and all lists.
     pub connect: Duration,
+    /// When a process that is not ready by then is ended.
+    pub start: Duration,
     /// Longest silence of a call; progress extends it.
     pub call: Option<Duration>,
     /// Longest time of a call in all.
@@ -277,7 +354,8 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(30), call: None, max_call: None }
+        let connect = Duration::from_secs(30);
+        Self { connect, start: connect, call: None, max_call: None }
     }
 }
 
@@ -290,6 +368,8 @@ pub enum ToolMode {
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
+    /// Registered from the start: every toolbox is open.
+    Flat,
 }
 
 /// How long the text of an answer with many definitions may be.
@@ -320,3 +400,6 @@ pub enum NameRule {
     /// They stay.
     Exact,
 }
+
+#[cfg(test)]
+mod variable_tests;

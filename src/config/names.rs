@@ -36,7 +36,7 @@ name!(
     readable
 );
 name!(
-    /// A toolbox's name: as a server's, and without `__`, which separates the parts of a registered name.
+    /// A toolbox's name: like a server's, but without `__`, which separates the parts of a registered name.
     ToolboxName,
     |name| {
         readable(name)?;

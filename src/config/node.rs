@@ -1,18 +1,18 @@
-//! A file as a tree of values that know where they stand, whatever its syntax was.
+//! A file as a tree of values that know their position, whatever the syntax.
 
 use std::ops::Range;
 
-/// Bytes of the source text.
+/// A range of bytes in the source text.
 pub(crate) type Span = Range<usize>;
 
 /// The syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// With comments and trailing commas.
+    /// JSON with comments and trailing commas.
     Json,
-    /// Version 1.0 and 1.1.
+    /// TOML 1.0 and 1.1.
     Toml,
-    /// One document.
+    /// One YAML document.
     Yaml,
 }
 
@@ -27,23 +27,23 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     Null,
     Boolean(bool),
-    /// As spelled.
+    /// The number as the file spells it.
     Number(String),
     String(Text),
     List(Vec<Node>),
     Object(Vec<KeyValue>),
-    /// What the syntax has and we have no use for, such as dates.
+    /// A value that only the syntax knows and that we cannot use, such as a date.
     Other(&'static str),
 }
 
 /// A string before and after expansion.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// As written; this is what messages quote.
+    /// The string as written, which messages quote.
     pub(crate) raw: String,
-    /// With variables replaced.
+    /// The string with variables replaced.
     pub(crate) value: String,
-    /// A variable could not be replaced; that is reported already.
+    /// Whether a variable could not be replaced, which has already been reported.
     pub(crate) faulty: bool,
 }
 
@@ -53,7 +53,7 @@ impl Text {
     }
 }
 
-/// A key with its value; keys may repeat here.
+/// A key with its value. Keys may repeat here.
 #[derive(Debug)]
 pub(crate) struct KeyValue {
     pub(crate) key: String,
@@ -68,7 +68,7 @@ impl Node {
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The text as written, if this is one.
+    /// The text as written, if this is a string.
     pub(crate) fn string(&self) -> Option<&str> {
         match &self.kind {
             Kind::String(text) => Some(&text.raw),
@@ -100,7 +100,7 @@ impl Node {
     }
 }
 
-/// Why a text is not a tree at all.
+/// The error for a text that cannot be parsed.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) span: Span,

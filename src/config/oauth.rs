@@ -1,4 +1,4 @@
-//! `oauth`, which says how we log in to a server behind a URL where it wants that.
+//! The key `oauth`, which says how we log in to a server behind a URL if it requires that.
 
 use super::entry::LOGIN_KEYS;
 use super::node::Kind;
@@ -6,7 +6,8 @@ use super::read::{At, nearest};
 use super::report::Spelling;
 use super::{OAuth, Secret};
 
-/// Reads it; `Some(None)` is `false`: no logins. In files that other clients read too, keys of theirs are let through.
+/// Reads the key; `Some(None)` stands for `false`, which disables logins. Files that other clients read as
+/// well may have further keys.
 pub(super) fn oauth(at: &At<'_>) -> Option<Option<OAuth>> {
     if let Kind::Boolean(wanted) = at.node.kind {
         return Some(wanted.then(OAuth::default));
@@ -56,7 +57,7 @@ fn filled(at: &At<'_>) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// The URL of a client metadata document, which is also the name of the client.
+/// The URL of a client metadata document, which is also the client's id.
 fn document(at: &At<'_>) -> Option<String> {
     let url = at.string()?;
     let path = url.strip_prefix("https://").and_then(|rest| rest.split_once('/'));
@@ -69,7 +70,7 @@ fn document(at: &At<'_>) -> Option<String> {
     Some(url.to_owned())
 }
 
-/// One text with spaces, or a list.
+/// The scopes, as one text with spaces or as a list.
 fn scope(at: &At<'_>) -> Option<String> {
     match at.node.kind {
         Kind::List(_) => at.strings().map(|scopes| scopes.join(" ")),

@@ -16,7 +16,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn found(text: &[u8]) -> Vec<Problem> {
-    match load(Path::new("/etc/mcp/workbench-config.json"), text, &environment) {
+    match load(Path::new("/etc/mcp/workbench-config.json"), text, &crate::config::Inputs::of(&environment)) {
         Ok((_, warnings)) => warnings,
         Err(problems) => {
             assert!(problems.iter().any(Problem::is_error));
@@ -87,7 +87,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "toolMdoe": "proxy", "zzz": 1}"#,
             &[
                 "1:19 toolMdoe: unknown key `toolMdoe` (did you mean `toolMode`?)",
-                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth` and `search`)",
+                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable` and `start`)",
             ],
         ),
         (
@@ -100,7 +100,7 @@ fn of_a_file() {
             r#"{"servers": {}, "inputs": []}"#,
             &[
                 r#"1:2 servers: this looks like VS Code's `servers`; a workbench has `toolboxes` (put the servers into a toolbox, `"toolboxes": { "dev": { "mcpServers": { … } } }`, or let `mcp-workbench import` do it)"#,
-                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth` and `search`)",
+                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable` and `start`)",
             ],
         ),
         (
@@ -178,7 +178,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "toolMode": "dynamc", "metaTools": 5, "names": "${MODE}", "$schema": 1}"#,
             &[
-                r#"1:31 toolMode: expected `dynamic`, `proxy` or `auto`, found the string "dynamc" (did you mean `dynamic`?)"#,
+                r#"1:31 toolMode: expected `dynamic`, `proxy`, `auto` or `flat`, found the string "dynamc" (did you mean `dynamic`?)"#,
                 "1:54 metaTools: expected a string, found the number 5 (put the value in double quotes)",
                 r#"1:66 names: expected `safe` or `exact`, found the string "${MODE}" (use one of these)"#,
                 "1:88 $schema: expected a string, found the number 1 (put the value in double quotes)",
@@ -446,6 +446,10 @@ fn of_a_server() {
             ],
         ),
         (
+            r#"{"command": "x", "start": "cal"}"#,
+            &[r#"1:71 @.start: expected `open` or `call`, found the string "cal" (did you mean `call`?)"#],
+        ),
+        (
             r#"{"command": "x", "connectTimeout": null, "callTimeout": 1e-300, "maxCallTime": 1e999}"#,
             &[
                 "1:80 @.connectTimeout: expected a number of seconds greater than 0, found null (write it without quotes and without a unit)",
@@ -606,7 +610,7 @@ proptest! {
     ) {
         let text = parts.concat();
         let text = if inside { entry(&text) } else { text };
-        let toml = crate::config::load_toolman(Path::new("x"), text.as_bytes(), &environment);
+        let toml = crate::config::load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&environment));
         for problem in found(text.as_bytes()).iter().chain(toml.err().iter().flatten()) {
             let place = format!(":{}:{}", problem.line, problem.column);
             prop_assert!(problem.render(false).contains(&place));

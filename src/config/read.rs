@@ -41,6 +41,10 @@ impl<'d> At<'d> {
         self.add(Severity::Error, self.pointer(), message.into(), hint.into());
     }
 
+    pub(super) fn warning(&self, message: impl Into<String>, hint: impl Into<String>) {
+        self.add(Severity::Warning, self.pointer(), message.into(), hint.into());
+    }
+
     /// As [`At::error`], pointing at the key.
     pub(super) fn key_error(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Error, self.key_span.clone(), message.into(), hint.into());

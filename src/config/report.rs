@@ -1,13 +1,17 @@
 //! Collects what is wrong while a tree is read.
 
+use super::Inputs;
 use super::detect::secrets_of_argument;
 use super::diagnostic::{Problem, Severity};
+use super::env_file;
 use super::expand::{Environment, FaultKind, expand};
 use super::node::{Kind, Node, Span, SyntaxError};
+use super::read::At;
 use super::secrets::Redactor;
 use super::source::{Outline, Shown, Source};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 
 /// How a format spells keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,10 @@ pub(super) struct Report {
     pub(super) source: Source,
     pub(super) spelling: Spelling,
     findings: RefCell<Vec<Finding>>,
+    /// Variables that are not set, with their names, by the path of the text that needs them.
+    unset: RefCell<BTreeMap<String, Vec<(String, Finding)>>>,
+    /// Problems of files that this one names.
+    elsewhere: RefCell<Vec<Problem>>,
     /// Value and name.
     secrets: RefCell<Vec<(String, String)>>,
 }
@@ -43,11 +51,47 @@ pub(super) struct Finding {
 
 impl Report {
     pub(super) fn new(source: Source, spelling: Spelling) -> Self {
-        Self { source, spelling, findings: RefCell::default(), secrets: RefCell::default() }
+        Self {
+            source,
+            spelling,
+            findings: RefCell::default(),
+            unset: RefCell::default(),
+            elsewhere: RefCell::default(),
+            secrets: RefCell::default(),
+        }
     }
 
     pub(super) fn add(&self, finding: Finding) {
         self.findings.borrow_mut().push(finding);
+    }
+
+    /// Notes a problem of a file that this one names.
+    pub(super) fn elsewhere(&self, problem: Problem) {
+        self.elsewhere.borrow_mut().push(problem);
+    }
+
+    /// The variables that the entry of a server at this path needs and that are not set, each once. A server that is
+    /// disabled needs none, and for one that may be skipped they are worth a warning only.
+    pub(super) fn unset_in(&self, entry: &str, disabled: bool, skip: bool) -> Vec<String> {
+        let mut unset = self.unset.borrow_mut();
+        let mut names = Vec::new();
+        let inside = |path: &str| path.strip_prefix(entry).is_some_and(|rest| rest.starts_with(['.', '[']));
+        let paths = unset.range_mut(entry.to_owned()..).take_while(|(path, _)| path.starts_with(entry));
+        for (_, findings) in paths.filter(|(path, _)| inside(path)) {
+            for (name, finding) in findings.iter_mut() {
+                names.push((finding.span.start, name.clone()));
+                if skip {
+                    finding.severity = Severity::Warning;
+                    finding.hint.push_str("; the server does not start without it");
+                }
+            }
+            if disabled {
+                findings.clear();
+            }
+        }
+        names.sort();
+        let mut known = HashSet::new();
+        names.into_iter().map(|(_, name)| name).filter(|name| known.insert(name.clone())).collect()
     }
 
     /// Remembers a value that must never print; multi-line values also line by line, since that is how they
@@ -71,9 +115,32 @@ impl Report {
         }
     }
 
-    /// Checks keys for repetition and expands every string, except where `keep` says so of a path.
-    pub(super) fn prepare(&self, root: &mut Node, env: &Environment<'_>, keep: &dyn Fn(&str) -> bool) {
-        self.prepare_node(root, String::new(), env, keep);
+    /// Checks keys for repetition and expands every string, except where `keep` says so of a path: by the environment
+    /// and by the files that `envFile` names.
+    pub(super) fn prepare_all(
+        &self,
+        root: &mut Node,
+        directory: &Path,
+        inputs: &Inputs<'_>,
+        keep: &dyn Fn(&str) -> bool,
+    ) -> HashMap<String, String> {
+        self.prepare_member(root, "envFile", inputs.environment);
+        let table = matches!(root.kind, Kind::Object(_)).then(|| At::root(self, root).table()).flatten();
+        let values = table.map(|root| env_file::values(&root, directory, inputs.read)).unwrap_or_default();
+        let key = self.spelled("envFile");
+        let is_prepared = |path: &str| path.strip_prefix(&key).is_some_and(|rest| !rest.starts_with('.'));
+        let known = |name: &str| (inputs.environment)(name).or_else(|| values.get(name).cloned());
+        self.prepare_node(root, String::new(), &known, &|path| keep(path) || is_prepared(path));
+        values
+    }
+
+    /// Expands the strings of one member of the root, before all others.
+    fn prepare_member(&self, root: &mut Node, key: &str, env: &Environment<'_>) {
+        let key = self.spelled(key);
+        let Kind::Object(entries) = &mut root.kind else { return };
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
+            self.prepare_node(&mut entry.value, child("", &key), env, &|_| false);
+        }
     }
 
     fn prepare_node(
@@ -150,7 +217,7 @@ impl Report {
                 format!("write `${{{name}}}`, or `$${{{name}` for that very text"),
             ),
         };
-        self.add(Finding {
+        let finding = Finding {
             severity: Severity::Error,
             span: span.clone(),
             visible,
@@ -158,7 +225,14 @@ impl Report {
             message,
             hint,
             unset: kind == FaultKind::Unset,
-        });
+        };
+        match kind {
+            FaultKind::Unset => {
+                let mut unset = self.unset.borrow_mut();
+                unset.entry(path.to_owned()).or_default().push((name.to_owned(), finding));
+            }
+            FaultKind::Unclosed => self.add(finding),
+        }
     }
 
     /// Where a part of a string's value stands in the source, if the string is written without escapes.
@@ -173,6 +247,7 @@ impl Report {
     pub(super) fn finish(self, root: Option<&Node>) -> (Vec<Problem>, Redactor) {
         let secrets = Redactor::new(self.secrets.take());
         let mut findings = self.findings.take();
+        findings.extend(self.unset.take().into_values().flatten().map(|(_, finding)| finding));
         findings.sort_by_key(|finding| finding.span.start);
         let tree = root.filter(|_| !findings.is_empty()).map(Outline::of);
         let tree = tree.as_ref();
@@ -194,6 +269,7 @@ impl Report {
                     excerpt: (!excerpt.line.trim().is_empty()).then_some(excerpt),
                 }
             })
+            .chain(self.elsewhere.take())
             .collect();
         (problems, secrets)
     }
@@ -224,7 +300,7 @@ pub(super) fn child(path: &str, key: &str) -> String {
 }
 
 /// The text of a file, or the problem that it is not UTF-8.
-pub(super) fn decode<'t>(file: &std::path::Path, bytes: &'t [u8]) -> Result<&'t str, Vec<Problem>> {
+pub(super) fn decode<'t>(file: &Path, bytes: &'t [u8]) -> Result<&'t str, Vec<Problem>> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let (message, hint) = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {

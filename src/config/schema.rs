@@ -171,8 +171,12 @@ mod tests {
         let value = as_json(&parse(format, text).expect(text).value);
         assert_eq!(faults(&schema, &schema, &value, ""), expected, "{text}");
         let loaded = match face {
-            Face::Workbench => load(Path::new("x"), text.as_bytes(), &|_| None).is_ok(),
-            Face::Toolman => load_toolman(Path::new("x"), text.as_bytes(), &|_| None).is_ok(),
+            Face::Workbench => {
+                load(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
+            }
+            Face::Toolman => {
+                load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
+            }
         };
         assert_eq!(loaded, expected.is_empty(), "the loader agrees: {text}");
     }
@@ -203,8 +207,8 @@ mod tests {
             Face::Workbench,
             &server(
                 r#"{"command": "x", "args": ["y"], "env": {"A": 1, "B": null, "C": true}, "cwd": ".", "type": "stdio",
-                "toolFilters": ["*"], "connectTimeout": 0.5, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
-                "isolation": "session", "disabled": false, "unknown": 1}"#,
+                "toolFilters": ["*"], "connectTimeout": 0.5, "startTimeout": 9, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
+                "isolation": "session", "start": "open", "disabled": false, "unknown": 1}"#,
             ),
             &[],
         );
@@ -224,9 +228,16 @@ mod tests {
         check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
-            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "$schema": "x",
+            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip",
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
+        check(Face::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);
+        check(Face::Workbench, r#"{"toolboxes": {}, "envFile": {}}"#, &[".envFile: oneOf"]);
+        check(
+            Face::Workbench,
+            r#"{"toolboxes": {}, "onMissingVariable": "ignore"}"#,
+            &[".onMissingVariable: enum"],
+        );
         for (limit, expected) in [
             ("0", &[][..]),
             ("1000", &[]),
@@ -263,8 +274,8 @@ mod tests {
         );
         check(
             Face::Toolman,
-            "active_toolsets = []\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\n[[servers]]\n\
-             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\n",
+            "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\n[[servers]]\n\
+             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart_timeout = 2\nstart = \"open\"\n",
             &[],
         );
         check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);

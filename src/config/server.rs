@@ -7,11 +7,15 @@ use super::entry::{
 };
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
-use super::{Command, Http, Isolation, OAuth, Secret, Server, ServerName, Timeouts, ToolFilter, Transport};
+use super::{
+    Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
+    Transport, Unset, downloads,
+};
 use std::path::{Component, Path, PathBuf};
 
-/// Reads an entry; one that is disabled is checked all the same, and `None`.
-pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
+/// Reads an entry; one that is disabled is checked all the same, and `None`. `skip`: one whose variables are not set is
+/// a server that cannot be reached.
+pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Server> {
     let name = ServerName::new(entry.key)
         .map_err(|wrong| entry.key_error(wrong, "give the server a readable name"))
         .ok();
@@ -22,12 +26,29 @@ pub(super) fn server(entry: &At<'_>, directory: &Path) -> Option<Server> {
     let isolation =
         |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
     let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
-    let timeouts = timeouts(&table);
+    let timeouts = timeouts(&table, transport.as_ref());
+    let running = running(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
+    let unset = unset(entry, &table, disabled, skip);
     if disabled {
         return None;
     }
-    Some(Server { name: name?, transport: transport?, filter: filter?, timeouts, isolation: isolation? })
+    // What such a variable was to say is not known; it does not matter before there is a server.
+    let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
+    let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
+    Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
+}
+
+/// What stands for the transport of a server whose variables are not set, if some are not.
+pub(super) fn unset(entry: &At<'_>, table: &Table<'_>, disabled: bool, skip: bool) -> Option<Transport> {
+    let variables = entry.report.unset_in(&entry.path, disabled, skip);
+    let is_sse = spelled(Field::Transport).iter().any(|key| entry.member(key) == Some("sse"));
+    let transport = match table.get("command") {
+        Some(_) => "stdio",
+        None if is_sse => "sse",
+        None => "http",
+    };
+    (!variables.is_empty()).then_some(Transport::Unset(Unset { variables, transport }))
 }
 
 fn warn_of_unknown(table: &Table<'_>) {
@@ -273,9 +294,21 @@ pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
     })
 }
 
-pub(super) fn timeouts(table: &Table<'_>) -> Timeouts {
+pub(super) fn running(table: &Table<'_>) -> Running {
+    let start = |at: &At<'_>| at.one_of(&[("open", Start::Open), ("call", Start::Call)]);
+    Running { start: table.get("start").and_then(start) }
+}
+
+pub(super) fn timeouts(table: &Table<'_>, transport: Option<&Transport>) -> Timeouts {
+    let seconds = |key| table.get(key).and_then(At::seconds);
+    let connect = seconds("connectTimeout").unwrap_or(Timeouts::default().connect);
+    let start = match transport {
+        Some(Transport::Http(_)) => connect,
+        _ => seconds("startTimeout").unwrap_or_else(|| downloads::start_timeout(transport, connect)),
+    };
     Timeouts {
-        connect: table.get("connectTimeout").and_then(At::seconds).unwrap_or(Timeouts::default().connect),
+        connect,
+        start,
         call: table.get("callTimeout").and_then(At::seconds),
         max_call: table.get("maxCallTime").and_then(At::seconds),
     }

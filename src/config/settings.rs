@@ -1,7 +1,7 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{Common, NameRule, Redactor, Secret, Serving, Token};
+use super::{Common, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -25,6 +25,7 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         entry: None,
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
+        running: server::running(root),
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
             max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),
@@ -34,6 +35,12 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         // Known only when the whole file has been read.
         secrets: Redactor::default(),
     }
+}
+
+/// Whether servers whose variables are not set are skipped.
+pub(super) fn skips_missing(root: &Table<'_>, inputs: &Inputs<'_>) -> bool {
+    let said = root.get("onMissingVariable").and_then(|at| at.one_of(&[("error", false), ("skip", true)]));
+    inputs.skip_missing || said.unwrap_or(false)
 }
 
 fn state_key(at: &At<'_>) -> Option<Secret> {

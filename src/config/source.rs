@@ -378,7 +378,8 @@ mod tests {
         assert_eq!(&excerpt.line[excerpt.span], "\"bad\"");
         let entries: Vec<_> = (0..500).map(|n| format!("\"unknown{n}\":\"v\"")).collect();
         let text = format!("{{{},\"toolboxes\":{{}},\"names\":5}}", entries.join(","));
-        let found = crate::config::load(Path::new("x"), text.as_bytes(), &|_| None);
+        let found =
+            crate::config::load(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None));
         assert_eq!(found.expect_err("unknown keys").len(), 501);
     }
 

@@ -1,10 +1,10 @@
-//! TOML, read into a tree.
+//! Reads TOML into a tree.
 
 use super::node::{KeyValue, Kind, Node, SyntaxError, Text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a text; an empty one is an empty table.
+/// Parses a text. An empty text is an empty table.
 pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     match DeTable::parse(text) {
         Ok(table) => {
@@ -33,7 +33,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
     Node { span, kind }
 }
 
-/// In the order of the file, which the parser's map does not keep.
+/// The entries in the order of the file, which the parser's map does not keep.
 fn entries(table: DeTable<'_>) -> Kind {
     let mut entries: Vec<_> = table
         .into_iter()

@@ -11,12 +11,14 @@ use super::report::{Report, Spelling, decode};
 use super::server;
 use super::source::Source;
 use super::workbench::FOREIGN_ROOTS;
-use super::{Command, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml};
+use super::{
+    Command, Inputs, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 17] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -31,9 +33,12 @@ pub(super) const KEYS: [&str; 14] = [
     "stateKey",
     "auth",
     "search",
+    "envFile",
+    "onMissingVariable",
+    "start",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 17] = [
+pub(super) const SERVER_KEYS: [&str; 19] = [
     "namespace",
     "command",
     "url",
@@ -47,10 +52,12 @@ pub(super) const SERVER_KEYS: [&str; 17] = [
     "type",
     "disabled",
     "connectTimeout",
+    "startTimeout",
     "callTimeout",
     "maxCallTime",
     "inheritEnv",
     "isolation",
+    "start",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order of
@@ -60,7 +67,7 @@ pub(super) const SERVER_KEYS: [&str; 17] = [
 pub fn load_toolman(
     file: &Path,
     bytes: &[u8],
-    environment: &Environment<'_>,
+    inputs: &Inputs<'_>,
 ) -> Result<(Toolman, Vec<Problem>), Vec<Problem>> {
     let report = Report::new(Source::new(file, decode(file, bytes)?), Spelling::Snake);
     let mut root = match toml::parse(&report.source.text) {
@@ -79,10 +86,11 @@ pub fn load_toolman(
     };
     drop_comments(&mut root, Holds::Toolman);
     // A command is split before its variables are put in, see `command`.
-    report
-        .prepare(&mut root, environment, &|path| path.starts_with("servers[") && path.ends_with("].command"));
-    let toolman = ToolmanReader { directory: file.parent().unwrap_or(Path::new("")), environment }
-        .toolman(&report, &root);
+    let is_command = |path: &str| path.starts_with("servers[") && path.ends_with("].command");
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let values = report.prepare_all(&mut root, directory, inputs, &is_command);
+    let environment = |name: &str| (inputs.environment)(name).or_else(|| values.get(name).cloned());
+    let toolman = ToolmanReader { directory, environment: &environment }.toolman(&report, &root, inputs);
     let (problems, secrets) = report.finish(Some(&root));
     match toolman {
         Some(mut toolman) if !problems.iter().any(Problem::is_error) => {
@@ -102,7 +110,7 @@ struct ToolmanReader<'a> {
 }
 
 impl ToolmanReader<'_> {
-    fn toolman(&self, report: &Report, root: &Node) -> Option<Toolman> {
+    fn toolman(&self, report: &Report, root: &Node, inputs: &Inputs<'_>) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
         let mut explained = Vec::new();
         for entry in root.unknown(&KEYS) {
@@ -115,16 +123,14 @@ impl ToolmanReader<'_> {
         }
         root.refuse_unknown(&KEYS, &explained);
         let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
+        let skip = settings::skips_missing(&root, inputs);
         // Of all servers, so that a problem of one does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
-        let servers: Vec<_> = servers.iter().filter_map(|at| self.server(at)).map(Arc::new).collect();
+        let servers: Vec<_> = servers.iter().filter_map(|at| self.server(at, skip)).map(Arc::new).collect();
         let flag = |key| root.get(key).and_then(At::boolean).unwrap_or(false);
         Some(Toolman {
             active_toolsets: root.get("activeToolsets").and_then(At::strings).unwrap_or_default(),
-            resource_separator: root
-                .get("resourceSeparator")
-                .and_then(separator)
-                .unwrap_or_else(|| "_".to_owned()),
+            resource_separator: root.get("resourceSeparator").and_then(separator),
             remember: flag("remember"),
             startup_wait: root
                 .get("startupWait")
@@ -136,7 +142,7 @@ impl ToolmanReader<'_> {
         })
     }
 
-    fn server(&self, at: &At<'_>) -> Option<NamespacedServer> {
+    fn server(&self, at: &At<'_>, skip: bool) -> Option<NamespacedServer> {
         let table = at.table()?;
         table.refuse_unknown(&SERVER_KEYS, &[]);
         let namespace = match table.get("namespace") {
@@ -158,16 +164,19 @@ impl ToolmanReader<'_> {
         let isolations = [("shared", Isolation::Shared), ("session", Isolation::Session)];
         let isolation = table.get("isolation").and_then(|at| at.one_of(&isolations));
         let (restart, disabled) = (flag("restart"), flag("disabled"));
-        let timeouts = server::timeouts(&table);
+        let timeouts = server::timeouts(&table, transport.as_ref());
+        let unset = server::unset(at, &table, disabled, skip);
+        let running = server::running(&table);
         if disabled {
             return None;
         }
         Some(NamespacedServer {
             namespace: namespace?.to_owned(),
-            transport: transport?,
+            transport: unset.or(transport)?,
             restart,
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
+            running,
         })
     }
 
@@ -197,7 +206,11 @@ impl ToolmanReader<'_> {
             }
             (None, Some(_)) => {
                 server::fits(table, kind, "url")?;
-                server::warn_of_useless(table, &["env", "cwd", "inheritEnv", "shell", "restart"], "url");
+                server::warn_of_useless(
+                    table,
+                    &["env", "cwd", "inheritEnv", "shell", "restart", "startTimeout"],
+                    "url",
+                );
                 Some(Transport::Http(server::http(table, url??, headers?, kind, oauth?)))
             }
         }

@@ -11,7 +11,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn load(text: &str) -> Result<(Toolman, Vec<Problem>), Vec<Problem>> {
-    load_toolman(Path::new("/etc/toolman/tools.toml"), text.as_bytes(), &environment)
+    load_toolman(Path::new("/etc/toolman/tools.toml"), text.as_bytes(), &Inputs::of(&environment))
 }
 
 fn valid(text: &str) -> Toolman {
@@ -102,6 +102,7 @@ call_timeout = 0.5
 max_call_time = 7
 inherit_env = ["X"]
 isolation = "session"
+start = "call"
 
 [[servers]]
 namespace = ""
@@ -122,7 +123,10 @@ namespaces = ["zz", ""]
 "#,
     );
     assert_eq!(toolman.active_toolsets.len(), 3);
-    assert_eq!((toolman.resource_separator.as_str(), toolman.remember, toolman.search), ("+", true, true));
+    assert_eq!(
+        (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
+        (Some("+"), true, true)
+    );
     assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, Some(128)));
     assert_eq!((toolman.common.names, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
     assert_eq!(toolman.common.question_timeout, Duration::from_millis(1500));
@@ -132,6 +136,7 @@ namespaces = ["zz", ""]
     assert_eq!(toolman.servers.len(), 2);
     let [first, second] = [&toolman.servers[0], &toolman.servers[1]];
     assert_eq!((first.namespace.as_str(), first.restart, first.isolation), ("zz", true, Isolation::Session));
+    assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
     assert_eq!(first.timeouts.connect, Duration::from_secs(5));
     assert_eq!(first.timeouts.call, Some(Duration::from_millis(500)));
     assert_eq!(first.timeouts.max_call, Some(Duration::from_secs(7)));
@@ -150,7 +155,10 @@ namespaces = ["zz", ""]
 fn defaults_are_those_of_the_contract() {
     let toolman = valid("");
     assert_eq!((toolman.active_toolsets.len(), toolman.servers.len()), (0, 0));
-    assert_eq!((toolman.resource_separator.as_str(), toolman.remember, toolman.search), ("_", false, false));
+    assert_eq!(
+        (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
+        (None, false, false)
+    );
     assert_eq!(toolman.startup_wait, Duration::from_secs(5));
     let toolman = valid(locate::Face::Toolman.minimal_file());
     assert!(!toolman.servers[0].restart);
@@ -320,7 +328,7 @@ fn everything_wrong_is_told_at_once() {
             &[
                 "3:1 servers[0].command: `command` names no program (name the program to start, such as `npx`)",
                 "4:7 servers[0].cwd: expected a string, found the number 5 (put the value in double quotes)",
-                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `call_timeout`, `max_call_time`, `inherit_env` and `isolation`)",
+                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation` and `start`)",
                 "6:14 servers[0].env.A: the environment variable NONE is not set (set NONE before starting, or give a default: `${NONE:-default}`)",
             ],
         ),
@@ -360,7 +368,7 @@ fn everything_wrong_is_told_at_once() {
     for (text, expected) in cases {
         assert_eq!(problems(text), *expected, "{text}");
     }
-    let bytes = load_toolman(Path::new("x.toml"), b"a = \"\xff\"", &environment);
+    let bytes = load_toolman(Path::new("x.toml"), b"a = \"\xff\"", &Inputs::of(&environment));
     assert_eq!(bytes.expect_err("not UTF-8")[0].message, "this is not UTF-8");
 }
 

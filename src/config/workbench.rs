@@ -2,18 +2,19 @@
 
 use super::comments::{Holds, drop_comments};
 use super::diagnostic::Problem;
-use super::expand::Environment;
 use super::node::{Kind, Node, SyntaxError};
 use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::source::Source;
-use super::{MetaTools, OpenLimit, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings};
+use super::{
+    Inputs, MetaTools, OpenLimit, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings,
+};
 use std::path::Path;
 use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 18] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -29,6 +30,9 @@ pub(super) const KEYS: [&str; 15] = [
     "stateKey",
     "auth",
     "search",
+    "envFile",
+    "onMissingVariable",
+    "start",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
@@ -59,7 +63,7 @@ fn is_tools_toml(text: &str) -> bool {
 pub fn load(
     file: &Path,
     bytes: &[u8],
-    environment: &Environment<'_>,
+    inputs: &Inputs<'_>,
 ) -> Result<(Workbench, Vec<Problem>), Vec<Problem>> {
     let report = Report::new(Source::new(file, decode(file, bytes)?), Spelling::Camel);
     let mut root = match json::parse(&report.source.text) {
@@ -82,8 +86,9 @@ pub fn load(
         Err(error) => return Err(report.broken(error)),
     };
     drop_comments(&mut root, Holds::Workbench);
-    report.prepare(&mut root, environment, &|_| false);
-    let workbench = workbench(&report, &root, file.parent().unwrap_or(Path::new("")));
+    let directory = file.parent().unwrap_or(Path::new(""));
+    report.prepare_all(&mut root, directory, inputs, &|_| false);
+    let workbench = workbench(&report, &root, directory, inputs);
     let (problems, secrets) = report.finish(Some(&root));
     match workbench {
         Some(mut workbench) if !problems.iter().any(Problem::is_error) => {
@@ -94,7 +99,7 @@ pub fn load(
     }
 }
 
-fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench> {
+fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>) -> Option<Workbench> {
     let at = At::root(report, root);
     if !matches!(root.kind, Kind::Object(_)) {
         at.expected("an object", format!("the file looks like `{MINIMAL}`"));
@@ -107,11 +112,17 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
     let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
     let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
     let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
-    let modes = [("dynamic", ToolMode::Dynamic), ("proxy", ToolMode::Proxy), ("auto", ToolMode::Auto)];
+    let modes = [
+        ("dynamic", ToolMode::Dynamic),
+        ("proxy", ToolMode::Proxy),
+        ("auto", ToolMode::Auto),
+        ("flat", ToolMode::Flat),
+    ];
     let generations = [("current", MetaTools::Current), ("classic", MetaTools::Classic)];
     if let Some(schema) = root.get("$schema") {
         schema.string();
     }
+    let skip = settings::skips_missing(&root, inputs);
     Some(Workbench {
         tool_mode: root.get("toolMode").and_then(|at| at.one_of(&modes)).unwrap_or(ToolMode::Dynamic),
         meta_tools: root
@@ -122,7 +133,7 @@ fn workbench(report: &Report, root: &Node, directory: &Path) -> Option<Workbench
         open_limit: root.get("openLimit").and_then(open_limit).unwrap_or(OpenLimit::Auto),
         search: root.get("search").and_then(At::boolean).unwrap_or(false),
         common: settings::common(&root, "toolboxes", &names),
-        toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory)).collect(),
+        toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory, skip)).collect(),
     })
 }
 
@@ -157,7 +168,7 @@ fn has(table: &Table<'_>, wanted: &str, owner: &str, known: &[&str], hint: &str)
     !missing || !explained.is_empty() || suggested.iter().any(|key| key == wanted)
 }
 
-fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
+fn toolbox(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Toolbox> {
     let name = ToolboxName::new(entry.key)
         .map_err(|wrong| entry.key_error(wrong, "give the toolbox another name, such as `dev`"))
         .ok();
@@ -171,8 +182,8 @@ fn toolbox(entry: &At<'_>, directory: &Path) -> Option<Toolbox> {
     let description = table.get("description").and_then(At::string).unwrap_or_default().to_owned();
     let servers = table.get_or_meant("mcpServers", &TOOLBOX_KEYS).and_then(At::table);
     let servers = servers.as_ref().map(Table::entries).unwrap_or_default();
-    let servers = servers.iter().filter_map(|entry| server::server(entry, directory)).map(Arc::new).collect();
-    Some(Toolbox { name: name?, description, servers })
+    let servers = servers.iter().filter_map(|entry| server::server(entry, directory, skip));
+    Some(Toolbox { name: name?, description, servers: servers.map(Arc::new).collect() })
 }
 
 #[cfg(test)]

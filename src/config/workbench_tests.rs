@@ -15,7 +15,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn valid(text: &str) -> (Workbench, Vec<Problem>) {
-    match load(Path::new(FILE), text.as_bytes(), &environment) {
+    match load(Path::new(FILE), text.as_bytes(), &Inputs::of(&environment)) {
         Ok(loaded) => loaded,
         Err(problems) => panic!("{text}\n{problems:#?}"),
     }
@@ -23,7 +23,7 @@ fn valid(text: &str) -> (Workbench, Vec<Problem>) {
 
 /// Problems as `line:column path: message (hint)`, warnings marked.
 fn problems(text: &[u8]) -> Vec<String> {
-    let problems = match load(Path::new(FILE), text, &environment) {
+    let problems = match load(Path::new(FILE), text, &Inputs::of(&environment)) {
         Ok((_, warnings)) => warnings,
         Err(problems) => problems,
     };
@@ -49,14 +49,14 @@ fn server(text: &str) -> Server {
 fn command(text: &str) -> Command {
     match server(text).transport {
         Transport::Stdio(command) => command,
-        Transport::Http(_) => panic!("{text}"),
+        _ => panic!("{text}"),
     }
 }
 
 fn http(text: &str) -> Http {
     match server(text).transport {
         Transport::Http(http) => http,
-        Transport::Stdio(_) => panic!("{text}"),
+        _ => panic!("{text}"),
     }
 }
 
@@ -129,7 +129,8 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(common.serving, serving);
     let server = server(r#"{"command": "x"}"#);
     assert_eq!((server.filter, server.isolation), (ToolFilter::All, Isolation::Shared));
-    assert_eq!(server.timeouts, Timeouts { connect: Duration::from_secs(30), call: None, max_call: None });
+    assert_eq!(server.timeouts, Timeouts::default());
+    assert_eq!(server.timeouts.connect, Duration::from_secs(30));
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!((command.cwd, command.args, command.inherit_env), (None, vec![], vec![]));
 }
@@ -242,12 +243,12 @@ fn directories_are_relative_to_the_file() {
 fn other_settings_of_a_server() {
     let server = server(
         r#"{"command": "x", "connectTimeout": 0.5, "callTimeout": 60, "maxCallTime": 1e300,
-            "inheritEnv": ["*", "SSH_AUTH_SOCK"], "isolation": "session", "disabled": false}"#,
+            "inheritEnv": ["*", "SSH_AUTH_SOCK"], "isolation": "session", "start": "call", "disabled": false}"#,
     );
     assert_eq!(server.timeouts.connect, Duration::from_millis(500));
     assert_eq!(server.timeouts.call, Some(Duration::from_secs(60)));
     assert_eq!(server.timeouts.max_call, Some(Duration::from_secs(3_000_000_000)));
-    assert_eq!(server.isolation, Isolation::Session);
+    assert_eq!((server.isolation, server.running.start), (Isolation::Session, Some(Start::Call)));
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!(command.inherit_env, ["*", "SSH_AUTH_SOCK"]);
 }
@@ -266,8 +267,8 @@ fn disabled_entries_are_checked_and_left_out() {
     let text = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"command": "y"}}}}}"#;
     let names: Vec<_> = valid(text).0.toolboxes[0].servers.iter().map(|s| s.name.to_string()).collect();
     assert_eq!(names, ["b"]);
-    let found = problems(entry(r#"{"disabled": true, "url": "${NONE}"}"#).as_bytes());
-    assert!(found[0].contains("NONE is not set"), "{found:?}");
+    let found = problems(entry(r#"{"disabled": true, "url": "nowhere"}"#).as_bytes());
+    assert!(found[0].contains("expected a URL"), "{found:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! What a result needs before a client of another protocol version can take it. Every answer to a client's call goes
-//! through [`deliver`], lists of tools through [`tools`].
+//! Adapts results to a client of another protocol version. Every answer to a client's call goes through
+//! [`deliver`], and lists of tools go through [`tools`].
 //!
-//! Invariant: between equals nothing is touched, and what no rule names passes as it is.
+//! Invariant: nothing is changed between equal versions, and whatever no rule names passes unchanged.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,8 +17,8 @@ use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::Version;
 use crate::transport::peer::Answer;
 
-/// Finishes a request with its answer, as the client can take it: with the ids of tasks that it knows, and of its
-/// version. `progress` is its own token, raw.
+/// Finishes a request with its answer in the client's form: with the client's ids of tasks, and in its
+/// version. `progress` is the client's own token, raw.
 pub(super) fn deliver(
     connection: &Arc<Connection>,
     method: &str,
@@ -37,7 +37,7 @@ pub(super) fn deliver(
     });
 }
 
-/// Hands the result on, adapted where the upstream speaks a newer version than the client.
+/// Passes the result on, adapted if the upstream speaks a newer version than the client.
 fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
     if upstream <= client {
         return hand_on(result);
@@ -55,7 +55,7 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     if upstream.is_modern() {
         changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
     }
-    // No legacy version knows anything but objects there.
+    // Legacy versions allow only an object there.
     if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
         changes.push(("structuredContent", None));
     }
@@ -68,8 +68,8 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
-/// Takes schemas of results from a modern upstream's tools that no legacy client can take, as their results are: the
-/// definitions stand in `list` from `start` on, after a comma where something stands before them.
+/// Removes output schemas that no legacy client accepts from a modern upstream's tools. The definitions are
+/// in `list` from `start` on, after a comma if something precedes them.
 pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
     let start = start + usize::from(list.get(start) == Some(&b','));
     let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
@@ -93,7 +93,7 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// The blocks with those of an unknown type as text; `None` if there are none.
+/// The blocks with those of an unknown type turned into text; `None` if there are none.
 fn adapted(blocks: &str, unknown: impl Fn(&str) -> bool) -> Option<String> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks).ok()?;
     let mut scanner = Scanner::default();
@@ -139,7 +139,7 @@ fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_
         return;
     }
     let list = |key| serde_json::from_str::<Vec<&RawValue>>(result.get(key).map_or("[]", Node::raw));
-    // A tool's result holds blocks, a prompt's messages hold one each.
+    // A tool's result holds blocks; each message of a prompt holds one.
     let blocks = list("content").unwrap_or_default().into_iter().map(|block| (block, false));
     let messages = list("messages").unwrap_or_default().into_iter().map(|message| (message, true));
     let mut scanner = Scanner::default();
@@ -176,7 +176,7 @@ mod tests {
                     (r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio),
                 ],
             ),
-            // The upstream's own version does not know links: it means something of its own.
+            // The upstream's own version has no links, so this block means something of its own.
             (V2025March, V2024, &[(r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#, audio)]),
         ] {
             let expected = changes.iter().fold(result.to_owned(), |text, (from, to)| text.replace(from, to));

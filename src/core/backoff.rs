@@ -1,13 +1,15 @@
-//! When a server that keeps failing may be started again. Pure: the clock is a parameter.
+//! Decides when a server that keeps failing may be started again, for `upstream.rs`.
+//!
+//! Invariant: this is pure; the clock is a parameter.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Uptime after which a server counts as healthy.
+/// A server that has been up for this long counts as healthy.
 const HEALTHY: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Most starts in one [`WINDOW`].
+/// The largest number of starts within one [`WINDOW`].
 const MOST_STARTS: usize = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -20,7 +22,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Notes a start, or says how long there may be none.
+    /// Records a start, or returns how long to wait before one is allowed.
     pub fn start(&mut self, now: Instant) -> Result<(), Duration> {
         while self.starts.front().is_some_and(|start| now.duration_since(*start) >= WINDOW) {
             self.starts.pop_front();
@@ -34,7 +36,7 @@ impl Backoff {
         }
     }
 
-    /// How long there may be no start.
+    /// How long to wait before a start is allowed.
     pub fn wait(&self, now: Instant) -> Duration {
         let recent = self.starts.iter().filter(|start| now.duration_since(**start) < WINDOW);
         let crowded = (recent.clone().count() >= MOST_STARTS)
@@ -47,8 +49,9 @@ impl Backoff {
             .unwrap_or_default()
     }
 
-    /// Notes a start that failed, or the end of a server that was up for `uptime`. The first new attempt may come
-    /// at once; from the second failure in a row on they are spaced. `jitter` in 0..1 spreads those of many servers.
+    /// Records a failed start, or the end of a server that was up for `uptime`. The first retry may follow at
+    /// once; from the second consecutive failure on, retries are spaced. `jitter` in 0..1 spreads the retries
+    /// of many servers.
     pub fn failed(&mut self, now: Instant, uptime: Duration, jitter: f64) {
         self.failures = if uptime >= HEALTHY { 1 } else { self.failures + 1 };
         self.not_before = self.failures.checked_sub(2).map(|doublings| {
@@ -57,8 +60,8 @@ impl Backoff {
         });
     }
 
-    /// Notes an end that was asked for, of a server that was up: that start was not one too many, and where it lasted,
-    /// what came before is forgiven.
+    /// Records the requested end of a running server. Its start no longer counts against the limit, and if
+    /// the server was healthy, earlier failures are forgiven.
     pub fn ended_well(&mut self, now: Instant) {
         let start = self.starts.pop_back();
         if start.is_some_and(|start| now.duration_since(start) >= HEALTHY) {
@@ -66,13 +69,13 @@ impl Backoff {
         }
     }
 
-    /// Whether anything that was noted can still delay a start.
+    /// Whether anything recorded can still delay a start.
     pub fn matters(&self, now: Instant) -> bool {
         let recent = |start: &Instant| now.duration_since(*start) < WINDOW;
         self.wait(now) > Duration::ZERO || self.starts.iter().any(recent)
     }
 
-    /// Lets the next start come at once, whatever came before.
+    /// Allows the next start at once, whatever was recorded.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -21,7 +21,7 @@ use tracing::Instrument;
 use super::connection::Connection;
 use super::engine::Engine;
 use super::process::{Child, Control, Exit};
-use super::start_error::StartError;
+use super::start_error::{Cause, StartError};
 use super::stderr::Tail;
 use crate::config::{Command, Http, Transport};
 use crate::json::Scanner;
@@ -81,6 +81,7 @@ impl Carrier {
                 Process::begin(engine, connection, command).await.map(Box::new).map(Self::Process)
             }
             Transport::Http(http) => Remote::begin(engine, connection, http).map(Self::Http),
+            Transport::Unset(unset) => Err(StartError::new(Cause::Variable, unset.to_string())),
         }
     }
 
@@ -253,7 +254,8 @@ impl Process {
 
     /// The reason with the last lines of stderr behind it.
     fn explain(&self, error: StartError) -> StartError {
-        StartError { stderr: self.tail.last_lines().into(), ..error }
+        let (stderr, log) = (self.tail.last_lines().into(), self.tail.log().into());
+        StartError { stderr, log, ..error }
     }
 }
 

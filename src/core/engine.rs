@@ -19,18 +19,20 @@ use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
-use super::logins::Logins;
+use super::logins::{Attendance, Logins};
 use super::modern::{Listener, Watched};
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
+use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
+use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::transport::oauth::Authorizer;
@@ -88,8 +90,8 @@ pub struct Surroundings {
     pub cache: Option<PathBuf>,
     /// Where programs keep what they remember of a user.
     pub state: Option<PathBuf>,
-    /// Whether somebody can be asked to log in to a server, and we last long enough for it.
-    pub attended: bool,
+    /// Who can be asked to log in to a server, if we last long enough for it.
+    pub attendance: Attendance,
 }
 
 /// How long the upstreams of a gateway that ends may take.
@@ -102,7 +104,7 @@ impl Engine {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
-            logins: Logins::new(around.state, around.attended),
+            logins: Logins::new(around.state, around.attendance),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
@@ -143,7 +145,14 @@ impl Engine {
         label: &str,
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
-        let make = |spec, history| Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+        let make = |spec: Spec, history| {
+            let offered = self.known.offered(&spec);
+            let upstream = Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+            if let Some((items, modern)) = offered {
+                upstream.recall(items, modern);
+            }
+            upstream
+        };
         self.registry.get(workspace, (group, server), spec, make)
     }
 
@@ -168,7 +177,7 @@ impl Engine {
                     .finds_by_itself(command, &self.programs.vars, &self.programs.directory)
                     .await
             }
-            Transport::Http(_) => false,
+            Transport::Http(_) | Transport::Unset(_) => false,
         }
     }
 
@@ -178,7 +187,7 @@ impl Engine {
             Transport::Stdio(command) => {
                 self.programs.prepare(command).await.ok().map(|launch| launch.program)
             }
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::Unset(_) => None,
         }
     }
 
@@ -202,16 +211,20 @@ impl Engine {
             (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
         let engine = self.clone();
         tokio::spawn(async move {
-            match upstream.up().await {
+            match upstream.up_in_time().await {
                 Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
                     engine.send(&connection, method, params, &[], reply, finish);
                 }
                 Ok(_) => {}
-                Err(reason) => {
-                    let reason =
-                        format!("the server '{upstream}' is not running and could not be started: {reason}");
+                Err(error) => {
+                    let reason = match error.cause {
+                        Cause::Starting => error.to_string(),
+                        _ => format!(
+                            "the server '{upstream}' is not running and could not be started: {error}"
+                        ),
+                    };
                     finish(Answer::Lost(&Lost::new(reason)), reply);
                 }
             }
@@ -428,6 +441,11 @@ impl Engine {
                 engine.logged_in(url);
             }
         })
+    }
+
+    /// Where the login to a server behind a URL is remembered; `None` where there is none to remember.
+    pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
+        self.logins.credentials(http)
     }
 
     /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where

@@ -1,4 +1,5 @@
-//! Which era servers speak, by what they are: each is asked once, however often it is started.
+//! The era of each server, so that a server is asked only once, however often it is started. `known.rs`
+//! keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -9,32 +10,32 @@ use tokio::time::timeout;
 
 use crate::protocol::era::Era;
 
-/// What this process knows of eras.
+/// The eras that this process knows.
 #[derive(Default)]
 pub(super) struct Eras {
     known: Mutex<HashMap<String, Era>>,
-    /// The servers that somebody asks just now.
+    /// The servers that are being asked right now.
     asked: watch::Sender<HashSet<String>>,
 }
 
 impl Eras {
-    /// The era that a server spoke when last asked.
+    /// The era that a server spoke when it was last asked.
     pub(super) fn get(&self, server: &str) -> Option<Era> {
         self.known.lock().get(server).copied()
     }
 
-    /// Notes the era of a server.
+    /// Records the era of a server.
     pub(super) fn set(&self, server: &str, era: Era) {
         self.known.lock().insert(server.to_owned(), era);
     }
 
-    /// Has the server asked again.
+    /// Forgets the era of a server, so that it is asked again.
     pub(super) fn forget(&self, server: &str) {
         self.known.lock().remove(server);
     }
 
-    /// Waits while somebody else asks the same server, but no longer than `patience`. While what is returned lives,
-    /// others wait in turn.
+    /// Waits while another task asks the same server, but no longer than `patience`. While the returned guard
+    /// exists, others wait in turn.
     pub(super) async fn ask(&self, server: &str, patience: Duration) -> Option<Asking<'_>> {
         let mut asked = self.asked.subscribe();
         let turn = async {
@@ -47,7 +48,7 @@ impl Eras {
     }
 }
 
-/// Somebody asks a server for its era.
+/// The guard of a task that is asking a server for its era.
 pub(super) struct Asking<'a> {
     eras: &'a Eras,
     server: String,

@@ -1,41 +1,43 @@
-//! One call at a time, for an upstream whose questions do not say which call they belong to. Whoever sends a call whose
-//! client can be asked goes through it: the engine, and the bridge.
+//! Lets calls through one at a time, for an upstream whose questions do not show the call that they belong
+//! to. The engine and the bridge send calls through it if the client can be asked something.
 //!
-//! Invariant: nothing is called, and no turn dropped, with the gate locked; what goes through may end at once.
+//! Invariant: nothing is called, and no turn is dropped, while the gate is locked, because a call that goes
+//! through may end at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What is done when it is a call's turn.
+/// Runs when it is a call's turn.
 type Go = Box<dyn FnOnce(Turn) + Send>;
 
-/// The calls whose client can be asked: as many as there are until the upstream asks for the first time, one at a
-/// time from then on.
+/// The calls whose client can be asked something. Any number may run until the upstream asks its first
+/// question; from then on they run one at a time.
 #[derive(Default)]
 pub(super) struct CallGate(Mutex<GateState>);
 
 #[derive(Default)]
 struct GateState {
-    /// Whether the upstream has ever asked in mid-call.
+    /// Whether the upstream has ever asked something during a call.
     asks: bool,
-    /// Calls that have the turn.
+    /// The number of calls that have a turn.
     under_way: usize,
     waiting: VecDeque<Go>,
-    /// Somebody lets calls through already.
+    /// Whether somebody is letting calls through already.
     passing: bool,
 }
 
 impl CallGate {
-    /// Notes that the upstream asks; `true` if several calls are under way, so that the question may be any one's.
+    /// Records that the upstream asked something. Returns `true` if several calls are in flight, so that the
+    /// question may belong to any of them.
     pub(super) fn asked(&self) -> bool {
         let mut state = self.0.lock();
         state.asks = true;
         state.under_way > 1
     }
 
-    /// Goes on when it is the call's turn, perhaps at once.
+    /// Calls `go` when it is the call's turn, perhaps at once.
     pub(super) fn wait(self: &Arc<Self>, go: impl FnOnce(Turn) + Send + 'static) {
         {
             let mut state = self.0.lock();
@@ -48,13 +50,14 @@ impl CallGate {
         go(Turn(Some(self.clone())));
     }
 
-    /// A turn out of turn.
+    /// A turn that does not wait for its place in the queue.
     pub(super) fn at_once(self: &Arc<Self>) -> Turn {
         self.0.lock().under_way += 1;
         Turn(Some(self.clone()))
     }
 
-    /// Lets the next through while nobody has the turn. Not by recursion: those that are let through may end at once.
+    /// Lets the next calls through while nobody has a turn. It is a loop instead of a recursion, because
+    /// those calls may end at once.
     fn pass(self: &Arc<Self>) {
         loop {
             let next = {
@@ -73,11 +76,11 @@ impl CallGate {
     }
 }
 
-/// The right to be under way; dropped, it lets the next call through.
+/// The right of a call to run. Dropping it lets the next call through.
 pub(super) struct Turn(Option<Arc<CallGate>>);
 
 impl Turn {
-    /// For a call that needs none.
+    /// The turn of a call that needs none.
     pub(super) fn free() -> Self {
         Self(None)
     }

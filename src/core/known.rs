@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::connection::Connection;
 use super::eras::{Asking, Eras};
-use super::upstream::Upstream;
+use super::upstream::{Spec, Upstream};
 use crate::catalog::Items;
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
@@ -28,6 +28,8 @@ pub struct Known {
     directory: PathBuf,
     /// How servers spoke when last asked, as far as somebody may want to know it.
     manners: Mutex<Vec<(Transport, Manner)>>,
+    /// What servers offered when last asked, as far as that is on offer before they run.
+    offers: Mutex<Vec<(Transport, Items)>>,
     /// One upstream is remembered at a time: a thread for each would need more memory than the upstreams themselves.
     turn: Arc<Semaphore>,
 }
@@ -39,6 +41,7 @@ impl Known {
             eras: Eras::default(),
             directory: directory.to_owned(),
             manners: Mutex::default(),
+            offers: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
         }
     }
@@ -48,37 +51,45 @@ impl Known {
         self.definitions.as_ref()
     }
 
-    /// Reads how these servers spoke when last asked, so that nobody who asks waits for the disk.
-    pub fn recall(&self, transports: &[Transport]) {
+    /// Reads how these servers spoke when last asked, and what those offered that are shown before they run, so that
+    /// nobody who asks waits for the disk.
+    pub fn recall(&self, specs: &[Spec]) {
         let Some(definitions) = &self.definitions else { return };
         // What the file has no longer need not be known.
-        self.manners.lock().retain(|(known, _)| transports.contains(known));
-        for transport in transports {
-            if self.manner(transport).is_none()
+        let is_there = |transport: &Transport| specs.iter().any(|spec| spec.transport == *transport);
+        self.manners.lock().retain(|(known, _)| is_there(known));
+        self.offers.lock().retain(|(known, _)| is_there(known));
+        for spec in specs {
+            let transport = &spec.transport;
+            if find(&self.manners.lock(), transport).is_none()
                 && let Some(manner) = definitions.manner(transport)
             {
-                self.note(transport, manner);
+                note(&self.manners, transport, manner);
+            }
+            if spec.recalls()
+                && find(&self.offers.lock(), transport).is_none()
+                && let Some(items) = definitions.load(transport)
+            {
+                note(&self.offers, transport, items);
             }
         }
     }
 
-    /// How a server spoke when last asked.
-    pub(super) fn manner(&self, transport: &Transport) -> Option<Manner> {
-        self.manners.lock().iter().find(|(other, _)| other == transport).map(|(_, manner)| *manner)
+    /// What a server offered when last asked, and whether in the modern era, if that is on offer before it runs.
+    pub(super) fn offered(&self, spec: &Spec) -> Option<(Items, bool)> {
+        let items = find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())?;
+        Some((items, self.manner(&spec.transport).is_some_and(|manner| manner.era == Era::Modern)))
     }
 
-    fn note(&self, transport: &Transport, manner: Manner) {
-        let mut manners = self.manners.lock();
-        match manners.iter_mut().find(|(other, _)| other == transport) {
-            Some((_, known)) => *known = manner,
-            None => manners.push((transport.clone(), manner)),
-        }
+    /// How a server spoke when last asked.
+    pub(super) fn manner(&self, transport: &Transport) -> Option<Manner> {
+        find(&self.manners.lock(), transport)
     }
 
     /// Remembers how an upstream speaks; what is returned writes it down.
     pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
         let manner = manner(connection);
-        self.note(&connection.upstream.spec().transport, manner);
+        note(&self.manners, &connection.upstream.spec().transport, manner);
         self.eras.set(&self.digest(&connection.upstream), manner.era);
         self.save(&connection.upstream, move |definitions, transport| {
             definitions.save_manner(transport, manner)
@@ -91,6 +102,10 @@ impl Known {
         upstream: &Arc<Upstream>,
         items: Items,
     ) -> impl Future<Output = ()> + Send + use<> {
+        let spec = upstream.spec();
+        if spec.recalls() {
+            note(&self.offers, &spec.transport, items.clone());
+        }
         self.save(upstream, move |definitions, transport| definitions.save(transport, &items))
     }
 
@@ -145,6 +160,20 @@ impl Known {
 
     fn digest(&self, upstream: &Upstream) -> String {
         digest(&upstream.spec().transport, &self.directory)
+    }
+}
+
+/// What is noted of a server.
+fn find<T: Clone>(notes: &[(Transport, T)], transport: &Transport) -> Option<T> {
+    notes.iter().find(|(other, _)| other == transport).map(|(_, noted)| noted.clone())
+}
+
+/// Notes something of a server, in the place of what was noted before.
+fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
+    let mut notes = notes.lock();
+    match notes.iter_mut().find(|(other, _)| other == transport) {
+        Some((_, noted)) => *noted = now,
+        None => notes.push((transport.clone(), now)),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.connect;
+    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.start;
     if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // It ended over the probe, perhaps: once more without.
         if !upstream.may_start_again() {
@@ -72,13 +72,14 @@ async fn live(
     first: bool,
 ) -> Option<StartError> {
     let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream));
+    let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
         biased;
         _ = &mut *stop => {
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(StartError::timeout())),
+        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(late())),
     };
     let mut carrier = match begun {
         Ok(carrier) => carrier,
@@ -149,7 +150,7 @@ async fn greet_in_time(
     engine.audience.introduced().await;
     connection.tell_capabilities(engine.client_for_upstreams().1);
     let greeted = timeout_at(deadline + begun.elapsed(), greet(engine, connection)).await;
-    greeted.unwrap_or_else(|_| Err(StartError::timeout()))
+    greeted.unwrap_or_else(|_| Err(StartError::never_ready(&connection.upstream.spec().timeouts)))
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
@@ -215,7 +216,7 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
     let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
-        Transport::Http(_) => spec.timeouts.connect,
+        Transport::Http(_) | Transport::Unset(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
         // It refuses our version and names it: it may have had a reason, once.

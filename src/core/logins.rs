@@ -1,4 +1,5 @@
-//! Who has tokens for servers behind URLs.
+//! The authorizers that hold the tokens for servers behind URLs. The engine asks for the authorizer of each
+//! HTTP upstream; servers with the same URL and settings share one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,26 +8,36 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::config::Http;
-use crate::memory::credentials::Credentials;
+use crate::memory::credentials::{Afresh, Credentials};
 use crate::transport::oauth::{self, Authorizer};
+
+/// Whether there is a person who could log in to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attendance {
+    /// Nobody could log in.
+    Nobody,
+    /// Somebody could log in if no login is stored.
+    Somebody,
+    /// Somebody wants to log in again. The stored login is kept until the new one has succeeded.
+    Anew,
+}
 
 /// The authorizers of a gateway.
 pub(super) struct Logins {
-    /// Where logins are remembered, if they are.
+    /// The state directory in which logins are stored, if they are.
     state: Option<PathBuf>,
-    /// Whether somebody could be asked to log in.
-    attended: bool,
-    /// By URL and what the file says of logins; servers that agree in both share one.
+    attendance: Attendance,
+    /// The authorizers by URL and login settings.
     authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
 }
 
 impl Logins {
-    pub(super) fn new(state: Option<PathBuf>, attended: bool) -> Self {
-        Self { state, attended, authorizers: Mutex::default() }
+    pub(super) fn new(state: Option<PathBuf>, attendance: Attendance) -> Self {
+        Self { state, attendance, authorizers: Mutex::default() }
     }
 
-    /// Who has tokens for a server; `None` where the file says who we are, or that we do not log in. `on_login` is called
-    /// with the URL when somebody has logged in.
+    /// The authorizer for a server; `None` if the file configures credentials or disables logins. `on_login`
+    /// is called with the URL after every successful login.
     pub(super) fn authorizer(
         &self,
         http: &Http,
@@ -45,13 +56,21 @@ impl Logins {
         if let Some(authorizer) = authorizers.get(&key) {
             return Some(authorizer.clone());
         }
-        let memory = self.state.as_ref().map(|state| {
-            Box::new(Credentials::new(state, &http.url, key.1.client_id.as_deref())) as Box<dyn oauth::Memory>
+        let memory = self.credentials(http).map(|credentials| match self.attendance {
+            Attendance::Anew => Box::new(Afresh(credentials)) as Box<dyn oauth::Memory>,
+            Attendance::Nobody | Attendance::Somebody => Box::new(credentials),
         });
         let url = http.url.clone();
         let on_login = move || on_login(&url);
-        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, self.attended, on_login)?;
+        let attended = self.attendance != Attendance::Nobody;
+        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, attended, on_login)?;
         authorizers.insert(key, authorizer.clone());
         Some(authorizer)
+    }
+
+    /// The store for the login to a server; `None` if the server needs no login or logins are not stored.
+    pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
+        let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
+        Some(Credentials::new(self.state.as_ref()?, &http.url, wanted.client_id.as_deref()))
     }
 }

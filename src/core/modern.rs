@@ -1,5 +1,6 @@
-//! Requests of the modern era: what each says of itself, how its result is completed, and who listens for changes. The
-//! table of methods reads them, replies complete results by them, workspaces tell listeners.
+//! Requests of the modern era: their metadata, the completion of their results, and the listeners for
+//! changes. The gateway's table of methods reads the metadata, replies complete results with it, and
+//! workspaces notify listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,36 +13,37 @@ use crate::json::{Node, quote};
 use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
 use crate::protocol::message::{Id, Refusal, Request};
 
-/// What a modern request says of itself.
+/// The metadata of a modern request.
 #[derive(Debug)]
 pub struct ModernCall {
-    /// Raw object.
+    /// The client's raw capabilities object.
     pub capabilities: String,
     /// Whether the client renders apps.
     pub renders_apps: bool,
-    /// Least severity of the log messages that it wants; `None` is none at all.
+    /// The lowest severity of log messages that the client wants; `None` means no messages.
     pub log_level: Option<usize>,
-    /// The client's own parameters, raw, where state that the client carries is good for them alone.
+    /// The client's own raw parameters, if state that the client carries is valid for them only.
     pub(super) params: Option<Box<str>>,
-    /// Whether results of the method say how long they may be kept.
+    /// Whether results of the method say how long they may be cached.
     cacheable: bool,
-    /// Whether it brings what was asked for, so that its result is good for nobody else.
+    /// Whether the request brings answers that were asked for, so that its result is of no use to anybody
+    /// else.
     is_retry: bool,
     /// The name under which we answer.
     server: &'static str,
 }
 
-/// A hint for those who keep results.
+/// A hint on caching a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cache {
-    /// Milliseconds.
+    /// The lifetime in milliseconds.
     pub ttl: u64,
-    /// Whether it is the same for every caller.
+    /// Whether the result is the same for every caller.
     pub public: bool,
 }
 
 impl Cache {
-    /// The hint of a modern upstream's result; without one it is not to be kept.
+    /// The hint in a modern upstream's result. A result without one may not be cached.
     pub fn read(result: Node<'_>) -> Self {
         Self {
             ttl: result.get("ttlMs").and_then(|ttl| ttl.raw().parse().ok()).unwrap_or(0),
@@ -49,24 +51,24 @@ impl Cache {
         }
     }
 
-    /// The hint of what is made of both.
+    /// The hint for a result made from both.
     pub fn and(self, other: Self) -> Self {
         Self { ttl: self.ttl.min(other.ttl), public: self.public && other.public }
     }
 
-    /// The members of a result, with a comma before them.
+    /// The members of a result, after a comma.
     fn members(self) -> String {
         format!(",\"ttlMs\":{},\"cacheScope\":{}", self.ttl, self.scope())
     }
 
-    /// As JSON.
+    /// The scope as JSON.
     fn scope(self) -> &'static str {
         if self.public { "\"public\"" } else { "\"private\"" }
     }
 }
 
 impl ModernCall {
-    /// Checks the metadata of a request. `None`: it has none, so the request is of the legacy era.
+    /// Checks the metadata of a request; `None` for a legacy request, which has none.
     pub fn read(
         request: &Request<'_>,
         server: impl FnOnce() -> &'static str,
@@ -86,17 +88,18 @@ impl ModernCall {
         }))
     }
 
-    /// Whether it can be asked anything.
+    /// Whether the client accepts any kind of question.
     pub fn can_be_asked(&self) -> bool {
         can_be_asked(&self.capabilities)
     }
 
-    /// Whether it takes a task for an answer.
+    /// Whether the client accepts a task as an answer.
     pub fn can_wait(&self) -> bool {
         declares_at(&self.capabilities, &["extensions", TASKS])
     }
 
-    /// Writes the result, changed like this, with what this era adds to it; what the upstream said itself stays.
+    /// Writes the result with these changes and with what the modern era adds. Values from the upstream are
+    /// kept.
     pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
         let info = our_info(self.server);
         let given = result.get("_meta").unwrap_or_else(Node::empty);
@@ -125,7 +128,7 @@ impl ModernCall {
         result.write_with(out, &changes);
     }
 
-    /// Appends what this era adds to a result of our own that says nothing of it and may be kept.
+    /// Appends what the modern era adds to a result of our own that lacks it and may be cached.
     pub(super) fn write_own_members(&self, out: &mut Vec<u8>, hint: Cache) {
         let (key, info) = (meta::SERVER_INFO, our_info(self.server));
         let hint = if self.is_retry { Cache::default() } else { hint }.members();
@@ -134,7 +137,7 @@ impl ModernCall {
     }
 }
 
-/// Whether results of the method carry a hint.
+/// Whether results of the method carry a hint on caching.
 fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
@@ -147,12 +150,12 @@ fn is_cacheable(method: &str) -> bool {
     )
 }
 
-/// What of an upstream is watched, under its own name.
+/// Something that is watched at an upstream, under the upstream's own name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watched {
-    /// By URI.
+    /// A resource, by its URI.
     Resource(String),
-    /// By id.
+    /// A task, by its id.
     Task(String),
 }
 
@@ -164,18 +167,18 @@ pub struct Listener {
     resources: Vec<String>,
     tasks: Vec<String>,
     renders_apps: bool,
-    /// Those that exist, by the names that it knows, as their upstreams know them.
+    /// The watched things that exist: by the client's name for each, its upstream and the upstream's name.
     pub watched: HashMap<String, (Arc<Upstream>, Watched)>,
-    /// Answers when the subscription ends by our will.
+    /// Sends the answer when we end the subscription.
     reply: Option<Reply>,
 }
 
 impl Listener {
-    /// Reads the filter of a `subscriptions/listen` and acknowledges it: first thing on its stream. `None`: the client
-    /// cancelled the request meanwhile.
+    /// Reads the filter of a `subscriptions/listen` and acknowledges it as the first message on its stream;
+    /// `None` if the client has cancelled the request in the meantime.
     ///
-    /// Relies on one thread: what changes between the acknowledgement and [`Engine::listen`](super::engine::Engine::listen)
-    /// is not told.
+    /// Invariant: this relies on one thread. A change between the acknowledgement and
+    /// [`Engine::listen`](super::engine::Engine::listen) would not be reported.
     pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
         let id = reply.id()?;
         let filter = params.get("notifications");
@@ -219,22 +222,22 @@ impl Listener {
         Some(listener)
     }
 
-    /// Whether its client renders apps.
+    /// Whether the client renders apps.
     pub(super) fn renders_apps(&self) -> bool {
         self.renders_apps
     }
 
-    /// The URIs that it wants to hear of.
+    /// The URIs that the client wants to hear about.
     pub fn resources(&self) -> Vec<String> {
         self.resources.clone()
     }
 
-    /// Whether it wants to hear of this URI.
+    /// Whether the client wants to hear about this URI.
     pub fn wants(&self, uri: &str) -> bool {
         self.resources.iter().any(|own| own == uri)
     }
 
-    /// Tells of lists that changed, those it asked for.
+    /// Notifies the client of changed lists, as far as it asked for them.
     pub fn lists_changed(&self, kinds: &[Kind]) {
         let mut told = Vec::new();
         for kind in kinds {
@@ -247,19 +250,19 @@ impl Listener {
         }
     }
 
-    /// Tells of a resource, if it asked for it; `params` are the upstream's.
+    /// Notifies the client of an updated resource, if it asked for it.
     pub fn resource_updated(&self, uri: &str) {
         if self.wants(uri) {
             self.send("notifications/resources/updated", &format!(",\"uri\":{}", quote(uri)));
         }
     }
 
-    /// The tasks that it wants to hear of.
+    /// The tasks that the client wants to hear about.
     pub fn tasks(&self) -> Vec<String> {
         self.tasks.clone()
     }
 
-    /// Tells of a task, if it asked for it; `params` are the upstream's.
+    /// Notifies the client of a changed task, if it asked for it. `params` are the upstream's.
     pub fn task_changed(&self, id: &str, params: Node<'_>) {
         if !self.tasks.iter().any(|own| own == id) {
             return;
@@ -273,12 +276,12 @@ impl Listener {
         }
     }
 
-    /// Whether it is the one with this id.
+    /// Whether this is the listener with this id.
     pub fn belongs_to(&self, session: &ClientSession, id: &Id) -> bool {
         self.id == *id && std::ptr::eq(self.session.as_ptr(), session)
     }
 
-    /// Ends it by our will: the completion response.
+    /// Ends the subscription from our side, with the completion response.
     pub fn finish(mut self) {
         if let Some(reply) = self.reply.take() {
             reply.result(&format!("{{\"_meta\":{{\"{}\":{}}}}}", meta::SUBSCRIPTION, self.id.raw()));
@@ -299,7 +302,7 @@ impl Listener {
     }
 }
 
-/// The texts of a member that is a list of them.
+/// The strings in a member that is a list of them.
 fn strings(filter: Option<Node<'_>>, key: &str) -> Vec<String> {
     let list = filter.and_then(|filter| filter.get(key));
     list.and_then(|list| serde_json::from_str(list.raw()).ok()).unwrap_or_default()

@@ -22,6 +22,8 @@ pub(super) struct Naming<'a> {
     pub(super) face: &'a dyn Exposure,
     /// How names must look for the clients of the view.
     pub(super) limits: NameLimits,
+    /// Whether its clients are shown the other spelling of URIs, where there is one.
+    pub(super) strict_uris: bool,
     /// What was switched by hand before the view began: tools, and resources with templates, by full name.
     pub(super) remembered: &'a [HashMap<Arc<str>, bool>; 2],
 }
@@ -189,7 +191,7 @@ impl Names {
                 };
                 let place = Slot { claim: claim.place, item: exposed.of(kind).items().len() };
                 self.by_name[kind as usize].insert(name.clone(), place);
-                let active = naming.starts_active(kind, &full, &name);
+                let active = naming.starts_active(claim, kind, item, [&full, &name]);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
                 // The first in the file has the name in full as well.
                 if let (Clash::FirstInFile, Some(full)) = (naming.face.clash(), &full) {
@@ -249,8 +251,16 @@ impl Names {
         full: &str,
         item: &Item,
     ) -> Option<Arc<str>> {
-        let Naming { face, limits, .. } = wanted.naming;
+        let Naming { face, limits, strict_uris, .. } = wanted.naming;
         let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name);
+        if *strict_uris
+            && is_free(full)
+            && matches!(kind, Kind::Resource | Kind::Template)
+            && let Some(other) = face.other_spelling(claim.upstream, &item.key)
+            && is_free(&other)
+        {
+            return Some(other.into());
+        }
         if !is_free(full)
             && let Some(second) = face.second_name(claim.upstream, &item.key)
         {
@@ -317,9 +327,14 @@ pub(super) fn is_shortened(face: &dyn Exposure, upstream: &Upstream, item: &Expo
 
 impl Naming<'_> {
     /// Whether a thing is active until it is switched by hand.
-    fn starts_active(&self, kind: Kind, full: &str, name: &str) -> bool {
-        let remembered = || self.remembered[class(kind)].get(full).copied();
-        kind == Kind::Prompt || remembered().unwrap_or_else(|| self.face.starts_active(kind, full, name))
+    fn starts_active(&self, claim: &Claim<'_>, kind: Kind, item: &Item, [full, name]: [&str; 2]) -> bool {
+        let other = match kind {
+            Kind::Prompt => return true,
+            Kind::Tool => None,
+            Kind::Resource | Kind::Template => self.face.other_spelling(claim.upstream, &item.key),
+        };
+        let remembered = self.remembered[class(kind)].get(full).copied();
+        remembered.unwrap_or_else(|| self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)]))
     }
 }
 
@@ -544,7 +559,8 @@ mod tests {
                 })
                 .collect();
             let remembered = Default::default();
-            let naming = Naming { limits: face.limits(""), face: &face, remembered: &remembered };
+            let naming =
+                Naming { limits: face.limits(""), strict_uris: false, face: &face, remembered: &remembered };
             let claims: Vec<_> = (0..claimed.len())
                 .map(|at| Claim {
                     place: at as u64,
@@ -630,7 +646,12 @@ mod tests {
                 exposed
             });
             let remembered = Default::default();
-            let naming = Naming { limits: KeepsPages.limits(""), face: &KeepsPages, remembered: &remembered };
+            let naming = Naming {
+                limits: KeepsPages.limits(""),
+                strict_uris: false,
+                face: &KeepsPages,
+                remembered: &remembered,
+            };
             let claim = |at: usize| Claim {
                 place: at as u64,
                 upstream: &upstreams[at],

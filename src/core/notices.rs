@@ -12,7 +12,7 @@
 //! | a group is opened or closed, things are switched: a client asked for it | `Workspace::tell` | at once |
 //! | an upstream comes up, goes down or offers other things | `Workspace::tell_unless_held` | at once, or when the last hold ends |
 //! | an open group is opened again; a new file is put in force; servers start with us | `Workspace::hold` | once, when the hold ends |
-//! | a list is answered | `Client::shown` | never: what it shows is what the client knows now |
+//! | a list is answered | `ClientSession::show` | never: what it shows is what the client knows now |
 //!
 //! Nobody is told before lists are there to be asked for ([`Ledger::begin`]): for the servers that start with us that is
 //! when each is up or failed, or what is remembered stands in for them; for one toolbox as a plain server when it is open.
@@ -77,6 +77,8 @@ pub(super) struct Ledger {
     told: [u64; 4],
     /// How often it had been told of each list when it was last shown it.
     shown: [u64; 4],
+    /// It did not ask in time for what it was told of: nothing waits for that any more.
+    pub(super) given_up: bool,
 }
 
 impl Ledger {
@@ -99,13 +101,29 @@ impl Ledger {
         kinds
     }
 
-    /// It is shown one of its lists, which are these.
-    pub(super) fn show(&mut self, kind: Kind, now: &Lists) {
+    /// It is shown one of its lists, which are these. Returns how often it has been told of that list.
+    pub(super) fn show(&mut self, kind: Kind, now: &Lists) -> u64 {
         let at = kind as usize;
         if let Some(known) = &mut self.known {
             known.0[at] = now.0[at];
         }
-        self.shown[at] = self.told[at];
+        self.told[at]
+    }
+
+    /// It has the list that it was shown when it had been told so often.
+    pub(super) fn has(&mut self, kind: Kind, told: u64) {
+        let shown = &mut self.shown[kind as usize];
+        *shown = told.max(*shown);
+    }
+
+    /// How often it was told of a list.
+    pub(super) fn told(&self, kind: Kind) -> u64 {
+        self.told[kind as usize]
+    }
+
+    /// How often it had been told of a list when it was shown the one that it has.
+    pub(super) fn shown(&self, kind: Kind) -> u64 {
+        self.shown[kind as usize]
     }
 
     /// Whether it has been told of a list and not asked for it since.
@@ -151,7 +169,10 @@ mod tests {
             for event in events {
                 match event {
                     Begins(tools) => ledger.begin(lists(*tools)),
-                    Shown(tools) => ledger.show(Kind::Tool, &lists(*tools)),
+                    Shown(tools) => {
+                        let told = ledger.show(Kind::Tool, &lists(*tools));
+                        ledger.has(Kind::Tool, told);
+                    }
                     Is(tools, told) => {
                         let expected: &[Kind] = if *told { &[Kind::Tool] } else { &[] };
                         assert_eq!(ledger.tell(lists(*tools)), expected, "{what}");

@@ -20,17 +20,17 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(30);
 /// What an upstream may take to end before the one that stands in for it is started.
 const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
-/// The servers of a group that failed to open, and why.
+/// The servers of a group that failed to open or are late, and why.
 pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
 /// An upstream that was to start, and what came of it.
 type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
-    /// Connects to all upstreams of a group at once and waits until each is up or failed; those that run are left
-    /// alone. Where a new file puts others in their place, it goes on with those. Their things stand in the workspace's
-    /// lists afterwards, unless every one failed, and its clients are told. Returns the servers that failed. `None`: the
-    /// group was closed meanwhile, or the file has it no longer.
+    /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that run or are at
+    /// rest are left alone. Where a new file puts others in their place, it goes on with those. Their things stand in the
+    /// workspace's lists afterwards, unless every one failed, and its clients are told; late ones join when they are up.
+    /// Returns the servers that failed or are late. `None`: the group was closed meanwhile, or the file has it no longer.
     pub async fn open(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
@@ -57,7 +57,8 @@ impl Engine {
                     Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
                 })
                 .collect();
-            if failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
+            let late = members.iter().any(|upstream| upstream.is_starting());
+            if late || failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
                 view.open(group);
             // Another opening of it may have more luck.
             } else if !view.is_opening(group) {
@@ -74,14 +75,15 @@ impl Engine {
         Some(failed)
     }
 
-    /// Takes a group out of the workspace and ends those of its servers that no other workspace has. Returns how many ran.
+    /// Takes a group out of the workspace and ends those of its servers that no other workspace has. Returns how many were on
+    /// offer.
     pub fn close(&self, workspace: &Arc<Workspace>, group: &str) -> usize {
         let upstreams: Vec<_> = workspace.change(|view| {
             let upstreams = view.group(group).map(|entry| entry.upstream.clone()).collect();
             view.remove(&*workspace.exposure(), group);
             upstreams
         });
-        let running = upstreams.iter().filter(|upstream| upstream.is_up()).count();
+        let running = upstreams.iter().filter(|upstream| upstream.is_on_offer()).count();
         self.release(workspace, upstreams);
         workspace.tell();
         running
@@ -163,19 +165,20 @@ impl Engine {
     }
 }
 
-/// Starts upstreams and waits until each is up or failed.
+/// Starts upstreams that are not at rest and waits until each is up or failed.
 pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
-    let starts: Vec<_> = upstreams.iter().map(Upstream::start).collect();
-    for (upstream, start) in upstreams.iter().zip(starts) {
+    let wanted = upstreams.iter().filter(|upstream| !upstream.is_at_rest());
+    let starts: Vec<_> = wanted.map(|upstream| (upstream, upstream.start())).collect();
+    for (upstream, start) in starts {
         if let Ok(phase) = start {
             let _ = upstream.settled(phase).await;
         }
     }
 }
 
-/// Starts what stands in a workspace, of one group or all of it, and waits until each is up or failed. It looks again
+/// Starts what stands in a workspace, of one group or all of it, and waits until each is up, failed or late. It looks again
 /// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
-/// tried once.
+/// tried once, unless it is at rest.
 pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
     let mut tried: Vec<Arc<Upstream>> = Vec::new();
     let (mut attempts, mut outcomes) = (JoinSet::new(), Vec::new());
@@ -187,6 +190,10 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
         });
         for upstream in members {
             if tried.iter().any(|other| Arc::ptr_eq(other, &upstream)) {
+                continue;
+            }
+            if upstream.is_at_rest() {
+                tried.push(upstream);
                 continue;
             }
             let same =
@@ -215,15 +222,15 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
 
 async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, StartError>) -> Attempt {
     let outcome = match start {
-        Ok(phase) => upstream.settled(phase).await.map(drop),
+        Ok(phase) => upstream.settled_in_time(phase).await.map(drop),
         Err(refused) => Err(refused),
     };
     (upstream, outcome)
 }
 
-/// Why an upstream is not up: it failed, or it has ended since.
+/// Why an upstream is neither up nor at rest: it failed, or it has ended since.
 fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
-    if upstream.is_up() {
+    if upstream.is_up() || upstream.is_at_rest() {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));

@@ -1,4 +1,7 @@
-//! Which upstreams there are, and what is left of those that are gone.
+//! The registry of upstreams, and what is remembered of closed ones.
+//!
+//! Invariant: a server of a group has one upstream for all clients, or one per client, and [`Registry::get`]
+//! always returns the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,26 +21,26 @@ pub struct Registry(Mutex<Upstreams>);
 #[derive(Default)]
 struct Upstreams {
     upstreams: HashMap<RegistryKey, Arc<Upstream>>,
-    /// What is known of those that were closed, so that opening them again does not make them fail more often.
+    /// The failures of closed upstreams, so that reopening one does not reset its backoff.
     histories: HashMap<RegistryKey, FailureHistory>,
-    /// Upstreams that a new file has no place for and that may still have calls in flight.
+    /// Upstreams that a new file no longer has and that may still have calls in flight.
     draining: Vec<Weak<Upstream>>,
 }
 
-/// Group, server, and the client that has it for itself.
+/// The group, the server, and the client that has the upstream for itself.
 type RegistryKey = (Arc<str>, Arc<str>, Option<u64>);
 
-/// What a new file changes.
+/// The changes that a new file makes.
 pub(super) struct Renewed {
-    /// Those that it reaches in another way, or not at all: they are registered no longer.
+    /// The upstreams that the new file reaches differently, or not at all. They are no longer registered.
     pub(super) gone: Vec<Arc<Upstream>>,
-    /// Those that failed and that it wants to run from now on.
+    /// The failed upstreams that the new file wants to run.
     pub(super) wanted_again: Vec<Arc<Upstream>>,
 }
 
 impl Registry {
-    /// The upstream for a server of a group, as this workspace reaches it; the same one each time. `make` makes it, with what
-    /// is left of one that was there before.
+    /// The upstream for a server of a group, as this workspace reaches it; it is the same one each time.
+    /// `make` creates it, with what is remembered of an earlier one.
     pub(super) fn get(
         &self,
         workspace: &Workspace,
@@ -58,24 +61,24 @@ impl Registry {
         upstream
     }
 
-    /// The upstream for a server of a group as this workspace reaches it, if it has ever been needed.
+    /// The upstream for a server of a group, as this workspace reaches it, if it was ever needed.
     pub fn known(&self, workspace: &Workspace, group: &str, server: &str) -> Option<Arc<Upstream>> {
         let state = self.0.lock();
         places(workspace, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
     }
 
-    /// Every upstream.
+    /// All registered upstreams.
     pub fn all(&self) -> Vec<Arc<Upstream>> {
         self.0.lock().upstreams.values().cloned().collect()
     }
 
-    /// Every upstream that may still run, those included that a new file has no place for.
+    /// All upstreams that may still run, including those that a new file no longer has.
     pub(super) fn all_and_draining(&self) -> Vec<Arc<Upstream>> {
         let state = self.0.lock();
         state.upstreams.values().cloned().chain(state.draining.iter().filter_map(Weak::upgrade)).collect()
     }
 
-    /// Puts a new file in force: for each upstream what `spec` says of it by group and server.
+    /// Applies a new file: `spec` returns the new specification of an upstream by group and server.
     pub(super) fn renew(&self, spec: impl Fn(&str, &str) -> Option<Spec>) -> Renewed {
         let mut renewed = Renewed { gone: Vec::new(), wanted_again: Vec::new() };
         self.0.lock().upstreams.retain(|(group, server, _), upstream| {
@@ -93,20 +96,20 @@ impl Registry {
         renewed
     }
 
-    /// Notes one that a new file has no place for and that may still have calls in flight.
+    /// Records an upstream that a new file no longer has and that may still have calls in flight.
     pub(super) fn note_draining(&self, upstream: &Arc<Upstream>) {
         let draining = &mut self.0.lock().draining;
         draining.retain(|upstream| upstream.strong_count() > 0);
         draining.push(Arc::downgrade(upstream));
     }
 
-    /// Those that were in this place before and that may still have calls in flight.
+    /// The earlier upstreams of this server that may still have calls in flight.
     pub(super) fn draining(&self, group: &str, server: &str) -> Vec<Arc<Upstream>> {
         let all: Vec<_> = self.0.lock().draining.iter().filter_map(Weak::upgrade).collect();
         all.into_iter().filter(|before| *before.group == *group && *before.server == *server).collect()
     }
 
-    /// Takes one out that was closed, and keeps what must be known of it for a while.
+    /// Removes a closed upstream, and remembers its failures for a while.
     pub(super) fn remove(&self, upstream: &Arc<Upstream>, history: FailureHistory) {
         let (mut state, now) = (self.0.lock(), Instant::now());
         state.histories.retain(|_, history| history.matters(now));
@@ -116,13 +119,13 @@ impl Registry {
         }
     }
 
-    /// Forgets the failures of those that were closed and are reached so.
+    /// Forgets the failures of closed upstreams with such a transport.
     pub(super) fn forgive(&self, is_meant: impl Fn(&Transport) -> bool) {
         self.0.lock().histories.retain(|_, history| !is_meant(&history.transport));
     }
 }
 
-/// Where a server of a group is, for all clients and for the workspace's own.
+/// The keys of a server of a group: for all clients, and for the workspace's own client.
 fn places(workspace: &Workspace, group: &str, server: &str) -> [RegistryKey; 2] {
     [None, Some(workspace.client)].map(|client| (group.into(), server.into(), client))
 }

@@ -1,7 +1,8 @@
-//! What upstreams say of their own accord: notifications, and questions to the client. A connection hands it here, message
-//! by message.
+//! Routes what upstreams send unasked, which is notifications and questions to the client. A connection
+//! passes each such message here.
 //!
-//! Invariant: what belongs to one client reaches no other; what cannot be told whose it is reaches nobody.
+//! Invariant: a message that belongs to one client reaches no other, and a message whose client is unknown
+//! reaches nobody.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::protocol::message::{Id, code, error_object, write_raw_error, write_re
 use crate::protocol::progress::{Progress, write_params};
 use crate::transport::peer::{Answer, Deadline};
 
-/// The client that something belongs to, and its request, where there is one.
+/// The client that a message belongs to, and its request, if there is one.
 struct Addressees {
     session: Arc<ClientSession>,
     key: Option<Arc<str>>,
@@ -26,7 +27,7 @@ struct Addressees {
 }
 
 impl Addressees {
-    /// Whether it is of the legacy era: who made no request of either has said so when it came.
+    /// Whether the client is legacy. A client without a request is legacy if it sent `initialize`.
     fn is_legacy(&self) -> bool {
         match &self.call {
             Some(call) => call.modern().is_none(),
@@ -35,7 +36,7 @@ impl Addressees {
     }
 }
 
-/// A message of an upstream on its way to clients.
+/// An upstream's message on its way to clients.
 pub(super) struct Relay<'a> {
     engine: &'a Engine,
     connection: &'a Arc<Connection>,
@@ -43,12 +44,13 @@ pub(super) struct Relay<'a> {
 }
 
 impl<'a> Relay<'a> {
-    /// Of which connection the message is; `on` is our request on whose stream it came, where streams tell.
+    /// A relay for a message of this connection. `on` is our request on whose stream it came, for transports
+    /// with streams.
     pub(super) fn new(engine: &'a Engine, connection: &'a Arc<Connection>, on: Option<u64>) -> Self {
         Self { engine, connection, on }
     }
 
-    /// Takes a notification.
+    /// Handles a notification.
     pub(super) fn notification(&self, method: &str, params: Option<Node<'_>>) {
         if params.is_some_and(|params| !params.is_object()) {
             return;
@@ -73,10 +75,10 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Log messages, and whatever no rule names, go to the client that they belong to.
+    /// Sends log messages, and notifications that no rule names, to the client that they belong to.
     fn other(&self, method: &str, params: Option<Node<'_>>) {
         let Some(to) = self.addressees() else { return };
-        // The modern era knows nothing that belongs to no request, and no ids of pages to visit.
+        // In the modern era every message belongs to a request, and pages to visit have no ids.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
         }
@@ -87,7 +89,7 @@ impl<'a> Relay<'a> {
             {
                 Some(None) => return,
                 Some(wanted) => wanted,
-                // Where others share the upstream they may have asked it for more.
+                // Other clients that share the upstream may have asked it for more messages.
                 None if self.engine.audience.stdio().is_none() => {
                     to.session.log_level().as_deref().and_then(log_level)
                 }
@@ -104,8 +106,9 @@ impl<'a> Relay<'a> {
         });
     }
 
-    /// Whose a message is: that of the request on whose stream it came; else of the one client with calls in flight
-    /// there; else, over stdio, of the only client there is. With calls of several clients in flight it is nobody's.
+    /// The client that a message belongs to: the one whose request's stream it came on; else the only client
+    /// with calls in flight there; else, over stdio, the only client. If several clients have calls in
+    /// flight, it is nobody.
     fn addressees(&self) -> Option<Addressees> {
         let mut found: Vec<(u64, Addressees)> = Vec::new();
         self.connection.peer.each(|id, caller| {
@@ -129,22 +132,26 @@ impl<'a> Relay<'a> {
         if !workspaces(found[0].1.session.workspace.id) {
             return None;
         }
-        // Of several calls of one client the oldest that is not waiting for it already.
+        // Of several calls of one client, the oldest that is not parked already is chosen.
         found
             .sort_by_key(|(id, audience)| (audience.call.as_ref().is_some_and(|call| call.is_parked()), *id));
         found.into_iter().next().map(|(_, audience)| audience)
     }
 
-    /// Clients hear of a resource under the URI by which they subscribed.
+    /// Tells clients about an updated resource, under the URI with which they subscribed.
     fn resource_updated(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("uri").and_then(Node::as_str) else { return };
         for workspace in self.engine.audience.workspaces() {
-            let exposed = workspace.exposure().full_name(&self.connection.upstream, Kind::Resource, &own);
-            if !workspace.shows(&self.connection.upstream) {
+            let (exposure, upstream) = (workspace.exposure(), &self.connection.upstream);
+            if !workspace.shows(upstream) {
                 continue;
             }
-            for uri in [exposed.as_str(), &*own] {
+            let exposed = exposure.full_name(upstream, Kind::Resource, &own);
+            let other = exposure.other_spelling(upstream, &own);
+            let spellings =
+                [Some(exposed.as_str()), other.as_deref(), Some(&*own).filter(|own| *own != exposed)];
+            for uri in spellings.into_iter().flatten() {
                 for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
@@ -157,15 +164,12 @@ impl<'a> Relay<'a> {
                     }
                 }
                 workspace.each_listener(|listener| listener.resource_updated(uri));
-                if exposed == *own {
-                    break;
-                }
             }
         }
     }
 
-    /// Progress goes to the client whose call it is, under the client's own token; that of a task may come when the
-    /// call is long answered.
+    /// Sends progress to the client whose call it is, under the client's own token. The progress of a task
+    /// may come long after the call was answered.
     fn progress(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
@@ -178,7 +182,7 @@ impl<'a> Relay<'a> {
             Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?, caller.call.clone()))
         });
         match caller {
-            // The request that asked for progress has been answered by a question.
+            // The request that asked for progress has been answered with a question.
             Some(Some((.., Some(call)))) if call.is_parked() => {}
             Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
             Some(None) => {}
@@ -192,7 +196,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The client whose task it is hears of it, in the way of its era.
+    /// Tells the client whose task it is about a change, in the form of its era.
     fn task_changed(&self, method: &str, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(own) = params.get("taskId").and_then(Node::as_str) else { return };
@@ -208,14 +212,14 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes a request of an upstream: a question for the client whose call it belongs to.
+    /// Handles an upstream's request, which is a question for the client whose call it belongs to.
     pub(super) fn request(&self, id: Id, method: &str, params: Option<Node<'_>>) {
         let connection = self.connection;
         if method == "ping" {
             connection.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
         }
-        // What is asked while no call is under way says nothing of calls.
+        // A question while no call is in flight says nothing about calls.
         let crowded = connection.asks_at_large()
             && connection.peer.any(|caller| caller.session.is_some())
             && connection.gate.asked();
@@ -240,7 +244,7 @@ impl<'a> Relay<'a> {
                 None => to.session.hello().map_or("{}", |hello| &hello.capabilities),
             };
             if !needed.is_in(capabilities) {
-                // A client that can be asked, though not in this way, knows the method.
+                // A client with the capability, though not with this part of it, knows the method.
                 let (code, problem, what) = match declares(capabilities, needed.capability) {
                     true => (code::INVALID_PARAMS, "Invalid params", needed.to_string()),
                     false => (code::METHOD_NOT_FOUND, "Method not found", needed.capability.to_owned()),
@@ -255,7 +259,7 @@ impl<'a> Relay<'a> {
         }
         match (&to.call, modern) {
             (Some(call), Some(_)) if needed.is_some() => call.park(id, method, params, crowded),
-            // Nobody but legacy clients is asked for real.
+            // Only legacy clients can be sent a request.
             _ if !to.is_legacy() => refuse(connection, &id, code::METHOD_NOT_FOUND, "Method not found"),
             _ => match (params, task) {
                 (Some(params), Some((_, task))) => {
@@ -270,7 +274,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The workspace of the client whose task a question belongs to, and the client's id of it.
+    /// The workspace of the client whose task a question belongs to, and the client's id of the task.
     fn task_owner(&self, params: Node<'_>) -> Option<(Arc<Workspace>, Arc<str>)> {
         let own = related_id(params)?;
         self.engine.audience.workspaces().into_iter().find_map(|workspace| {
@@ -279,7 +283,8 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// The client that shares this workspace: by its request on whose stream something came, if it is its own.
+    /// A client of this workspace: the one whose request's stream the message came on, if it belongs to the
+    /// workspace, else any.
     fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
         let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
@@ -288,7 +293,7 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// Asks a client of the same era for real.
+    /// Sends the question to a client of the same era.
     fn ask(&self, to: &Addressees, id: Id, method: &str, params: Option<Node<'_>>) {
         let (connection, session) = (self.connection, &to.session);
         let progress = params.and_then(Progress::asked);
@@ -328,7 +333,7 @@ impl<'a> Relay<'a> {
         if !connection.questions.add(own.key(), ours, session) {
             return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
         }
-        // A connection that stops closes its peer first and cancels its questions then.
+        // A stopping connection first closes its peer and then cancels its questions.
         if connection.peer.is_open() {
             request.send_via(&route, method, write);
         } else {
@@ -337,7 +342,7 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// An upstream cancels one of its questions.
+/// Handles an upstream's cancellation of one of its questions.
 fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
@@ -349,12 +354,12 @@ fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     }
 }
 
-/// Which of our subscriptions a notification of a modern upstream belongs to.
+/// The subscription of ours that a modern upstream's notification belongs to.
 fn subscription_of(params: Option<Node<'_>>) -> Option<Node<'_>> {
     params?.get("_meta")?.get(meta::SUBSCRIPTION)
 }
 
-/// The tag of our own subscription upstream is of no use to the client.
+/// Writes the parameters without the id of our own subscription, which means nothing to the client.
 fn without_subscription(params: Node<'_>, out: &mut Vec<u8>) {
     match params.get("_meta").filter(|own| own.is_object()) {
         Some(own) => {

@@ -1,7 +1,8 @@
-//! Answers to a client's requests: each once, those of a batch together.
+//! Answers to a client's requests: each exactly once, and those of a batch together.
 //!
-//! Invariant: each request is answered exactly once. A [`Reply`] that is dropped, or whose answer panics, answers with an
-//! error; it knows its request by the object that is its key, not by the text of the id, since ids are used again.
+//! Invariant: each request is answered exactly once. A [`Reply`] that is dropped, or whose answer panics,
+//! answers with an error. It identifies its request by the key object, not by the text of the id, because ids
+//! are reused.
 
 use std::sync::Arc;
 
@@ -20,12 +21,12 @@ use crate::protocol::message::{
 pub struct Batch(Mutex<(usize, Vec<Vec<u8>>)>);
 
 impl Batch {
-    /// A batch that expects so many answers.
+    /// A batch that expects this many answers.
     pub fn new(expected: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new((expected, Vec::new()))))
     }
 
-    /// Adds an answer, or `None` for a request that gets none, and sends all of them after the last.
+    /// Adds an answer, or `None` for a request without one, and sends all of them after the last.
     pub fn add(&self, route: &Route, answer: Option<Vec<u8>>) {
         let answers = {
             let mut state = self.0.lock();
@@ -44,13 +45,14 @@ impl Batch {
     }
 }
 
-/// The right to answer one request, once. Dropped without an answer it sends an error, so that whatever goes wrong
-/// no client waits for ever.
+/// The right to answer one request, once. If it is dropped without an answer, it sends an error, so that no
+/// client waits for ever, whatever goes wrong.
 pub struct Reply {
     session: Arc<ClientSession>,
     key: Option<Arc<str>>,
     modern: Option<Arc<ModernCall>>,
-    /// Whether the state that a retry brings has been opened; what may stand in its place is the upstream's own.
+    /// Whether the state that a retry brings has been opened. Any other state in its place is the upstream's
+    /// own.
     pub opened: bool,
 }
 
@@ -59,12 +61,12 @@ impl Reply {
         Self { session, key: Some(key), modern, opened: false }
     }
 
-    /// Whose request it is.
+    /// The client that sent the request.
     pub fn session(&self) -> &Arc<ClientSession> {
         &self.session
     }
 
-    /// What a modern request said of itself; `None` in the legacy era.
+    /// The metadata of a modern request; `None` in the legacy era.
     pub fn modern(&self) -> Option<&Arc<ModernCall>> {
         self.modern.as_ref()
     }
@@ -85,17 +87,17 @@ impl Reply {
         }
     }
 
-    /// What the session knows the request by, as long as the client wants the answer.
+    /// The session's key of the request, as long as the client wants the answer.
     pub fn key(&self) -> &Arc<str> {
         self.key.as_ref().expect("taken only by an answer, which consumes the reply")
     }
 
-    /// The request's id, while the client wants the answer.
+    /// The request's id, as long as the client wants the answer.
     pub fn id(&self) -> Option<Id> {
         self.session.id_of(self.key())
     }
 
-    /// The request of ours that it went on as, while the client wants the answer.
+    /// The id of our request to the upstream, as long as the client wants the answer.
     pub(super) fn sent_as(&self) -> Option<u64> {
         self.session.sent_as(self.key())
     }
@@ -105,7 +107,7 @@ impl Reply {
         self.session.waits_for(self.key())
     }
 
-    /// Answers with a result of our own, raw.
+    /// Answers with a raw result of our own.
     pub fn result(mut self, result: &str) {
         match self.modern {
             None => self.send_result(|out| out.extend_from_slice(result.as_bytes())),
@@ -113,8 +115,8 @@ impl Reply {
         }
     }
 
-    /// Answers with a result of our own that says nothing of its era; `write` writes its members, and `hint` is how long
-    /// it may be kept.
+    /// Answers with a result of our own without the members of its era. `write` writes its members, and
+    /// `hint` says how long it may be cached.
     pub fn result_kept(mut self, hint: Cache, write: impl FnOnce(&mut Vec<u8>)) {
         let modern = self.modern.take();
         self.send_result(|out| {
@@ -127,7 +129,7 @@ impl Reply {
         });
     }
 
-    /// Answers with a result that is written already, an upstream's as a rule, but for these members of it.
+    /// Answers with a finished result, usually an upstream's, after these changes to its members.
     pub fn relay(mut self, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
         let modern = self.modern.take();
         self.send_result(|out| match (modern, changes) {
@@ -165,7 +167,7 @@ impl Reply {
         self.send_refusal(&why);
     }
 
-    /// The code of the legacy era for a resource that is not there is gone from the modern one.
+    /// The code for the client's era. The modern era no longer has the legacy code for a missing resource.
     fn code_for_era(&self, code: i64) -> i64 {
         match code {
             code::RESOURCE_NOT_FOUND if self.modern.is_some() => code::INVALID_PARAMS,

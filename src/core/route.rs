@@ -10,6 +10,10 @@ use crate::transport::outbox::{Out, Outbox};
 pub trait Sink: Send + Sync {
     /// Takes one message. `false`: nobody reads it. A sink that is dropped before an answer ends its stream without one.
     fn send(&self, message: Outgoing<'_>) -> bool;
+    /// Whether somebody reads it now.
+    fn is_read(&self) -> bool {
+        true
+    }
 }
 
 /// One whole JSON-RPC message to a client.
@@ -63,6 +67,15 @@ impl Route {
                 write(&mut bytes);
                 bytes.is_empty() || sink.send(Outgoing { kind, bytes })
             }
+            Self::Nowhere => false,
+        }
+    }
+
+    /// Whether somebody reads now what goes this way.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Self::Pipe(_) => true,
+            Self::Stream(sink) => sink.is_read(),
             Self::Nowhere => false,
         }
     }

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use super::carrier;
 use super::connection::Connection;
 use super::engine::{Engine, Surroundings};
+use super::logins::Attendance;
 use super::process::Launcher;
 use super::reply::Reply;
 use super::route::{Outgoing, Route, Sink};
@@ -152,14 +153,15 @@ impl Sink for Heard {
 impl World {
     fn new() -> Self {
         let (config, _) =
-            config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &|_| None).expect("it is valid");
+            config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: Attendance::Nobody,
         };
         let upstreams: Vec<_> = (0..UPSTREAMS).map(|n| Upstream::unreal("box", &n.to_string())).collect();
         for upstream in &upstreams {
@@ -341,7 +343,7 @@ impl Exposure for Unseen {
         false
     }
 
-    fn starts_active(&self, _: Kind, _: &str, _: &str) -> bool {
+    fn starts_active(&self, _: &[&str]) -> bool {
         false
     }
 

@@ -38,7 +38,8 @@ pub struct ClientSession {
     /// What its first modern request said of itself.
     first_modern: OnceLock<Arc<ModernCall>>,
     waiting: Mutex<Requests>,
-    all_answered: Notify,
+    /// Something has happened that is waited for: every request is answered, or a list, or the session ends.
+    news: Notify,
     ledger: Mutex<Ledger>,
     ending: AtomicBool,
     /// The last `logging/setLevel`, its raw parameters.
@@ -81,7 +82,7 @@ impl ClientSession {
             hello: OnceLock::new(),
             first_modern: OnceLock::new(),
             waiting: Mutex::default(),
-            all_answered: Notify::new(),
+            news: Notify::new(),
             ledger: Mutex::default(),
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
@@ -206,7 +207,7 @@ impl ClientSession {
             self.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));
         }
         if last {
-            self.all_answered.notify_waiters();
+            self.news.notify_waiters();
         }
     }
 
@@ -222,7 +223,7 @@ impl ClientSession {
             let mut waiting = self.waiting.lock();
             let found = waiting.remove_entry(&*id.key())?;
             if waiting.is_empty() {
-                self.all_answered.notify_waiters();
+                self.news.notify_waiters();
             }
             found
         };
@@ -249,17 +250,23 @@ impl ClientSession {
     /// Accepts no further request; subscriptions end properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        self.news.notify_waiters();
         self.workspace.end_listeners();
     }
 
     /// Waits until every request is answered.
     pub async fn answered(&self) {
+        self.until(|| self.waiting.lock().is_empty()).await;
+    }
+
+    /// Waits until something holds that [`Self::news`] tells of.
+    pub(super) async fn until(&self, holds: impl Fn() -> bool) {
         loop {
-            let notified = self.all_answered.notified();
-            if self.waiting.lock().is_empty() {
+            let news = self.news.notified();
+            if holds() {
                 return;
             }
-            notified.await;
+            news.await;
         }
     }
 
@@ -288,7 +295,7 @@ impl ClientSession {
                 lost.write(out, Some(&id))
             });
         }
-        self.all_answered.notify_waiters();
+        self.news.notify_waiters();
     }
 
     /// Sends a notification that belongs to the request with this key, or to none.
@@ -304,12 +311,38 @@ impl ClientSession {
         }
     }
 
-    /// Notes that the client is shown one of its lists as it is now.
-    pub fn shown(&self, kind: Kind) {
-        if self.has_begun() {
+    /// Shows the client one of its lists as it is now: `answer` sends it.
+    pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
+        // Before the list is written: what changes meanwhile the client must be told of.
+        let told = self.has_begun().then(|| {
             let now = self.lists();
-            self.ledger.lock().show(kind, &now);
+            self.ledger.lock().show(kind, &now)
+        });
+        answer();
+        if let Some(told) = told {
+            self.ledger.lock().has(kind, told);
+            self.news.notify_waiters();
         }
+    }
+
+    /// How often the client was told of its tools.
+    pub fn told_of_tools(&self) -> u64 {
+        self.ledger.lock().told(Kind::Tool)
+    }
+
+    /// Whether the client has its list of tools as it was, or later, when it had been told so often.
+    pub(super) fn has_list_of_tools(&self, told: u64) -> bool {
+        self.ledger.lock().shown(Kind::Tool) >= told
+    }
+
+    /// Whether what it is told reaches the client now, and makes it read its lists in time as far as is known.
+    pub(super) fn can_be_waited_for(&self) -> bool {
+        self.main.is_read() && !self.ledger.lock().given_up
+    }
+
+    /// Notes that the client did not read its list of tools in time.
+    pub(super) fn give_up(&self) {
+        self.ledger.lock().given_up = true;
     }
 
     /// Tells the client of the lists that are not what they were.

@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::process::CommandError;
-use crate::config::Redactor;
+use crate::config::{Redactor, Timeouts};
 use crate::transport::http_client::Failure;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
@@ -21,6 +22,10 @@ pub struct StartError {
     pub hint: Option<Arc<str>>,
     /// The last lines that the server wrote to stderr, without secrets; often none.
     pub stderr: Arc<str>,
+    /// More of these lines, for whoever looks for the cause.
+    pub log: Arc<str>,
+    /// The first line that the server wrote to stdout and that is no message.
+    pub noise: Option<Arc<str>>,
 }
 
 /// Kinds of error, as far as different things are to be done about them.
@@ -28,8 +33,12 @@ pub struct StartError {
 pub enum Cause {
     /// Its program cannot be found, or not run where it should.
     Command,
+    /// Its entry needs a variable that is not set.
+    Variable,
     /// It was not ready in time.
     Timeout,
+    /// It is still on its way up, longer than whoever asks can wait.
+    Starting,
     /// It writes to stdout what is no MCP.
     Noise,
     /// No connection to it can be made.
@@ -49,12 +58,27 @@ pub enum Cause {
 impl StartError {
     /// One of a kind.
     pub fn new(cause: Cause, problem: impl Into<Arc<str>>) -> Self {
-        Self { cause, problem: problem.into(), hint: None, stderr: "".into() }
+        Self { cause, problem: problem.into(), hint: None, stderr: "".into(), log: "".into(), noise: None }
     }
 
     /// It was not ready in time.
     pub(super) fn timeout() -> Self {
         Self::new(Cause::Timeout, "connection timeout")
+    }
+
+    /// It was not ready when its time to start was over.
+    pub(super) fn never_ready(timeouts: &Timeouts) -> Self {
+        match timeouts.start == timeouts.connect {
+            true => Self::timeout(),
+            false => Self::timeout().reworded(after(timeouts.start)),
+        }
+    }
+
+    /// It is not ready yet, and goes on starting.
+    pub(super) fn not_yet(timeouts: &Timeouts) -> Self {
+        let waited = after(timeouts.connect);
+        let problem = format!("{waited}; it is still starting, and its tools will appear when it is ready");
+        Self::new(Cause::Starting, problem)
     }
 
     /// The same with more to say about it.
@@ -70,6 +94,8 @@ impl StartError {
             problem: redact(self.problem),
             hint: self.hint.map(redact),
             stderr: redact(self.stderr),
+            log: redact(self.log),
+            noise: self.noise.map(redact),
         }
     }
 }
@@ -83,6 +109,10 @@ impl Cause {
             _ => Self::Other,
         }
     }
+}
+
+fn after(time: Duration) -> String {
+    format!("connection timeout after {} s", time.as_secs_f64())
 }
 
 /// All of it, for a model or a log.

@@ -1,4 +1,4 @@
-//! An upstream's stderr: always drained, its end remembered for error messages.
+//! Drains an upstream's stderr, and keeps its end for error messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,14 @@ use crate::config::Redactor;
 use crate::text::plain;
 use crate::transport::lines::{Line, Lines, TooLong};
 
-/// Bytes remembered.
+/// The number of bytes that are kept.
 const KEPT: usize = 64 * 1024;
-/// Lines quoted in an error.
+/// The number of lines that an error quotes.
 const QUOTED: usize = 10;
-/// Longest part of a line that is remembered.
+/// The number of lines in which the reason of a server's end is looked for. It is large, because stack traces
+/// follow the reason.
+const SEARCHED: usize = 60;
+/// The largest part of a line that is kept.
 const LONGEST: usize = 2048;
 
 /// The last lines that an upstream wrote to its stderr.
@@ -41,11 +44,18 @@ impl Tail {
         }
     }
 
-    /// The last lines, one below the other.
+    /// The last lines, each indented on its own line.
     pub(super) fn last_lines(&self) -> String {
         let kept = self.0.lock();
         let skipped = kept.0.len().saturating_sub(QUOTED);
         kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The last [`SEARCHED`] lines, unchanged.
+    pub(super) fn log(&self) -> String {
+        let kept = self.0.lock();
+        let lines: Vec<_> = kept.0.iter().skip(kept.0.len().saturating_sub(SEARCHED)).cloned().collect();
+        lines.join("\n")
     }
 
     fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {

@@ -1,7 +1,7 @@
-//! Tasks: calls that upstreams finish later. Results that begin one are noted on their way to the client, and what is said
-//! of tasks later goes through here in both directions.
+//! Tasks: calls that upstreams finish later. A result that begins a task is recorded on its way to the
+//! client, and every later message about a task passes through here in both directions.
 //!
-//! Invariant: a client sees the tasks that it began and no other, under ids that are unique for it.
+//! Invariant: a client sees only the tasks that it began, under ids that are unique for it.
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -14,9 +14,9 @@ use crate::config::Transport;
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::meta;
 
-/// Tasks of one client that are remembered at most; the oldest are forgotten.
+/// The largest number of tasks that are remembered per client. The oldest are forgotten first.
 const MOST_TASKS: usize = 1000;
-/// Tasks on a page of `tasks/list`.
+/// The number of tasks on a page of `tasks/list`.
 const PAGE: usize = 100;
 
 /// The tasks of one client.
@@ -25,13 +25,13 @@ pub struct Tasks(Mutex<TaskTable>);
 
 #[derive(Default)]
 struct TaskTable {
-    /// In the order of their beginning.
+    /// The tasks in the order in which they began.
     tasks: Vec<Task>,
     begun: u64,
 }
 
 impl TaskTable {
-    /// The task that this upstream knows by this id.
+    /// The task with this id at the upstream.
     fn find(&self, connection: &Arc<Connection>, own: &str) -> Option<&Task> {
         self.tasks.iter().find(|task| *task.own == *own && task.is_of(connection))
     }
@@ -39,14 +39,14 @@ impl TaskTable {
 
 struct Task {
     number: u64,
-    /// As the client knows it.
+    /// The client's id.
     id: Arc<str>,
-    /// As its upstream knows it.
+    /// The upstream's id.
     own: Box<str>,
     upstream: Weak<Upstream>,
-    /// A process takes its tasks with it, and the next one may use their ids again.
+    /// The connection. The tasks of a process end with it, and the next process may reuse their ids.
     connection: Weak<Connection>,
-    /// Our request that began it, which is its progress token, and the client's own token, raw.
+    /// Our request that began the task, whose id is the progress token, and the client's own token, raw.
     progress: Option<(u64, Box<str>)>,
 }
 
@@ -57,24 +57,24 @@ impl Task {
             && (lasts || std::ptr::eq(self.connection.as_ptr(), &**connection))
     }
 
-    /// The connection by which it can be asked for.
+    /// The connection over which the upstream can be asked about the task.
     fn connection(&self) -> Option<Arc<Connection>> {
         self.upstream.upgrade()?.connection().filter(|connection| self.is_of(connection))
     }
 }
 
-/// A task as it is asked for at its upstream.
+/// The address of a task at its upstream.
 pub struct TaskPlace {
-    /// As the client knows it.
+    /// The client's id.
     pub id: Arc<str>,
-    /// Where it is.
+    /// The connection to the upstream.
     pub connection: Arc<Connection>,
-    /// As it is known there.
+    /// The upstream's id.
     pub own: String,
 }
 
 impl Tasks {
-    /// Notes a task that the client has begun; returns the id that the client is told.
+    /// Records a task that the client has begun, and returns the client's id for it.
     fn begin(&self, connection: &Arc<Connection>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
         let mut table = self.0.lock();
         if let Some(known) = table.find(connection, own) {
@@ -105,14 +105,14 @@ impl Tasks {
         id
     }
 
-    /// Where the task is that the client knows by this id.
+    /// The address of the task with this client's id.
     pub fn find(&self, id: &str) -> Option<TaskPlace> {
         let table = self.0.lock();
         let task = table.tasks.iter().find(|task| *task.id == *id)?;
         Some(TaskPlace { id: task.id.clone(), connection: task.connection()?, own: task.own.to_string() })
     }
 
-    /// The next tasks after the one with this number, and the number to go on from, if there are more.
+    /// The next tasks after the one with this number, and the number to continue from, if there are more.
     pub fn page(&self, after: u64) -> (Vec<TaskPlace>, Option<u64>) {
         let table = self.0.lock();
         let rest = table.tasks.iter().filter(|task| task.number > after);
@@ -125,12 +125,12 @@ impl Tasks {
         (shown.iter().filter_map(place).collect(), more)
     }
 
-    /// The client's id of a task of this upstream, if it is one of the client's.
+    /// The client's id for a task of this upstream, if the client began it.
     pub(super) fn known(&self, connection: &Arc<Connection>, own: &str) -> Option<Arc<str>> {
         self.0.lock().find(connection, own).map(|task| task.id.clone())
     }
 
-    /// The client's own progress token of the task that began with this request of ours.
+    /// The client's own progress token for the task that began with this request of ours.
     pub(super) fn progress_token(&self, connection: &Arc<Connection>, request: u64) -> Option<Box<str>> {
         let table = self.0.lock();
         let tasks = table.tasks.iter().filter(|task| task.is_of(connection));
@@ -139,8 +139,8 @@ impl Tasks {
     }
 }
 
-/// Hands on a result with the ids of tasks that the client knows. `begun_by` is our request with the client's progress
-/// token, in case that the result is a task that begins.
+/// Passes a result on with the client's ids of tasks. `begun_by` is our request with the client's progress
+/// token, for a result that begins a task.
 pub(super) fn results(
     tasks: &Tasks,
     connection: &Arc<Connection>,
@@ -181,19 +181,19 @@ pub(super) fn results(
     hand_on(Scanner::default().scan(&text).expect("written as valid JSON").root());
 }
 
-/// The id of the task that a message says it belongs to.
+/// The id of the task that a message belongs to.
 pub(super) fn related_id(message: Node<'_>) -> Option<String> {
     let id = message.get("_meta")?.get(meta::RELATED_TASK)?.get("taskId")?;
     id.as_str().map(|id| id.into_owned())
 }
 
-/// The `_meta` of a message that belongs to a task, with the client's id of it.
+/// The `_meta` of a message that belongs to a task, with the client's id of the task.
 fn related(tasks: &Tasks, connection: &Arc<Connection>, message: Node<'_>) -> Option<String> {
     let known = tasks.known(connection, &related_id(message)?)?;
     Some(with_related(message, &known))
 }
 
-/// The `_meta` of a message that belongs to a task, with another id of it.
+/// The `_meta` of a message that belongs to a task, with this id of the task.
 pub(super) fn with_related(message: Node<'_>, id: &str) -> String {
     let own = message.get("_meta").expect("it names a task");
     let related = own.get(meta::RELATED_TASK).expect("it names a task");
@@ -209,7 +209,7 @@ pub(super) fn with_related(message: Node<'_>, id: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A result as the client gets it.
+    /// The result as the client gets it.
     fn shown(tasks: &Tasks, connection: &Arc<Connection>, method: &str, result: &str) -> String {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(result).unwrap().root();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(shown(&tasks, &a, "tasks/result", related), related);
         assert_eq!(shown(&tasks, &b, "tasks/result", related), related.replace("\"1\"", "\"1~2\""));
         assert_eq!(shown(&tasks, &b, "tasks/get", r#"{"taskId":"1"}"#), r#"{"taskId":"1~2"}"#);
-        // What is not about tasks is not touched, and what the client did not begin is not its own.
+        // Results that are not about tasks stay unchanged, and so do tasks that the client did not begin.
         for (method, other) in
             [("tools/call", r#"{"taskId":"1"}"#), ("tasks/get", r#"{"taskId":"9"}"#), ("prompts/get", legacy)]
         {
@@ -252,7 +252,7 @@ mod tests {
         let (page, next) = tasks.page(0);
         assert_eq!(page.iter().map(|place| &*place.id).collect::<Vec<_>>(), ["1", "1~2", "2"]);
         assert_eq!(next, None);
-        // The next process may use the id again; that is another task.
+        // The next process may reuse the id for another task.
         a.upstream.pretend(None);
         a.upstream.pretend(Some(Default::default()));
         assert!(tasks.find("1").is_none());

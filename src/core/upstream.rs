@@ -6,11 +6,15 @@
 //!   └──stop, from wherever it is
 //! ```
 //!
+//! While it is not connected, what it offered when it last ran, in this process or another, may stay on offer. It is at
+//! rest where no opening starts it then, only a request that needs it.
+//!
 //! Openings, calls and the reload of a file start and stop it; [`lifecycle`](super::lifecycle) runs each of its lives.
 //!
 //! Invariant: a stale generation changes nothing. Every life has a number; what an older one reports is ignored.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,10 +26,11 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
-use super::start_error::StartError;
+use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, Timeouts, ToolFilter, Transport};
-use crate::transport::oauth::Login;
+use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::memory::credentials::Credentials;
+use crate::transport::oauth::{KnownLogin, Login, Memory};
 
 /// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
 /// still has to say changes nothing.
@@ -63,6 +68,17 @@ pub struct Spec {
     pub lives_on: bool,
     /// Who shares a connection to it.
     pub isolation: Isolation,
+    /// When it starts.
+    pub start: Start,
+    /// Whether what it is known to offer stands in lists whatever becomes of it.
+    pub always_listed: bool,
+}
+
+impl Spec {
+    /// Whether what is remembered of it is on offer before it runs.
+    pub fn recalls(&self) -> bool {
+        self.start == Start::Call || self.always_listed
+    }
 }
 
 #[derive(Default)]
@@ -71,6 +87,10 @@ struct UpstreamState {
     backoff: Backoff,
     connection: Option<Arc<Connection>>,
     items: Arc<Items>,
+    /// Whether it spoke the modern era when it last ran.
+    modern: bool,
+    /// What becomes of `items` while there is no connection.
+    standing: Standing,
     last_failure: Option<StartError>,
     /// What clients watch, and how many do.
     watched: BTreeMap<Watched, usize>,
@@ -79,6 +99,18 @@ struct UpstreamState {
     waiting: usize,
     /// Why it is never started again.
     over: Option<Over>,
+}
+
+/// What becomes of what an upstream offers while it is not connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Standing {
+    /// It is not on offer.
+    #[default]
+    Gone,
+    /// It stays on offer, and whoever opens it starts it.
+    Shown,
+    /// It stays on offer, and nobody starts it but a request that needs it.
+    AtRest,
 }
 
 /// Why an upstream is never started again.
@@ -153,6 +185,14 @@ impl Upstream {
         })
     }
 
+    /// Offers what is remembered of it until it has run.
+    pub(super) fn recall(&self, items: Items, modern: bool) {
+        let at_rest = self.spec().start == Start::Call;
+        let mut state = self.state.lock();
+        (state.items, state.modern) = (Arc::new(items), modern);
+        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+    }
+
     /// What the file says of it now.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.read().clone()
@@ -173,6 +213,24 @@ impl Upstream {
         self.state.lock().items.clone()
     }
 
+    /// Whether what it offers can be used: it is connected, or is started by whoever uses it.
+    pub fn is_on_offer(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.is_some() || state.standing != Standing::Gone
+    }
+
+    /// Whether nobody is to start it but a request that needs it.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.standing == Standing::AtRest && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+    }
+
+    /// Whether it speaks the modern era, or did when it last ran.
+    pub fn is_modern(&self) -> bool {
+        let state = self.state.lock();
+        state.connection.as_ref().map_or(state.modern, |connection| connection.version().is_modern())
+    }
+
     /// Whether it ended, or did not come up.
     pub fn has_failed(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Failed(_))
@@ -181,6 +239,11 @@ impl Upstream {
     /// Whether it is connected.
     pub fn is_up(&self) -> bool {
         *self.phase.borrow() == Phase::Up
+    }
+
+    /// Whether it is on its way up.
+    pub fn is_starting(&self) -> bool {
+        *self.phase.borrow() == Phase::Starting
     }
 
     /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
@@ -197,6 +260,18 @@ impl Upstream {
                 None => {}
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
+            // Nothing would come of it, however often it is tried.
+            if let Transport::Unset(unset) = &self.spec().transport {
+                let error = StartError::new(Cause::Variable, unset.to_string());
+                state.last_failure = Some(error.clone());
+                let before = self.phase.send_replace(Phase::Failed(error.clone()));
+                if !matches!(before, Phase::Failed(_)) {
+                    // Later, since whoever starts it may hold a view.
+                    let upstream = self.clone();
+                    engine.spawn(async move { upstream.tell_engine() });
+                }
+                return Err(error);
+            }
             if let Err(wait) = state.backoff.start(Instant::now()) {
                 let last = state.last_failure.clone().unwrap_or_else(|| "it was started too often".into());
                 let seconds = wait.as_secs_f64().ceil();
@@ -224,6 +299,13 @@ impl Upstream {
     /// Notes another start of its process within one attempt; `false`: there were too many.
     pub(super) fn may_start_again(&self) -> bool {
         self.state.lock().backoff.start(Instant::now()).is_ok()
+    }
+
+    /// As [`Self::up`], for a client: no longer than its `connectTimeout`. It goes on starting then.
+    pub async fn up_in_time(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
+        let phase = self.start()?;
+        let _waiting = StartWaiter::new(self);
+        self.settled_in_time(phase).await
     }
 
     /// Starts it if need be and waits until it is connected or failed.
@@ -282,6 +364,20 @@ impl Upstream {
     pub fn inherit(&self, before: &Self) {
         let watched = before.state.lock().watched.clone();
         self.state.lock().watched = watched;
+    }
+
+    /// Waits until a start is over, but no longer than its `connectTimeout`.
+    pub(super) async fn settled_in_time(
+        &self,
+        phase: watch::Receiver<Phase>,
+    ) -> Result<Arc<Connection>, StartError> {
+        let timeouts = self.spec().timeouts;
+        if timeouts.start <= timeouts.connect {
+            // It is over by then.
+            return self.settled(phase).await;
+        }
+        let settled = tokio::time::timeout(timeouts.connect, self.settled(phase)).await;
+        settled.unwrap_or_else(|_| Err(StartError::not_yet(&timeouts)))
     }
 
     /// Waits until a start is over.
@@ -346,7 +442,24 @@ impl Upstream {
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
             Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
-            Transport::Stdio(_) => None,
+            Transport::Stdio(_) | Transport::Unset(_) => None,
+        }
+    }
+
+    /// The login that is remembered, if there is one.
+    pub fn known_login(&self) -> Option<KnownLogin> {
+        self.credentials()?.load()?.known()
+    }
+
+    /// Forgets the login; whether there was one.
+    pub fn forget_login(&self) -> io::Result<bool> {
+        self.credentials().map_or(Ok(false), |credentials| credentials.forget())
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        match &self.spec().transport {
+            Transport::Http(http) => self.engine.upgrade()?.credentials(http),
+            Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }
 
@@ -365,6 +478,7 @@ impl Upstream {
         let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
+            state.standing = Standing::Gone;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
@@ -385,6 +499,7 @@ impl Upstream {
             if state.generation != generation {
                 return;
             }
+            state.modern = connection.version().is_modern();
             state.connection = Some(connection);
             state.items = Arc::new(items);
         }
@@ -428,6 +543,10 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
+            state.standing = match self.spec().always_listed && *state.items != Items::default() {
+                true => Standing::AtRest,
+                false => Standing::Gone,
+            };
             self.phase.send_replace(Phase::Failed(reason));
         }
         self.tell_engine();
@@ -486,6 +605,8 @@ impl Upstream {
             restart: false,
             lives_on: false,
             isolation: Isolation::Shared,
+            start: Start::Open,
+            always_listed: false,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }
@@ -561,6 +682,37 @@ mod tests {
         upstream.drain(Duration::from_millis(20)).await;
         assert!(!upstream.is_up());
         assert_eq!(fate.await, Ok(false), "the call has failed");
+    }
+
+    #[test]
+    fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
+        // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was stopped.
+        let cases = [
+            (Start::Open, false, [(true, false), (true, false), (false, false), (false, false)]),
+            (Start::Call, false, [(true, true), (true, false), (false, false), (false, false)]),
+            (Start::Open, true, [(true, false), (true, false), (true, true), (false, false)]),
+            (Start::Call, true, [(true, true), (true, false), (true, true), (false, false)]),
+        ];
+        let items = || Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["t"]));
+        for (start, always_listed, expected) in cases {
+            let upstream = Upstream::unreal("box", "a");
+            upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
+            let now = || (upstream.is_on_offer(), upstream.is_at_rest());
+            upstream.recall(items(), true);
+            assert!(upstream.is_modern());
+            let before = now();
+            upstream.pretend(Some(items()));
+            assert!(!upstream.is_modern(), "as it is, not as it was");
+            let running = now();
+            upstream.pretend(None);
+            let crashed = now();
+            upstream.stop();
+            assert_eq!([before, running, crashed, now()], expected, "{start:?} {always_listed}");
+        }
+        let upstream = Upstream::unreal("box", "a");
+        upstream.set_spec(Spec { always_listed: true, ..(*upstream.spec()).clone() });
+        upstream.pretend(None);
+        assert!(!upstream.is_on_offer(), "of which nothing is known");
     }
 
     #[test]

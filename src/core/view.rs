@@ -34,8 +34,12 @@ pub trait Exposure {
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
     }
-    /// Whether it is active until it is switched by hand.
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+    /// Another spelling of a resource's URI in full, as good as the first wherever a client names it.
+    fn other_spelling(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
+    /// Whether what can be called by these names is active until it is switched by hand.
+    fn starts_active(&self, _names: &[&str]) -> bool {
         true
     }
     /// What becomes of two tools that would share a name.
@@ -92,6 +96,8 @@ pub struct View {
     shut: bool,
     /// What the client calls itself that the names are for; nothing where it may be anybody.
     client: String,
+    /// Whether URIs stand in the spelling that every client takes.
+    strict_uris: bool,
     names: Names,
     /// Places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
@@ -126,7 +132,7 @@ pub struct Entry {
     pub exposed: Arc<Exposed>,
     /// What `exposed` was made of.
     items: Arc<Items>,
-    /// Whether it is connected.
+    /// Whether it is on offer: connected, or started by whoever uses it.
     pub up: bool,
     /// Whether it stands in lists yet: not before its whole group has settled.
     pub settled: bool,
@@ -181,7 +187,7 @@ impl Entry {
 
     /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
     fn is_newer(&self) -> bool {
-        self.upstream.connection().is_some_and(|connection| connection.version().is_modern())
+        self.upstream.is_modern()
     }
 
     /// Whether its things stand in lists.
@@ -282,7 +288,7 @@ impl View {
             let group = self.origins.entry(upstream.group.clone()).or_default();
             group.insert(upstream.server.clone(), self.next);
             self.next += 1;
-            if upstream.is_up() {
+            if upstream.is_on_offer() {
                 self.refresh(face, upstream);
             }
         }
@@ -391,9 +397,9 @@ impl View {
         }
     }
 
-    /// Takes over what the upstream offers now, or that it is down. `false`: that is nothing new.
+    /// Takes over what the upstream offers now, or that it is no longer on offer. `false`: that is nothing new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
-        self.take_over(face, upstream, upstream.connection().is_some(), upstream.items())
+        self.take_over(face, upstream, upstream.is_on_offer(), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -434,11 +440,12 @@ impl View {
         face.limits(&self.client)
     }
 
-    /// Names everything for the client that calls itself so.
-    pub fn name_for(&mut self, face: &dyn Exposure, client: &str) {
-        let before = self.limits(face);
+    /// Names everything for the client that calls itself so, and takes odd URIs or does not.
+    pub fn name_for(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) {
+        let before = (self.limits(face), self.strict_uris);
         client.clone_into(&mut self.client);
-        if self.limits(face) != before {
+        self.strict_uris = strict_uris;
+        if (self.limits(face), strict_uris) != before {
             self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
             self.name_all(face, false);
         }
@@ -449,7 +456,12 @@ impl View {
         let known = self.names.left_out().clone();
         let others_stay = self.names.remove(seq, &self.entries[&seq].exposed);
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
-        let naming = Naming { face, limits: face.limits(&self.client), remembered: &self.remembered };
+        let naming = Naming {
+            face,
+            limits: face.limits(&self.client),
+            strict_uris: self.strict_uris,
+            remembered: &self.remembered,
+        };
         let claim = entry.claim(face, seq, false);
         let named = if others_stay { self.names.add(&naming, &claim) } else { None };
         match named {
@@ -461,7 +473,12 @@ impl View {
 
     /// Names everything. Where the file is another, nothing that was made by the old one is used again.
     fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
-        let naming = Naming { face, limits: face.limits(&self.client), remembered: &self.remembered };
+        let naming = Naming {
+            face,
+            limits: face.limits(&self.client),
+            strict_uris: self.strict_uris,
+            remembered: &self.remembered,
+        };
         let entries = self.entries.iter();
         let claims: Vec<_> = entries.map(|(seq, entry)| entry.claim(face, *seq, other_file)).collect();
         let (names, exposed) = assign(&naming, &claims);
@@ -501,7 +518,7 @@ impl View {
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
             entry.upstream = upstream.clone();
-            if upstream.connection().is_some() {
+            if upstream.is_on_offer() {
                 (entry.up, entry.items) = (true, upstream.items());
             }
             if rename {

@@ -29,7 +29,7 @@ impl Exposure for Plain {
         true
     }
 
-    fn starts_active(&self, _kind: Kind, _full: &str, _name: &str) -> bool {
+    fn starts_active(&self, _: &[&str]) -> bool {
         true
     }
 
@@ -122,7 +122,7 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
 
 /// Names are what they would be if all had been named at once, whatever happened before.
 fn assert_names(view: &View, face: &Plain) {
-    let naming = Naming { face, limits: face.limits(""), remembered: &view.remembered };
+    let naming = Naming { face, limits: face.limits(""), strict_uris: false, remembered: &view.remembered };
     let claims: Vec<_> = view.entries.iter().map(|(seq, entry)| entry.claim(face, *seq, false)).collect();
     assert_eq!(assign(&naming, &claims).0, view.names);
 }

@@ -330,7 +330,7 @@ mod tests {
                     }
                     Hold => holds.push(workspace.hold()),
                     LetGo => drop(holds.pop()),
-                    List => session.shown(Kind::Tool),
+                    List => session.show(Kind::Tool, || ()),
                 }
             }
             assert_eq!(heard.0.lock().len(), expected, "{what}");

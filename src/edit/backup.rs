@@ -1,4 +1,8 @@
-//! What a client's file was before we connected to it.
+//! Backups of clients' files, taken before `connect` changes them and used by `disconnect` to undo the
+//! change.
+//!
+//! Invariant: a backup exists exactly when its `record.json` does, because the record is written last and
+//! removed first.
 
 use super::file::{Audience, Snapshot, private_directory};
 use serde::{Deserialize, Serialize};
@@ -8,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::text::digest;
 
-/// The backup of one file. All of it is readable by its owner alone, since clients keep secrets in their files.
+/// The backup of one file. Only the user can read it, because clients keep secrets in their files.
 #[derive(Debug)]
 pub struct Backup {
     state: PathBuf,
@@ -16,29 +20,29 @@ pub struct Backup {
     file: PathBuf,
 }
 
-/// What connecting did.
+/// What `connect` did to the client's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The client's file.
     pub file: PathBuf,
-    /// Whether there was none before.
+    /// Whether `connect` created the file.
     pub created: bool,
-    /// Directories that were made for it, outermost first.
+    /// Directories that `connect` created for the file, outermost first.
     pub directories: Vec<PathBuf>,
-    /// Entries that were taken out.
+    /// Paths of the entries that `connect` took out.
     pub taken: Vec<Vec<String>>,
 }
 
 impl Backup {
     /// The backup of `file`, below the directory where programs keep their state.
     pub fn new(state: &Path, name: &str, file: &Path) -> Self {
-        // One client may have several files.
+        // The name alone is not enough, because one client may have several files.
         let number = digest::number(file.to_string_lossy().bytes());
         let directory = state.join("mcp-workbench").join("backups").join(format!("{name}-{number:016x}"));
         Self { state: state.to_owned(), directory, file: file.to_owned() }
     }
 
-    /// Where it is kept.
+    /// The directory that holds the backup.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -50,9 +54,9 @@ impl Backup {
         (record.file == self.file).then_some((record, bytes("before")?, bytes("after")?))
     }
 
-    /// Keeps what is needed to undo a change. The record comes last: without it there is no backup.
+    /// Stores what is needed to undo a change. The record is written last: without it there is no backup.
     pub fn write(&self, record: &Record, before: &[u8], after: &[u8]) -> io::Result<()> {
-        // Only what is ours is closed to others.
+        // The state directory is shared, so only our own directory below it is made private.
         fs::create_dir_all(&self.state)?;
         private_directory(&self.directory)?;
         let record = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
@@ -62,7 +66,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Forgets it.
+    /// Deletes the backup.
     pub fn discard(&self) {
         for name in ["record.json", "after", "before"] {
             let _ = fs::remove_file(self.directory.join(name));

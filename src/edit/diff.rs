@@ -1,13 +1,13 @@
-//! Differences between two texts.
+//! Line diffs between two texts, for the summaries of the verbs that change files.
 
 use similar::{ChangeTag, TextDiff};
 
-/// A unified diff; empty where nothing differs. `before` and `after` name the two.
+/// A unified diff, empty if the texts are equal. `before` and `after` are the names shown in its header.
 pub fn unified(before: &str, after: &str, old: &str, new: &str) -> String {
     TextDiff::from_lines(old, new).unified_diff().context_radius(3).header(before, after).to_string()
 }
 
-/// A diff in colours.
+/// The diff with ANSI colours.
 pub fn paint(diff: &str) -> String {
     let line = |line: &str| {
         let code = match line.as_bytes() {
@@ -22,8 +22,8 @@ pub fn paint(diff: &str) -> String {
     diff.lines().map(line).collect()
 }
 
-/// `changed`, which was made from `plain`, with the line endings that `original` has; `plain` is `original`
-/// with every `\r\n` as `\n`. New lines take the ending that most lines have.
+/// Returns `changed` with the line endings of `original`. `plain` is `original` with every `\r\n` replaced by
+/// `\n`, and `changed` was made from `plain`. New lines get the ending that most lines have.
 pub(super) fn with_line_endings_of(original: &str, plain: &str, changed: &str) -> String {
     let carriages = original.matches("\r\n").count();
     if carriages == 0 {

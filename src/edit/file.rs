@@ -1,31 +1,36 @@
-//! Files that are read, shown and then replaced whole.
+//! Files of users that are read, shown and then replaced as a whole.
+//!
+//! Every verb that changes a file goes through [`Snapshot`].
+//!
+//! Invariant: a file that somebody changed after it was read is never overwritten, and a failed write leaves
+//! the old file in place.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A file as it was when it was read.
+/// The contents of a file at the time when it was read.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// As it was named.
+    /// The path as the caller named it.
     pub path: PathBuf,
-    /// Where it really is, past symbolic links.
+    /// The file's real location, with symbolic links resolved.
     target: PathBuf,
-    /// What it held; `None` if it was not there.
+    /// The contents; `None` if the file did not exist.
     pub bytes: Option<Vec<u8>>,
 }
 
-/// Who may read a file that did not exist before.
+/// Who may read a newly created file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever the system lets.
+    /// Everyone whom the umask allows.
     Usual,
-    /// Its owner alone.
+    /// The owner only.
     Owner,
 }
 
 impl Snapshot {
-    /// Reads a file; that there is none is no error.
+    /// Reads a file. A missing file is not an error.
     pub fn read(path: &Path) -> io::Result<Self> {
         let target = resolve(path)?;
         let bytes = match contents(&target) {
@@ -36,14 +41,14 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), target, bytes })
     }
 
-    /// Its text, empty if there is no file; `None` if it is not UTF-8.
+    /// The text, empty if the file does not exist; `None` if it is not UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes.as_deref().unwrap_or_default()).ok()
     }
 
-    /// Replaces it, unless somebody else has changed it since it was read. Permissions and symbolic links stay;
-    /// whatever goes wrong, the old file is still there. Answers the directories that had to be made, outermost
-    /// first.
+    /// Replaces the file, unless somebody else changed it after it was read. Permissions and symbolic links
+    /// are kept; if anything fails, the old file is still there. Returns the directories that had to be
+    /// created, outermost first.
     pub fn replace(&self, bytes: &[u8], audience: Audience) -> io::Result<Vec<PathBuf>> {
         self.unchanged()?;
         let directory = self.target.parent().unwrap_or(Path::new("."));
@@ -55,18 +60,18 @@ impl Snapshot {
         result.map(|()| made)
     }
 
-    /// Removes it, unless somebody else has changed it since it was read.
+    /// Removes the file, unless somebody else changed it after it was read.
     pub fn remove(&self) -> io::Result<()> {
         self.unchanged()?;
         fs::remove_file(&self.target)
     }
 
-    /// Directories that have to be made for it, outermost first.
+    /// The directories that [`Self::replace`] would have to create, outermost first.
     pub fn missing_directories(&self) -> Vec<PathBuf> {
         missing(self.target.parent().unwrap_or(Path::new(".")))
     }
 
-    /// Gives a new file to whoever owns the old one, where we may: somebody may run us as root.
+    /// Gives the new file the owner of the old one where we are allowed to, since we may be running as root.
     fn keep_owner(&self, file: &File) {
         #[cfg(unix)]
         if let (Ok(old), Ok(new)) = (fs::metadata(&self.target), file.metadata()) {
@@ -79,12 +84,13 @@ impl Snapshot {
         let _ = file;
     }
 
-    /// Gives a new file what else the system keeps with the old one, access lists among it, where we may.
+    /// Copies the old file's extended attributes, which include access control lists, where we are allowed
+    /// to.
     fn keep_attributes(&self, file: &File) {
         #[cfg(target_os = "linux")]
         if let Ok(old) = File::open(&self.target) {
             use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
-            // The most that Linux has, of names and of a value.
+            // Linux limits both the list of names and each value to 64 KiB.
             let (mut names, mut value) = (vec![0; 1 << 16], vec![0; 1 << 16]);
             let length = flistxattr(&old, names.as_mut_slice()).unwrap_or(0);
             for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
@@ -97,7 +103,7 @@ impl Snapshot {
         let _ = file;
     }
 
-    /// Whether it is still as it was when it was read.
+    /// Whether the file still has the contents that were read.
     pub fn is_current(&self) -> io::Result<bool> {
         Ok(Self::read(&self.path)?.bytes == self.bytes)
     }
@@ -112,7 +118,7 @@ impl Snapshot {
     fn write(&self, directory: &Path, bytes: &[u8], audience: Audience) -> io::Result<()> {
         let permissions = match &self.bytes {
             Some(_) => {
-                // A file that may not be written is not to be replaced either.
+                // The rename would replace a read-only file, so the write permission is checked first.
                 OpenOptions::new().write(true).open(&self.target)?;
                 Some(fs::metadata(&self.target)?.permissions())
             }
@@ -136,35 +142,35 @@ impl Snapshot {
             let _ = fs::remove_file(&temporary);
         }
         written?;
-        // The rename has happened; a directory that cannot be synced does not undo it.
+        // The rename has already happened, so a directory that cannot be synced is not an error.
         #[cfg(unix)]
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }
 
-/// Bytes of a file that a person names, at most.
+/// The largest file that is read when a person names it, in bytes.
 const LARGEST: u64 = 64_000_000;
 
-/// Reads a file that a person names. What could keep us waiting or never ends, such as a pipe or a device, is refused
-/// before it is opened, and so is what is too large.
+/// Reads a file that a person named. Pipes, devices and other files that could block or never end are refused
+/// before they are opened, and so are files that are too large.
 pub fn contents(path: &Path) -> io::Result<Vec<u8>> {
     contents_and_metadata(path).map(|(bytes, _)| bytes)
 }
 
-/// As [`contents`], with what the system says of the very file that was read.
+/// Like [`contents`], but also returns the metadata of the very file that was read.
 pub fn contents_and_metadata(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
     admit(&fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
     options.read(true);
-    // Another one may have taken its place since; opening a pipe would wait for somebody who writes.
+    // A pipe may have replaced the file since the check, and opening a pipe would wait for its writer.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path)?;
     let metadata = file.metadata()?;
     admit(&metadata)?;
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     too_large(bytes.len() as u64)?;
     Ok((bytes, metadata))
@@ -185,7 +191,7 @@ fn too_large(length: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 64 MB"))
 }
 
-/// What something is that is not a regular file.
+/// Names the kind of a file that is not a regular one.
 fn kind(metadata: &Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -214,7 +220,7 @@ fn create(path: &Path, private: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// Makes a directory that only its owner may look into.
+/// Creates a directory that only its owner can access.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -236,7 +242,7 @@ fn missing(directory: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Follows symbolic links, also to where there is nothing yet.
+/// Follows symbolic links, even to a target that does not exist yet.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..40 {
@@ -252,7 +258,7 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A directory of its own for a test.
+    /// A temporary directory for one test.
     struct Room(PathBuf);
 
     impl Room {
@@ -304,7 +310,7 @@ mod tests {
         let path = room.0.join("x.json");
         fs::write(&path, "old").expect("writable");
         if setxattr(&path, "user.mine", b"yes", XattrFlags::empty()).is_err() {
-            // This file system has none.
+            // This file system has no extended attributes.
             return;
         }
         Snapshot::read(&path).expect("readable").replace(b"new", Audience::Usual).expect("writable");
@@ -334,7 +340,7 @@ mod tests {
             std::os::unix::fs::symlink("/dev/zero", room.0.join("link")).expect("writable");
             assert_eq!(told(&room.0.join("link")), "it is a device, not a regular file");
         }
-        // One that says nothing of its length, and one that has none.
+        // A file that reports no length, and a file of length zero.
         #[cfg(target_os = "linux")]
         assert!(!contents(Path::new("/proc/self/status")).expect("readable").is_empty());
         fs::write(&path, "").expect("writable");

@@ -1,10 +1,10 @@
-//! Edits of JSON with comments.
+//! Edits of JSON with comments, for `edit::apply`.
 
 use super::{Edit, Value};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 
-/// Makes one edit; `None` where something stands in its way.
+/// Applies one edit; `None` if the text has something else in its place.
 pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
     let mut raw = None;
@@ -58,7 +58,7 @@ fn object(root: &CstRootNode, path: &[String], create: bool) -> Option<CstObject
     })
 }
 
-/// A word that the text does not have.
+/// A word that does not occur in the text.
 fn placeholder(text: &str) -> Option<String> {
     (0..100).map(|n| format!("restored-{n}")).find(|word| !text.contains(word.as_str()))
 }

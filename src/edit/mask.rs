@@ -1,13 +1,14 @@
-//! A text in which nothing secret can be read.
+//! Renders a configuration text without its secrets, so that diffs can be shown.
 
 use super::{Format, parse};
 use crate::config::node::{Kind, Node, Span};
 
-/// What is shown of a value: given the keys that lead to it, the item before it in its list and its text;
-/// `None` is the text itself.
+/// Decides how a value is shown. The arguments are the keys that lead to the value, the item before it in its
+/// list, and its text. `None` shows the text itself.
 pub type Secrecy<'a> = dyn Fn(&[&str], Option<&str>, &str) -> Option<String> + 'a;
 
-/// The text with every value as `secrecy` shows it. Comments that look like commented-out settings are `…`.
+/// Returns the text with every value replaced by what `secrecy` shows for it. Comments that look like
+/// commented-out settings become `…`.
 pub fn mask(format: Format, text: &str, secrecy: &Secrecy<'_>) -> String {
     let Ok(parsed) = parse(format, text) else { return "…\n".to_owned() };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -33,7 +34,7 @@ pub fn mask(format: Format, text: &str, secrecy: &Secrecy<'_>) -> String {
 struct Masker<'a> {
     text: &'a str,
     secrecy: &'a Secrecy<'a>,
-    /// Keys and values, with what is shown in their place.
+    /// The spans of keys and values, each with its replacement.
     spans: Vec<(Span, Option<String>)>,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Masker<'a> {
     }
 }
 
-/// Text between values, in which only comments can hold something.
+/// Masks the text between two values, where only comments can hold a secret.
 fn without_comments(format: Format, gap: &str, secrecy: &Secrecy<'_>) -> String {
     let start = match format {
         Format::Json => [gap.find("//"), gap.find("/*")].into_iter().flatten().min(),

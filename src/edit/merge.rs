@@ -1,10 +1,10 @@
-//! A change taken back from a text that was changed further.
+//! Undoes a change in a text that somebody has changed further.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::ops::Range;
 
-/// `current`, which somebody made of `after`, with the change from `before` to `after` undone, line by line; `None` where
-/// both changed the same lines.
+/// Returns `current`, which somebody made from `after`, with the change from `before` to `after` undone line
+/// by line; `None` if both changed the same lines.
 pub fn undone(before: &str, after: &str, current: &str) -> Option<String> {
     let [before, after, current] = [before, after, current].map(lines);
     let (ours, theirs) = (changes(&after, &before), changes(&after, &current));
@@ -27,7 +27,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Lines of the one that became lines of the other; what touches is one change.
+/// The ranges of lines in `old` that became ranges of lines in `new`. Adjacent changes are merged into one.
 fn changes(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut changes: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, old, new) {

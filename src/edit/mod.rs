@@ -1,9 +1,10 @@
-//! Changes of users' files that keep everything else in them.
+//! Edits users' configuration files and keeps everything else in them.
 //!
-//! Every edit is proven: the result is read again and must mean exactly what the edit should have made of the
-//! old meaning. Where that cannot be shown, nothing is changed.
+//! The verbs that change files call [`apply`]. It proves every edit: it parses the result again, and the
+//! result must mean exactly what the edit should have made of the old meaning. If that cannot be shown,
+//! nothing is changed.
 //!
-//! Invariant: what an edit does not name survives it, comments, order and unknown keys included.
+//! Invariant: whatever an edit does not name survives it, including comments, order and unknown keys.
 
 pub mod backup;
 mod diff;
@@ -25,54 +26,54 @@ pub use crate::config::node::Format;
 use crate::config::node::{Kind, Node, SyntaxError};
 use std::fmt;
 
-/// One change. Paths are keys from the top of the file.
+/// One change. A path is the list of keys from the top of the file.
 #[derive(Debug)]
 pub enum Edit<'a> {
-    /// Gives a key a value: in its place if it is there, as the last one otherwise.
+    /// Sets a key to a value. An existing key keeps its place; a new key goes last.
     Set {
-        /// Where; objects on the way are created.
+        /// The path of the key. Missing objects on the way are created.
         path: Vec<String>,
-        /// What.
+        /// The new value.
         value: Value,
     },
-    /// Takes a key out.
+    /// Removes a key.
     Remove {
-        /// Which one.
+        /// The path of the key.
         path: Vec<String>,
     },
-    /// Puts a key of another text in again, as it is spelled there.
+    /// Puts a key back as another text spells it.
     Restore {
-        /// Where it stood and will stand.
+        /// The path of the key, the same in both texts.
         path: Vec<String>,
-        /// The other text.
+        /// The text that has the key.
         from: &'a str,
-        /// Its syntax.
+        /// The syntax of that text.
         format: Format,
-        /// Its place among the keys; beyond the last one is the end.
+        /// The position among the keys; an index past the last key means the end.
         index: usize,
     },
-    /// Puts an item into a list, which is created if need be.
+    /// Inserts an item into a list. A missing list is created.
     Push {
-        /// The list.
+        /// The path of the list.
         path: Vec<String>,
         /// The new item.
         value: Value,
-        /// Its place; beyond the last one is the end.
+        /// The position in the list; an index past the last item means the end.
         index: usize,
     },
-    /// Takes an item out of a list.
+    /// Removes an item from a list.
     Pull {
-        /// The list.
+        /// The path of the list.
         path: Vec<String>,
-        /// Which item.
+        /// The position of the item.
         index: usize,
     },
 }
 
-/// A text and what it means.
+/// A parsed text.
 #[derive(Debug)]
 pub struct Parsed {
-    /// What it means.
+    /// The meaning of the text.
     pub value: Value,
     pub(crate) node: Node,
 }
@@ -80,16 +81,16 @@ pub struct Parsed {
 /// Why a text cannot be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is broken, at a line and column from 1.
+    /// The text is not valid.
     Broken {
-        /// Line, from 1.
+        /// The line of the error, from 1.
         line: usize,
-        /// Column in characters, from 1.
+        /// The column of the error in characters, from 1.
         column: usize,
-        /// What is wrong.
+        /// The parser's message.
         message: String,
     },
-    /// It cannot be changed without harm.
+    /// The edit cannot be made without changing something else.
     Unsafe,
 }
 
@@ -104,7 +105,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Reads a text; an empty one is an empty object. A byte order mark is skipped.
+/// Parses a text. An empty text is an empty object, and a byte order mark is skipped.
 pub fn parse(format: Format, text: &str) -> Result<Parsed, Refusal> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = match format {
@@ -127,8 +128,8 @@ pub fn parse(format: Format, text: &str) -> Result<Parsed, Refusal> {
     }
 }
 
-/// Makes all edits, one after the other, and proves that they did no more than they should. Line endings and
-/// byte order mark stay.
+/// Applies the edits one after the other and proves that they changed nothing else. Line endings and the byte
+/// order mark are kept.
 pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, Refusal> {
     let (mark, body) = match text.strip_prefix('\u{feff}') {
         Some(body) => ("\u{feff}", body),
@@ -149,7 +150,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, R
         if let (Format::Toml, Edit::Remove { path }) = (format, edit) {
             expected = without_vanished(expected, path, &found).ok_or(Refusal::Unsafe)?;
         }
-        // Tables of TOML stand where their headers are.
+        // In TOML the order of tables follows their headers, so the order of keys is not compared.
         let as_meant = if format == Format::Toml { found.same(&expected) } else { found == expected };
         if !as_meant {
             return Err(Refusal::Unsafe);
@@ -158,7 +159,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit<'_>]) -> Result<String, R
     Ok(format!("{mark}{}", diff::with_line_endings_of(body, &plain, &changed)))
 }
 
-/// A table of TOML that has no header of its own goes with the last that it holds.
+/// Removes the TOML tables that vanished with their last key, because they had no header of their own.
 fn without_vanished(mut expected: Value, removed: &[String], found: &Value) -> Option<Value> {
     for end in (1..removed.len()).rev() {
         let path = &removed[..end];

@@ -92,14 +92,14 @@ fn toml() {
         "# top\n\n# two\n[[servers]]\nn = 2\n",
     );
     check(Format::Toml, "# top\n\n[[servers]]\nn = 1\n", &[remove("servers")], "# top\n\n");
-    // A table without a header of its own goes with the last that it holds.
+    // A table without a header of its own disappears with its last key.
     check(Format::Toml, "a = 1\n\n[m.n.us]\nx = 1\n\n[z]\n", &[remove("m.n.us")], "a = 1\n\n[z]\n");
     check(Format::Toml, "m.us.x = 1\nz = 1\n", &[remove("m.us")], "z = 1\n");
     check(Format::Toml, "[m]\n[m.us]\nx = 1\n", &[remove("m.us")], "[m]\n");
     let list = "servers = [ # list\n  { n = 1 }, # one\n  # two\n  { n = 2 }, # two too\n] # all\n";
     check(Format::Toml, list, &[pull(0)], "servers = [ # list\n  # two\n  { n = 2 }, # two too\n] # all\n");
     check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 }, # one\n] # all\n");
-    // Without a comma at the end, what follows the last item belongs to it.
+    // Without a trailing comma, the text after the last item belongs to that item.
     let list = "servers = [ # list\n  { n = 1 }, # one\n  { n = 2 } # two\n  # end\n]\n";
     check(Format::Toml, list, &[pull(1)], "servers = [ # list\n  { n = 1 } # one\n  # end\n]\n");
     check(Format::Toml, "servers = [\n  1, # one\n  2]\n", &[pull(1)], "servers = [\n  1 # one\n]\n");
@@ -182,7 +182,7 @@ mod any {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(150))]
 
-        /// Whatever an entry holds, it can be written into each format beside others, and taken out again.
+        /// An entry with any contents can be added to each format and removed again.
         #[test]
         fn entries(name in "[a-z]{1,6}|[ -~]{1,6}", value in values()) {
             let value = Value::object([("command", Value::String("x".into())), ("more", value)]);

@@ -1,15 +1,15 @@
-//! Edits of TOML.
+//! Edits of TOML, for `edit::apply`.
 
 use super::{Edit, Value};
 use toml_edit::{
     Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString, Table, TableLike, Value as TomlValue,
 };
 
-/// Makes one edit; `None` where something stands in its way.
+/// Applies one edit; `None` if the text has something else in its place.
 pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     if document.is_empty() && text.contains('#') {
-        // Comments alone would stand behind whatever is added.
+        // In a document that holds only comments, `toml_edit` would put them after the new key.
         let newline = if text.ends_with('\n') { "" } else { "\n" };
         return apply("", edit).map(|added| format!("{text}{newline}{added}"));
     }
@@ -78,7 +78,7 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
             let (key, parents) = path.split_last()?;
             let parent = table(document.as_table_mut(), parents, false)?.0;
             match parent.get_mut(key)? {
-                // Tables with headers cannot be an empty list; the last one goes with its key.
+                // An array of tables cannot be empty, so the last table is removed together with its key.
                 Item::ArrayOfTables(tables) if tables.len() > 1 => {
                     let removed = tables.get(*index)?.clone();
                     tables.remove(*index);
@@ -92,7 +92,7 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     Some(document.to_string())
 }
 
-/// The table at a path, and whether it is an inline one.
+/// The table at a path, and whether it is an inline table.
 fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t mut dyn TableLike, bool)> {
     let mut current: (&mut dyn TableLike, bool) = (root, false);
     for key in path {
@@ -114,8 +114,9 @@ fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t 
     Some(current)
 }
 
-/// Takes an item out of a list. A comment that follows an item on its line goes with it; as TOML has it, that one stands
-/// before the next item. Without a comma at the end, what follows the last item belongs to it.
+/// Removes an item from a list. A comment after the item on the same line is removed as well; `toml_edit`
+/// keeps it as the prefix of the next item. Without a trailing comma, the text after the last item belongs to
+/// that item.
 fn pull(items: &mut Array, index: usize) {
     let text = |raw: Option<&RawString>| raw.and_then(RawString::as_str).unwrap_or_default().to_owned();
     let removed = items.remove(index);
@@ -140,8 +141,8 @@ fn pull(items: &mut Array, index: usize) {
     }
 }
 
-/// What stands before a table's header and is set apart by an empty line is not the table's: it moves on to
-/// what follows.
+/// Keeps comments that an empty line separates from a removed table's header: they move to what follows the
+/// table.
 fn keep_comments(document: &mut DocumentMut, removed: &Table) {
     let prefix = removed.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let Some(end) = prefix.rfind("\n\n").filter(|end| prefix[..*end].contains('#')) else { return };
@@ -168,7 +169,7 @@ fn keep_comments(document: &mut DocumentMut, removed: &Table) {
 }
 
 fn for_each_table<'t>(table: &'t mut Table, visit: &mut dyn FnMut(isize, &'t mut Table)) {
-    // A table is either visited or descended into: its own header comes before those beneath it.
+    // A table is visited or descended into, never both, because its own header comes before those below it.
     for (_, item) in table.iter_mut() {
         match item {
             Item::Table(table) => match (table.is_implicit(), table.position()) {
@@ -187,7 +188,7 @@ fn for_each_table<'t>(table: &'t mut Table, visit: &mut dyn FnMut(isize, &'t mut
     }
 }
 
-/// A table with a header; what is nested in it is written inline.
+/// A table with a header. Nested values are written inline.
 fn section(value: &Value) -> Option<Table> {
     let mut table = Table::new();
     for (key, value) in value.entries() {

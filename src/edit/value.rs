@@ -1,28 +1,28 @@
-//! What a text means, whatever its syntax was.
+//! The meaning of a text, independent of its syntax.
 
 use crate::config::node::{Kind, Node};
 
-/// A value with the order of its keys; numbers as they are spelled.
+/// A value that keeps the order of its keys and the spelling of its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// The value `null`.
     Null,
     /// `true` or `false`.
     Boolean(bool),
-    /// As spelled.
+    /// The number as the file spells it.
     Number(String),
-    /// Text, not expanded.
+    /// The text, with no variables expanded.
     String(String),
-    /// In order.
+    /// The items in order.
     List(Vec<Value>),
-    /// In order; keys do not repeat.
+    /// The entries in order. Keys do not repeat.
     Object(Vec<(String, Value)>),
-    /// What only one syntax has, such as dates, as spelled.
+    /// A value that only one syntax has, such as a date, as the file spells it.
     Other(String),
 }
 
 impl Value {
-    /// An object of these entries.
+    /// An object with these entries.
     pub fn object<const N: usize>(entries: [(&str, Value); N]) -> Self {
         Self::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
@@ -56,7 +56,7 @@ impl Value {
         path.iter().try_fold(self, |value, key| value.get(key.as_ref()))
     }
 
-    /// Its entries; none if it is no object.
+    /// The entries of an object; none for any other value.
     pub fn entries(&self) -> &[(String, Value)] {
         match self {
             Self::Object(entries) => entries,
@@ -64,7 +64,7 @@ impl Value {
         }
     }
 
-    /// Its items; none if it is no list.
+    /// The items of a list; none for any other value.
     pub fn items(&self) -> &[Value] {
         match self {
             Self::List(items) => items,
@@ -72,7 +72,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is one.
+    /// The text of a string; `None` for any other value.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -80,7 +80,7 @@ impl Value {
         }
     }
 
-    /// Whether both mean the same where the order of keys does not matter.
+    /// Whether both values are equal apart from the order of their keys.
     pub fn same(&self, other: &Value) -> bool {
         match (self, other) {
             (Self::Object(one), Self::Object(two)) => {
@@ -94,7 +94,7 @@ impl Value {
         }
     }
 
-    /// What an edit makes of it; `None` if something else stands in the way.
+    /// The value after an edit; `None` if something else stands at the edit's path.
     pub(super) fn edited(&self, edit: &super::Edit<'_>) -> Option<Value> {
         use super::Edit;
         match edit {
@@ -136,7 +136,7 @@ impl Value {
         }
     }
 
-    /// Replaces the value at a path by what `change` makes of it; objects on the way are created.
+    /// Replaces the value at a path by the result of `change`. Missing objects on the way are created.
     fn with(
         &self,
         path: &[String],

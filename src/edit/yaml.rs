@@ -1,10 +1,11 @@
-//! YAML: read by a real parser, changed by whole lines.
+//! YAML, read by a real parser and edited by whole lines. `edit::apply` calls it.
 
 use super::{Edit, Value};
 use crate::config::node::{KeyValue, Kind, Node, Span, SyntaxError, Text};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span as Marks};
 
-/// Reads one document; an empty one is an empty object. Aliases and tags are more than we can keep.
+/// Parses one document; an empty one is an empty object. Aliases and tags are refused, because an edit could
+/// not preserve them.
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let mut offsets: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     offsets.push(text.len());
@@ -28,7 +29,7 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
 
 struct YamlReader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
-    /// The byte of each character.
+    /// The byte offset of each character.
     offsets: Vec<usize>,
     text: &'t str,
 }
@@ -91,7 +92,7 @@ impl<'t> YamlReader<'t> {
             Kind::List(items) => items.first().map(|item| item.span.start),
             _ => None,
         };
-        // The parser ends a block where the next thing begins, and begins one where its first item does.
+        // The parser ends a block where the next node begins, and starts it where its first item does.
         let collection = matches!(kind, Kind::Object(_) | Kind::List(_));
         let flow = collection && first != Some(span.start) && self.text[span.start..].starts_with(['{', '[']);
         let end = match (end, flow) {
@@ -118,7 +119,7 @@ impl<'t> YamlReader<'t> {
     }
 }
 
-/// A scalar without quotes, by the core schema.
+/// The value of an unquoted scalar by YAML's core schema.
 fn plain(value: &str) -> Kind {
     match value {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
@@ -134,7 +135,7 @@ fn plain(value: &str) -> Kind {
     }
 }
 
-/// Makes one edit of an entry in a block of entries; `None` where the file is written otherwise.
+/// Edits one entry of a block mapping; `None` if the file uses another style there.
 pub(super) fn apply(text: &str, root: &Node, edit: &Edit<'_>) -> Option<String> {
     match edit {
         Edit::Set { path, value } => {
@@ -156,7 +157,7 @@ pub(super) fn apply(text: &str, root: &Node, edit: &Edit<'_>) -> Option<String> 
             if entries.len() > 1 || parents.is_empty() {
                 return Some(left);
             }
-            // An object without entries is written on the line of its key.
+            // An empty object is written as `{}` on the line of its key.
             let colon = after_colon(text, key_span(root, parents)?)?;
             Some(format!("{} {{}}{}", &left[..colon], &left[colon..]))
         }
@@ -183,7 +184,7 @@ pub(super) fn apply(text: &str, root: &Node, edit: &Edit<'_>) -> Option<String> 
     }
 }
 
-/// Inserts lines, made for an indentation, as an entry of the object at `parents`.
+/// Inserts an entry into the object at `parents`. The lines of the entry are made for a given indentation.
 fn insert(
     text: &str,
     root: &Node,
@@ -200,7 +201,7 @@ fn insert(
         }),
         Some(Node { kind: Kind::Object(entries), span }) => {
             let Some(first) = entries.first() else {
-                // `key: {}`, or a key with nothing after it.
+                // The object is `key: {}`, or a key with no value.
                 let line = line_of(text, &key_span(root, parents)?);
                 let indent = indent_of(&text[line.clone()]);
                 let colon = after_colon(text, key_span(root, parents)?)?;
@@ -228,7 +229,7 @@ fn insert(
     }
 }
 
-/// All lines of an entry, without comments that follow it.
+/// All lines of an entry, without the comments after it.
 fn entry_lines(text: &str, root: &Node, path: &[String]) -> Option<Span> {
     let key = key_span(root, path)?;
     let value = path.iter().try_fold(root, |node, key| node.member(key))?;
@@ -266,7 +267,7 @@ fn append(text: &str, lines: &str) -> String {
     format!("{text}{newline}{lines}")
 }
 
-/// An entry in block style.
+/// Renders an entry in block style.
 fn rendered(key: &str, value: &Value, indent: usize) -> String {
     let space = " ".repeat(indent);
     let key = scalar(key);
@@ -298,7 +299,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Text without quotes where every reader of YAML takes it for text.
+/// Renders text without quotes only if every YAML reader takes it for a string.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_/.@-".contains(c))

@@ -27,6 +27,7 @@ use self::toolman::Change;
 use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits};
 use crate::config::{Common, Transport};
+use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
@@ -75,7 +76,8 @@ pub trait Face: Exposure + Send + Sync {
     /// This face, of a new file, in the place of an older one.
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face>;
 
-    /// How long lists wait for servers, where all of them start with the gateway and stand in lists from then on.
+    /// How long lists wait for servers, where all of them are open from the start: they start with the gateway, unless
+    /// they are at rest.
     fn starts_all(&self) -> Option<Duration> {
         None
     }
@@ -150,6 +152,12 @@ pub trait Face: Exposure + Send + Sync {
         }
     }
 
+    /// What a client is told of a call of a server that did not come up in time, by what it waited for.
+    fn failed_wait(&self, call: &ToolCall<'_>, upstream: &Upstream, error: &StartError) -> Wording {
+        let message = format!("{upstream}: {}: {error}", call.name);
+        Wording::Error(self.refusal(code::UPSTREAM_LOST, &message))
+    }
+
     /// What a client is told of a call that comes when we end.
     fn too_late(&self, _view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
         Wording::Error(self.refusal(code::UPSTREAM_LOST, &format!("{}: {reason}", call.name)))
@@ -203,6 +211,8 @@ pub enum Step<'a> {
     Find(Query),
     /// Handle the request again when more servers are up.
     Wait,
+    /// Handle the call again when this server is up, which may have the tool.
+    WaitFor(Arc<Upstream>),
     /// Handle the call again with what servers are known to offer.
     Recall,
     /// Handle the request again.
@@ -372,7 +382,8 @@ mod tests {
     fn a_toolbox_is_served_alone_only_to_those_who_may_see_it() {
         let file = br#"{"toolboxes":{"dev":{"mcpServers":{}},"ops":{"mcpServers":{}}}}"#;
         let (config, _) =
-            crate::config::load(std::path::Path::new("x"), file, &|_| None).expect("it is valid");
+            crate::config::load(std::path::Path::new("x"), file, &crate::config::Inputs::of(&|_| None))
+                .expect("it is valid");
         let whole = workbench::Workbench { config };
         for (names, toolbox, expected) in [
             (None, "dev", Some(vec!["dev"])),

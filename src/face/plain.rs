@@ -22,6 +22,8 @@ pub struct Plain {
     pub toolbox: Toolbox,
     /// Top-level settings of its file.
     pub common: Common,
+    /// Whether the file has it open from the start.
+    pub flat: bool,
 }
 
 impl Face for Plain {
@@ -30,7 +32,7 @@ impl Face for Plain {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        declared(&self.toolbox).collect()
+        declared(&self.toolbox, &self.common, self.flat).collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -43,7 +45,7 @@ impl Face for Plain {
 
     fn emptied(&self) -> Option<Arc<dyn Face>> {
         let toolbox = Toolbox { servers: Vec::new(), ..self.toolbox.clone() };
-        Some(Arc::new(Self { toolbox, common: self.common.clone() }))
+        Some(Arc::new(Self { toolbox, common: self.common.clone(), flat: self.flat }))
     }
 
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {

@@ -1,5 +1,6 @@
 //! Where names and URIs lead in a view, whatever the face.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -22,8 +23,31 @@ pub(super) fn closest_template<'a>(view: &'a View, uri: &str) -> Option<(&'a Ent
 
 /// The URI at the upstream that a template of it, or its prefix, stands for, as JSON.
 pub(super) fn own_uri(face: &dyn Exposure, upstream: &Arc<Upstream>, uri: &str) -> (Arc<Upstream>, String) {
-    let prefix = face.full_name(upstream, Kind::Resource, "");
-    (upstream.clone(), quote(uri.strip_prefix(&prefix).unwrap_or(uri)))
+    let prefixes = prefixes(face, upstream);
+    let own = prefixes.iter().find_map(|prefix| uri.strip_prefix(prefix));
+    (upstream.clone(), quote(own.unwrap_or(uri)))
+}
+
+/// What stands before an upstream's URIs, in each spelling.
+fn prefixes(face: &dyn Exposure, upstream: &Upstream) -> Vec<String> {
+    let other = face.other_spelling(upstream, "");
+    std::iter::once(face.full_name(upstream, Kind::Resource, "")).chain(other).collect()
+}
+
+/// A URI as it is, then in the other spellings that it has by the prefixes of upstreams.
+pub fn spellings<'a>(
+    face: &'a dyn Exposure,
+    view: &'a View,
+    uri: &'a str,
+) -> impl Iterator<Item = Cow<'a, str>> {
+    let others = view.entries().flat_map(move |entry| {
+        let prefixes = prefixes(face, &entry.upstream);
+        let own = prefixes.iter().find_map(|prefix| uri.strip_prefix(prefix));
+        let others =
+            own.map(|own| prefixes.iter().map(|prefix| format!("{prefix}{own}")).collect::<Vec<_>>());
+        others.unwrap_or_default().into_iter().filter(move |other| other != uri)
+    });
+    std::iter::once(Cow::Borrowed(uri)).chain(others.map(Cow::Owned))
 }
 
 /// Who has a resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that upstream,

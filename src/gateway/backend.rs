@@ -39,8 +39,7 @@ impl Guests {
 impl Gateway {
     /// Lets what must run from the start begin, before anybody has come.
     pub fn begin_http(self: &Arc<Self>) {
-        let workspace = self.workspace(0, "", None);
-        self.begin(&workspace);
+        let workspace = self.begin("");
         self.guests.lock().workspaces.insert((String::new(), None), workspace);
     }
 

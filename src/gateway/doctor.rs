@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::Gateway;
+use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
-use crate::transport::oauth::Login;
+use crate::face::Declared;
+use crate::transport::oauth::{KnownLogin, Login};
 
 /// Names in full, and what they became.
 pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
@@ -34,6 +35,8 @@ pub struct Finding {
     pub by_login_shell: bool,
     /// The file that its command means.
     pub program: Option<PathBuf>,
+    /// Who is logged in to it.
+    pub known_login: Option<KnownLogin>,
     /// What it waits for, if somebody has to log in first.
     pub login: Option<(String, Login)>,
     /// What it offers that does not fit MCP's own schema.
@@ -61,6 +64,21 @@ pub enum Oddity {
 }
 
 impl Gateway {
+    /// The names of servers that are on their way up, in the order of the file.
+    pub fn starting(&self) -> Vec<String> {
+        let (face, upstreams) = (self.faces.whole(), self.engine.registry.all());
+        let is_starting = |server: &Declared<'_>| {
+            let mut own =
+                upstreams.iter().filter(|one| *one.group == *server.group && *one.server == *server.key);
+            own.any(|upstream| upstream.is_starting())
+        };
+        let name = |server: Declared<'_>| match server.name {
+            "" => server.label,
+            name => name.to_owned(),
+        };
+        face.servers().into_iter().filter(is_starting).map(name).collect()
+    }
+
     /// Starts every server at once and waits until each is up or failed. What was started runs until
     /// [`Gateway::end`]. Names are those for a client that calls itself so.
     pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
@@ -69,7 +87,7 @@ impl Gateway {
         let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
         workspace.change(|view| {
-            view.name_for(&*face, client);
+            name_for(view, &*face, client);
             view.add(&*face, &upstreams);
         });
         let mut starts = JoinSet::new();
@@ -102,6 +120,7 @@ impl Gateway {
                 renamed,
                 by_login_shell,
                 program: self.engine.program(&upstream).await,
+                known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
                 oddities: oddities(&upstream.items()),
             });

@@ -11,7 +11,7 @@ use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
-use crate::face::reach::prompt;
+use crate::face::reach::{prompt, spellings};
 use crate::face::{Found, Viewer, WantedUri, Wording};
 use crate::json::{Node, Raw};
 use crate::protocol::message::code;
@@ -55,8 +55,7 @@ fn subscribe(
     let (session, more) = (reply.session().clone(), method == "resources/subscribe");
     let own_uri = serde_json::from_str::<String>(own).unwrap_or_default();
     let what = Watched::Resource(own_uri.clone());
-    let connection = upstream.connection();
-    if connection.as_ref().is_some_and(|connection| connection.version().is_modern()) {
+    if upstream.is_modern() {
         let is_new = match more {
             true => session.subscribe(uri, upstream, &own_uri),
             false => session.unsubscribe(uri),
@@ -78,7 +77,7 @@ fn subscribe(
             false => gateway.engine.forward(upstream, method, params, &changes, reply, relay),
         };
     }
-    if connection.is_some() && upstream.is_watched(&what) {
+    if upstream.connection().is_some() && upstream.is_watched(&what) {
         if session.subscribe(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
         }
@@ -192,7 +191,11 @@ fn completed(
     uri: &str,
     session: &ClientSession,
 ) -> Result<(Arc<Upstream>, String), String> {
-    if let Some(target) = session.workspace.read(|view| view.find(Kind::Template, uri)) {
+    let face = gateway.face(session);
+    let template = session
+        .workspace
+        .read(|view| spellings(&*face, view, uri).find_map(|uri| view.find(Kind::Template, &uri)));
+    if let Some(target) = template {
         return Ok((target.upstream.clone(), target.raw_key().to_owned()));
     }
     resource_of(gateway, &session.workspace, uri)

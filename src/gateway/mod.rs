@@ -37,10 +37,11 @@ use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
-use crate::core::view::View;
+use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 
@@ -112,20 +113,22 @@ impl Gateway {
         workspace
     }
 
-    /// Lets what must run from the start begin.
-    fn begin(self: &Arc<Self>, workspace: &Arc<Workspace>) {
+    /// The first workspace, for whoever is called this; what must run from the start begins.
+    fn begin(self: &Arc<Self>, principal: &str) -> Arc<Workspace> {
         let face = self.faces.whole();
         self.recall(&*face);
+        let workspace = self.workspace(0, principal, None);
         match face.starts_all() {
-            Some(_) => startup::start_all(self, &face, workspace),
-            None => self.finders.prepare(self, workspace),
+            Some(_) => startup::start_all(self, &face, &workspace),
+            None => self.finders.prepare(self, &workspace),
         }
+        workspace
     }
 
     /// Reads what is remembered of a face's servers and requests ask for, before they come. May wait for the disk.
     pub fn recall(&self, face: &dyn Face) {
-        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
-        self.engine.known.recall(&transports);
+        let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
+        self.engine.known.recall(&specs);
     }
 
     fn face(&self, session: &ClientSession) -> Arc<dyn Face> {
@@ -242,6 +245,9 @@ impl Gateway {
         if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
         }
+        if method.starts_with("tasks/") && !tasks::are_there(self, &reply) {
+            return method_not_found(method, reply);
+        }
         match method {
             "ping" => reply.result("{}"),
             "initialize" => self.initialize(params, reply),
@@ -272,7 +278,7 @@ impl Gateway {
             "completion/complete" => items::complete(self, params, reply),
             "tasks/get" => tasks::task(self, "tasks/get", params, reply),
             "tasks/cancel" => tasks::task(self, "tasks/cancel", params, reply),
-            _ => reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None),
+            _ => method_not_found(method, reply),
         }
     }
 
@@ -314,7 +320,7 @@ impl Gateway {
     /// The client has said who it is: names are those for it from now on, and upstreams are told what it can do.
     fn meet(&self, session: &ClientSession, name: &str) {
         self.engine.audience.introduce();
-        session.workspace.change(|view| view.name_for(&*session.workspace.exposure(), name));
+        session.workspace.change(|view| name_for(view, &*session.workspace.exposure(), name));
     }
 
     /// The `instructions` for a client, as a member with a comma before it.
@@ -362,20 +368,23 @@ impl Gateway {
             modern_name: &modern_name,
             ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
         };
-        if !viewer.modern {
-            session.shown(kind);
-        }
-        session.workspace.read(|view| {
-            let hint = match viewer.modern {
-                true => modern::list_hint(self, &session.workspace, view, kind),
-                false => Cache::default(),
-            };
-            reply.result_kept(hint, |out| {
-                out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
-                self.write_list(&session.workspace, view, &viewer, kind, out);
-                out.push(b']');
+        let answer = || {
+            session.workspace.read(|view| {
+                let hint = match viewer.modern {
+                    true => modern::list_hint(self, &session.workspace, view, kind),
+                    false => Cache::default(),
+                };
+                reply.result_kept(hint, |out| {
+                    out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
+                    self.write_list(&session.workspace, view, &viewer, kind, out);
+                    out.push(b']');
+                });
             });
-        });
+        };
+        match viewer.modern {
+            true => answer(),
+            false => session.show(kind, answer),
+        }
     }
 
     /// Appends everything of a kind that a client is shown, separated by commas.
@@ -457,6 +466,10 @@ impl Gateway {
     }
 }
 
+fn method_not_found(method: &str, reply: Reply) {
+    reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None);
+}
+
 /// The client reports on a question: the upstream hears it under its own token.
 fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
@@ -468,6 +481,11 @@ fn progress(session: &ClientSession, params: Option<Node<'_>>) {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
     }
+}
+
+/// Names everything in a view for a client that calls itself so.
+fn name_for(view: &mut View, face: &dyn Exposure, client: &str) {
+    view.name_for(face, client, Behaviour::of(client).strict_uri_schemes);
 }
 
 #[cfg(test)]
@@ -508,14 +526,15 @@ mod tests {
     #[tokio::test]
     async fn a_panic_fails_the_request_that_caused_it_and_nothing_else() {
         let file = br#"{"toolboxes":{}}"#;
-        let (config, _) = crate::config::load(Path::new("x"), file, &|_| None).expect("it is valid");
+        let (config, _) = crate::config::load(Path::new("x"), file, &crate::config::Inputs::of(&|_| None))
+            .expect("it is valid");
         let around = Surroundings {
             launcher: Launcher::new(),
             vars: Vec::new(),
             directory: "/".into(),
             cache: None,
             state: None,
-            attended: false,
+            attendance: crate::core::logins::Attendance::Nobody,
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);

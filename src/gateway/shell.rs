@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Gateway;
+use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
@@ -53,6 +53,11 @@ impl Sink for Mailbox {
 }
 
 impl Shell {
+    /// The names of servers that are on their way up.
+    pub fn starting(&self) -> Vec<String> {
+        self.gateway.starting()
+    }
+
     /// A client of this gateway that has started nothing yet; it can answer questions of upstreams. Names are those for a
     /// client that calls itself so.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
@@ -93,7 +98,7 @@ impl Shell {
         let exposure = &*self.exposure();
         let mut view = View::default();
         let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
-        view.name_for(exposure, self.client);
+        name_for(&mut view, exposure, self.client);
         view.add(exposure, &upstreams);
         for (upstream, items) in known {
             view.recall(exposure, upstream, items.clone());

@@ -110,8 +110,8 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
     let upstreams: Vec<_> = face.servers().iter().map(|server| gateway.upstream(workspace, server)).collect();
     workspace.change(|view| {
         view.add(&*workspace.exposure(), &upstreams);
-        for upstream in &upstreams {
-            view.open_in_place(&upstream.group);
+        for group in face.groups() {
+            view.open_in_place(group);
         }
     });
     if !gateway.startup.is_settled() {
@@ -120,7 +120,8 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
     if let Some(recalled) = &*gateway.startup.recalled.lock() {
         stand_in(recalled, workspace);
     }
-    for upstream in upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session) {
+    let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session);
+    for upstream in own.filter(|upstream| !upstream.is_at_rest()) {
         let _ = upstream.start();
     }
 }

@@ -31,10 +31,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let out = Outbox::new();
-    let workspace = gateway.workspace(0, "stdio", None);
-    let session = ClientSession::new(workspace.clone(), Route::Pipe(out.clone()));
+    let session = ClientSession::new(gateway.begin("stdio"), Route::Pipe(out.clone()));
+    // Nothing that has begun gets a turn before this.
     gateway.engine.audience.attach_stdio(&session);
-    gateway.begin(&workspace);
     let writer = tokio::spawn({
         let out = out.clone();
         async move { out.run(stdout).await }

@@ -11,7 +11,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, Viewer, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, Raw};
 use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
@@ -33,6 +33,7 @@ impl Gateway {
             Step::Switch(change) => self.switch(&face, change, reply),
             Step::Find(query) => self.finders.find(self, &face, query, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
+            Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
             Step::Again => self.call_tool(params, None, reply),
         }
@@ -62,6 +63,32 @@ impl Gateway {
         });
     }
 
+    /// Handles a call again when a server is up that may have its tool.
+    fn wait_for(
+        self: &Arc<Self>,
+        face: Arc<dyn Face>,
+        upstream: Arc<Upstream>,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
+        let (gateway, params) = (self.clone(), Raw::from(params));
+        tokio::spawn(async move {
+            let up = upstream.up_in_time().await;
+            if !reply.is_wanted() {
+                return;
+            }
+            let params = params.root();
+            match up {
+                Ok(_) => gateway.request("tools/call", params, reply),
+                Err(error) => {
+                    let name = params.get("name").and_then(Node::as_str).unwrap_or_default();
+                    let call = ToolCall { name: &name, arguments: params.get("arguments") };
+                    say(reply, face.failed_wait(&call, &upstream, &error), None);
+                }
+            }
+        });
+    }
+
     /// Opens a group of servers and goes on with the request.
     pub(super) fn open(
         self: &Arc<Self>,
@@ -75,6 +102,7 @@ impl Gateway {
         let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {
             let session = reply.session().clone();
+            let told = session.told_of_tools();
             let failed = gateway.open_group(&session.workspace, &group, &then).await;
             if !reply.is_wanted() {
                 return;
@@ -84,7 +112,14 @@ impl Gateway {
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
             let modern_name = modern_name(params.root());
             let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
-            let step = session.workspace.read(|view| face.opened(view, &viewer, &opening));
+            let (step, is_open) = session.workspace.read(|view| {
+                (face.opened(view, &viewer, &opening), failed.is_some() && view.is_open(&group))
+            });
+            if let Then::Answer { .. } = then
+                && is_open
+            {
+                reply.caught_up(told).await;
+            }
             match step {
                 Step::Again => gateway.request(&method, params.root(), reply),
                 step => gateway.carry_out(step, face, params.root(), reply),
@@ -147,13 +182,17 @@ impl Gateway {
 
     /// Switches things on and off, tells the client of the lists that changed, and remembers it.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
-        let workspace = reply.session().workspace.clone();
+        let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
             face.switched(view, &self.viewer(&reply), &change)
         });
         workspace.tell();
-        startup::remember_switches(self, &workspace, change, move || reply.result(&answer));
+        let answer = async move {
+            reply.caught_up(told).await;
+            reply.result(&answer);
+        };
+        startup::remember_switches(self, &workspace, change, move || drop(tokio::spawn(answer)));
     }
 
     /// What servers of a face are known to offer, read beside everything else.

@@ -23,11 +23,8 @@ pub(super) fn capabilities(
     version: Version,
     renders_apps: bool,
 ) -> String {
-    let face = gateway.face(session);
-    let servers = face.servers().into_iter();
-    let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
     let mut extensions: Vec<&str> = renders_apps.then_some(APPS).into_iter().collect();
-    let tasks = match (support.max().unwrap_or_default(), version.is_modern()) {
+    let tasks = match (support(gateway, session, version), version.is_modern()) {
         (TaskSupport::None, _) => String::new(),
         (_, true) => {
             extensions.push(TASKS);
@@ -46,6 +43,18 @@ pub(super) fn capabilities(
         }
     };
     format!("{{{CAPABILITIES}{tasks}{extensions}}}")
+}
+
+fn support(gateway: &Gateway, session: &ClientSession, version: Version) -> TaskSupport {
+    let face = gateway.face(session);
+    let servers = face.servers().into_iter();
+    let support = servers.map(|server| gateway.engine.task_support(&server.spec.transport, version));
+    support.max().unwrap_or_default()
+}
+
+/// Whether there are requests about tasks for the client.
+pub(super) fn are_there(gateway: &Gateway, reply: &Reply) -> bool {
+    support(gateway, reply.session(), reply.version()) != TaskSupport::None
 }
 
 /// A request about one task goes to the server that has it.

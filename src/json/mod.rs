@@ -1,10 +1,11 @@
 //! JSON seen from the outside: one validating pass over a text that builds no tree.
 //!
-//! The pass remembers where the members of the outer objects stand, down to `INDEXED` levels, which is as
-//! deep as a gateway must look to route a message. Everything else stays bytes. Nesting costs one bit a
-//! level and no recursion, so depth is no danger.
+//! Both transports, the protocol and the catalog read JSON here. The pass remembers where the members of the
+//! outer objects are, down to `INDEXED` levels, which is as deep as a gateway must look to route a message.
+//! Everything else stays bytes. Nesting costs one bit per level and no recursion, so deep texts are no
+//! danger.
 //!
-//! Invariant: a text that was scanned is valid JSON, and every part of it that a [`Node`] shows is, too.
+//! Invariant: a scanned text is valid JSON, and so is every part of it that a [`Node`] shows.
 
 mod raw;
 mod scan;
@@ -18,28 +19,28 @@ use std::ops::Range;
 pub use raw::Raw;
 pub use scan::Scanner;
 
-/// Objects nested deeper than this are validated but their members are not indexed:
-/// envelope, `params`, `arguments`, and the parts of a tool's address.
+/// The members of objects nested deeper than this are validated but not indexed. The levels are the envelope,
+/// `params`, `arguments` and the parts of a tool's address.
 const INDEXED: usize = 4;
 
-/// A JSON text that was validated, and where its outer members stand.
+/// A validated JSON text with the positions of its outer members.
 #[derive(Clone, Copy)]
 pub struct Doc<'a> {
     text: &'a str,
     found: &'a Scanner,
 }
 
-/// Where one member of an indexed object stands.
+/// The position of one member of an indexed object.
 #[derive(Clone, Copy)]
 struct Member {
     depth: u8,
-    /// Whether the key is spelled with escapes.
+    /// Whether the key contains escapes.
     escaped_key: bool,
-    /// Whether the value is a string that is spelled without.
+    /// Whether the value is a string without escapes.
     plain_value: bool,
     key: Span,
     value: Span,
-    /// Index of the first member behind the value.
+    /// The index of the first member after the value.
     next: u32,
 }
 
@@ -54,22 +55,22 @@ struct Span {
 pub struct Node<'a> {
     doc: Doc<'a>,
     span: Span,
-    /// Index of the first member inside this value.
+    /// The index of the first member inside this value.
     inside: u32,
     depth: u8,
-    /// Whether it is known to be a string without escapes.
+    /// Whether the value is known to be a string without escapes.
     plain: bool,
 }
 
-/// A key that we route by stands twice in one object, perhaps in another case: two parsers could disagree
-/// about which one counts.
+/// An object has a key that we route by twice, perhaps in another case. Two parsers could disagree about
+/// which one counts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Duplicate;
 
-/// Why a text is no JSON, and where.
+/// The error for a text that is not JSON.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Invalid {
-    /// Offset of the first byte that does not fit.
+    /// The offset of the first invalid byte.
     pub offset: usize,
 }
 
@@ -79,19 +80,19 @@ impl<'a> Doc<'a> {
         Node { doc: self, span: self.found.root, inside: 0, depth: 0, plain: false }
     }
 
-    /// How many arrays and objects stand inside each other at the deepest place.
+    /// The largest number of arrays and objects that are nested in one another.
     pub fn deepest(self) -> usize {
         self.found.deepest
     }
 
-    /// Whether line breaks stand between tokens, which would break framing by lines.
+    /// Whether there are line breaks between tokens, which would break framing by lines.
     pub fn has_line_breaks(self) -> bool {
         self.found.broken_lines
     }
 }
 
 impl<'a> Node<'a> {
-    /// `{}`.
+    /// An empty object, `{}`.
     pub fn empty() -> Self {
         static NOTHING: Scanner = Scanner::new();
         let doc = Doc { text: "{}", found: &NOTHING };
@@ -118,17 +119,17 @@ impl<'a> Node<'a> {
         self.raw().starts_with('"')
     }
 
-    /// The members of an indexed object in their order: decoded key and value.
+    /// The members of an indexed object in order, as decoded keys and values.
     pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> {
         self.spans().map(|(key, node)| (key.decoded(), node))
     }
 
-    /// The member with this key, refused if another key is equal but for case.
+    /// The member with this key. It is refused if another key is equal apart from case.
     pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
         self.all_unique([key]).map(|[found]| found)
     }
 
-    /// As [`Node::unique`], for several keys in one pass.
+    /// Like [`Node::unique`], for several keys in one pass.
     pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<[Option<Node<'a>>; N], Duplicate> {
         let mut found = [None; N];
         let mut seen = [false; N];
@@ -145,23 +146,23 @@ impl<'a> Node<'a> {
         Ok(found)
     }
 
-    /// The first member with this key; for data in which a duplicate does no harm.
+    /// The first member with this key, for data in which a duplicate does no harm.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         self.spans().find(|(name, _)| name.is(key)).map(|(_, node)| node)
     }
 
-    /// The decoded text of a string; `None` for other values and for strings that no Unicode text equals
-    /// (lone surrogates).
+    /// The decoded text of a string; `None` for other values and for strings that are not Unicode text (lone
+    /// surrogates).
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         let raw = self.raw();
         if self.plain { Some(Cow::Borrowed(&raw[1..raw.len() - 1])) } else { decode(raw) }
     }
 
-    /// Writes the object with some members set, replaced or taken away, every other one as it was.
+    /// Writes the object with some members set, replaced or removed and all others unchanged.
     ///
-    /// A change is a key and its raw value, `None` takes the member away; new members come last. A node that is
-    /// no object counts as an empty one. Line breaks between tokens become spaces, so that the outcome can be
-    /// framed by lines.
+    /// A change is a key with its raw value, or with `None` to remove the member. New members come last. A
+    /// node that is not an object counts as an empty one. Line breaks between tokens become spaces, so that
+    /// the result can be framed by lines.
     pub fn write_with(self, out: &mut Vec<u8>, changes: &[(&str, Option<&str>)]) {
         let start = out.len();
         out.push(b'{');
@@ -207,7 +208,7 @@ impl<'a> Node<'a> {
         String::from_utf8(text).expect("written from UTF-8 texts")
     }
 
-    /// Writes the value as it was, line breaks between tokens as spaces.
+    /// Writes the value unchanged, with line breaks between tokens as spaces.
     pub fn write(self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.raw().as_bytes());
@@ -234,10 +235,10 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Whether two keys are equal but for case.
+/// Whether two keys are equal, ignoring case.
 #[inline]
 fn alike(one: &str, other: &str) -> bool {
-    // Most are told apart by their length or their first letter.
+    // Comparing the length and the first letter tells most keys apart.
     one.len() == other.len()
         && one.bytes().next().map(|first| first | 0x20) == other.bytes().next().map(|first| first | 0x20)
         && (one == other || one.eq_ignore_ascii_case(other))
@@ -246,13 +247,13 @@ fn alike(one: &str, other: &str) -> bool {
 /// The key of a member.
 #[derive(Clone, Copy)]
 struct Key<'a> {
-    /// With its quotes.
+    /// The key with its quotes.
     raw: &'a str,
     escaped: bool,
 }
 
 impl<'a> Key<'a> {
-    /// What stands between the quotes.
+    /// The text between the quotes.
     fn plain(self) -> &'a str {
         &self.raw[1..self.raw.len() - 1]
     }
@@ -284,7 +285,7 @@ pub fn quote(text: &str) -> String {
     ["\"", text, "\""].concat()
 }
 
-/// Line breaks stand only between tokens of valid JSON: a string has them escaped.
+/// Replaces line breaks by spaces. In valid JSON they occur only between tokens, because strings escape them.
 fn unbreak(bytes: &mut [u8]) {
     for byte in bytes {
         if matches!(byte, b'\n' | b'\r') {
@@ -293,7 +294,7 @@ fn unbreak(bytes: &mut [u8]) {
     }
 }
 
-/// Decodes a string literal; `None` if it is none, or holds a lone surrogate.
+/// Decodes a string literal; `None` if the text is not one, or has a lone surrogate.
 fn decode(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -303,7 +304,7 @@ fn decode(raw: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Decodes a string literal for comparing; one that cannot be decoded stays as written.
+/// Decodes a string literal for comparison. A literal that cannot be decoded is compared as written.
 fn decode_lossy(raw: &str) -> Cow<'_, str> {
     decode(raw).unwrap_or(Cow::Borrowed(raw))
 }

@@ -1,11 +1,12 @@
-//! JSON that outlives the text that it came in: a text of its own, with the index of its outer members.
+//! JSON that outlives the text it came in: its own copy of the text, with the index of the outer members.
 //!
-//! For requests that wait, and for what we wrote ourselves and look into. Invariant: the text is valid JSON, so whoever
-//! holds a [`Raw`] neither scans nor doubts it.
+//! Requests that wait are kept as [`Raw`], and so is JSON of our own that we look into.
+//!
+//! Invariant: the text is valid JSON, so whoever holds a [`Raw`] never scans it again and handles no error.
 
 use super::{Doc, Invalid, Member, Node, Scanner, Span};
 
-/// One JSON value with its own text.
+/// One JSON value that owns its text.
 #[derive(Clone)]
 pub struct Raw {
     text: Box<str>,
@@ -20,7 +21,7 @@ impl Raw {
         Ok(Self { text, found })
     }
 
-    /// A text that we wrote ourselves.
+    /// Wraps a text that we wrote ourselves, which must be JSON.
     pub fn own(text: impl Into<Box<str>>) -> Self {
         Self::read(text).expect("what we write is JSON")
     }
@@ -32,7 +33,8 @@ impl Raw {
 }
 
 impl From<Node<'_>> for Raw {
-    /// The value without the text around it. What was indexed of it stays so; nothing is scanned again.
+    /// Copies the value without the surrounding text. Its index is copied as well, so nothing is scanned
+    /// again.
     fn from(node: Node<'_>) -> Self {
         let Span { start, end } = node.span;
         let moved = |span: Span| Span { start: span.start - start, end: span.end - start };

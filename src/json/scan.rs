@@ -1,28 +1,28 @@
-//! The pass over a text: is it JSON, and where do its outer members stand.
+//! The pass over a text: it validates the JSON and finds the outer members.
 
 use super::token::{literal, number, string};
 use super::{Doc, INDEXED, Invalid, Member, Node, Span};
 
-/// Validates texts; keeps its memory from one to the next.
+/// Validates texts, and reuses its memory from one text to the next.
 #[derive(Clone, Default)]
 pub struct Scanner {
     pub(super) members: Vec<Member>,
-    /// One bit a level: set for an object.
+    /// One bit per level, set for an object and clear for an array.
     levels: Vec<u64>,
     depth: usize,
     pub(super) deepest: usize,
-    /// The level of the outermost open array; members inside arrays are not indexed.
+    /// The level of the outermost open array. Members inside arrays are not indexed.
     array_at: Option<usize>,
     open: [usize; INDEXED],
     pub(super) root: Span,
     pub(super) broken_lines: bool,
 }
 
-/// Members kept allocated between two texts.
+/// The number of members whose memory is kept between two texts.
 const KEPT_MEMBERS: usize = 1024;
 
 impl Scanner {
-    /// One that has validated nothing yet.
+    /// A scanner that has validated nothing yet.
     pub(super) const fn new() -> Self {
         Self {
             members: Vec::new(),
@@ -42,7 +42,7 @@ impl Scanner {
         self.scan_str(text)
     }
 
-    /// As [`Scanner::scan`], for a text known to be UTF-8.
+    /// Like [`Scanner::scan`], for a text known to be UTF-8.
     pub fn scan_str<'a>(&'a mut self, text: &'a str) -> Result<Doc<'a>, Invalid> {
         if u32::try_from(text.len()).is_err() {
             return Err(Invalid { offset: u32::MAX as usize });
@@ -56,7 +56,7 @@ impl Scanner {
         Ok(self.doc(text, Span::new(start, end)))
     }
 
-    /// Hands on the elements of an array, a value of a text that was validated, one after the other.
+    /// Calls `take` with each element of an array from a validated text, in order.
     pub fn each_element(&mut self, array: Node<'_>, mut take: impl FnMut(Node<'_>)) {
         let text = array.raw();
         let mut at = self.space(text.as_bytes(), 1);
@@ -71,8 +71,9 @@ impl Scanner {
         }
     }
 
-    /// Hands on what can be read of the outer members of an object that is broken or was cut off: each key as it is
-    /// written, its value where the end of it can be seen, and the byte that the value begins with.
+    /// Calls `take` with whatever can be read of the outer members of an object that is broken or was cut
+    /// off: each key as written, its value if the end of the value is visible, and the first byte of the
+    /// value.
     pub fn each_outer<'a>(
         &mut self,
         text: &'a [u8],
@@ -82,14 +83,14 @@ impl Scanner {
         let _ = self.scan_str(text);
         for member in self.members.iter().filter(|member| member.depth == 1) {
             let (start, end) = (member.value.start as usize, member.value.end as usize);
-            // A number that ends with the text may have been longer.
+            // A number at the very end of the text may have been longer.
             let whole = start < end && end < text.len();
             let first = text.as_bytes().get(start).copied();
             take(&text[member.key.range()], whole.then(|| &text[start..end]), first);
         }
     }
 
-    /// Forgets the last text and finds where the value of the next begins.
+    /// Forgets the last text and finds where the next value begins.
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
         self.members.shrink_to(KEPT_MEMBERS);
@@ -108,10 +109,10 @@ impl Scanner {
 
     /// The end of the value that begins at `at`.
     fn value(&mut self, text: &[u8], mut at: usize) -> Result<usize, Invalid> {
-        // Of the innermost value that is open: whether it is an object, and whether its members are indexed.
+        // The innermost open value: whether it is an object, and whether its members are indexed.
         let (mut object, mut indexed) = (false, false);
         loop {
-            // A value is expected here.
+            // The loop expects a value here.
             match text.get(at) {
                 Some(b'"') => {
                     let (end, escaped) = string(text, at)?;
@@ -147,7 +148,7 @@ impl Scanner {
                 Some(b'n') => at = literal(text, at, b"null")?,
                 _ => return Err(Invalid { offset: at }),
             }
-            // A value has ended here.
+            // A value has just ended here.
             loop {
                 if self.depth == 0 {
                     return Ok(at);
@@ -179,7 +180,7 @@ impl Scanner {
         }
     }
 
-    /// Reads `"key":` and the space behind it.
+    /// Reads `"key":` and the white space after it.
     fn key(&mut self, text: &[u8], at: usize, indexed: bool) -> Result<usize, Invalid> {
         if text.get(at) != Some(&b'"') {
             return Err(Invalid { offset: at });

@@ -146,7 +146,7 @@ proptest! {
             for key in map.keys() {
                 prop_assert!(keys.contains(key));
             }
-        } else if root.is_object() { // lone surrogates: serde_json cannot hold them
+        } else if root.is_object() { // serde_json cannot represent lone surrogates.
             prop_assert!(text.contains("ud800"));
         } else {
             prop_assert!(keys.is_empty());

@@ -1,4 +1,4 @@
-//! Where strings, numbers and words of a JSON text end.
+//! Finds the ends of the strings, numbers and literals of a JSON text, for `scan.rs`.
 
 use super::Invalid;
 
@@ -12,7 +12,7 @@ pub(super) fn string(text: &[u8], at: usize) -> Result<(usize, bool), Invalid> {
     }
 }
 
-/// As [`string`], from where its first escape stands.
+/// Like [`string`], starting at the first escape.
 #[cold]
 fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
     loop {
@@ -24,10 +24,11 @@ fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
     }
 }
 
-/// Bytes of a string looked at by words before a vectorised search pays.
+/// The number of bytes of a string to check word by word before a vectorised search pays off.
 const SHORT: usize = 32;
 
-/// Where the plain part of a string that begins at `at` ends: before a quote, a backslash or a control character.
+/// The end of the plain part of a string that begins at `at`, which stops at a quote, a backslash or a
+/// control character.
 #[inline(always)]
 fn plain(text: &[u8], mut at: usize) -> usize {
     let near = at + SHORT;
@@ -42,7 +43,7 @@ fn plain(text: &[u8], mut at: usize) -> usize {
     far(text, at)
 }
 
-/// As [`plain`], for what is longer.
+/// Like [`plain`], for longer strings.
 #[inline(never)]
 fn far(text: &[u8], at: usize) -> usize {
     let rest = &text[at..];
@@ -54,18 +55,19 @@ fn far(text: &[u8], at: usize) -> usize {
     at + end
 }
 
-/// The first byte of a word that a string cannot just pass over: a quote, a backslash or a control character.
+/// The index of the first byte in a word that ends the plain part of a string: a quote, a backslash or a
+/// control character.
 fn special(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     let word = u64::from_le_bytes(word);
-    // The high bit of each byte that is below `limit`, and perhaps of some that stand behind one.
+    // Sets the high bit of each byte below `limit`, and perhaps of some bytes after such a byte.
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     let found = equal(b'"') | equal(b'\\') | below(word, 0x20);
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
-/// The end of the escape sequence whose backslash stands at `at`.
+/// The end of the escape sequence whose backslash is at `at`.
 fn escape(text: &[u8], at: usize) -> Result<usize, Invalid> {
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),

@@ -1,41 +1,41 @@
-//! How the files of clients are described.
+//! The types that describe clients' files; `table.rs` fills them.
 
 use crate::config::node::Format;
 
-/// The files in which a client keeps its servers. `client_files::places` has the spelling of paths.
+/// The files in which a client keeps its servers. `client_files::places` defines the spelling of paths.
 #[derive(Debug)]
 pub struct ClientFiles {
-    /// Its user-wide files, most important first. Of a group the first that can be told is meant.
+    /// The user-wide files, most important first. In each group, the first path that can be resolved counts.
     pub user: &'static [&'static [&'static str]],
-    /// User-wide files of another product that it reads as well; we do not put ourselves there.
+    /// User-wide files of another product that the client reads as well. We do not write there.
     pub borrowed: &'static [&'static str],
-    /// Its files in a project.
+    /// The client's files in a project.
     pub project: &'static [&'static str],
-    /// Where servers stand in a file; the first is where we put ourselves.
+    /// The places of servers in a file. We write to the first.
     pub roots: &'static [&'static str],
-    /// How they are written.
+    /// The notation of the entries.
     pub dialect: Dialect,
 }
 
-/// How a client writes down a server.
+/// The notation in which a client writes a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
     /// The syntax of the whole file.
     pub format: Format,
     /// The shape of an entry.
     pub style: EntryStyle,
-    /// How it writes variables.
+    /// The syntax of variables.
     pub variables: VariableSyntax,
-    /// Whether it expands variables in URLs and headers only.
+    /// Whether the client expands variables in URLs and headers only.
     pub only_remote: bool,
-    /// Its keys for timeouts.
+    /// The client's keys for timeouts.
     pub timeouts: &'static [(&'static str, Deadline, TimeUnit)],
     /// Whether a URL without a type means the deprecated transport.
     pub bare_url_is_sse: bool,
 }
 
 impl Dialect {
-    /// What most clients have in common.
+    /// The notation that most clients share.
     pub const PLAIN: Self = Self {
         format: Format::Json,
         style: EntryStyle::Plain,
@@ -46,43 +46,43 @@ impl Dialect {
     };
 }
 
-/// What a timeout limits.
+/// The phase that a timeout limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// Starting the server.
+    /// The start of the server.
     Connect,
     /// One call.
     Call,
 }
 
-/// What a timeout is counted in.
+/// The unit of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Fractions may be allowed.
+    /// Seconds, possibly with fractions.
     Seconds,
-    /// A thousandth.
+    /// Milliseconds.
     Milliseconds,
 }
 
-/// How an entry looks.
+/// The shape of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryStyle {
-    /// `command` and `args`.
+    /// An entry with `command` and `args`.
     Plain,
-    /// The same after `"type": "stdio"`.
+    /// Like [`Self::Plain`], with `"type": "stdio"` first.
     Typed,
-    /// The command is a list, and entries are switched on.
+    /// An entry with the command as a list, which has to be enabled.
     Opencode,
-    /// `cmd`, `name` and more.
+    /// An entry with `cmd`, `name` and more.
     Goose,
 }
 
-/// A way to write variables.
+/// A syntax for variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableSyntax {
-    /// None: what looks like a variable is text.
+    /// No variables: what looks like one is text.
     None,
-    /// Our own files: `${V}`, `${V:-default}`, and `$${` for text.
+    /// The syntax of our own files: `${V}`, `${V:-default}`, and `$${` for text.
     Config,
     /// `${V}` and `${V:-default}`.
     Braced,

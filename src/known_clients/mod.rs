@@ -122,6 +122,11 @@ impl Behaviour {
     pub fn takes_up_changes(&self) -> bool {
         matches!(self.changed_lists, ChangedLists::TakenUp { .. })
     }
+
+    /// Whether what is new must be called through what it has from the start.
+    pub fn keeps_its_list(&self) -> bool {
+        self.changed_lists == ChangedLists::Unreliable
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The table as the page that people read, `docs/compatibility.md`.
+//! Renders the table as the page that people read, `docs/compatibility.md`.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ name that it gives itself in `clientInfo.name`; case does not matter, and `*` st
 |---|---|---|---|---|---|---|
 ";
 
-/// The page.
+/// The whole page.
 pub fn page() -> String {
     let known = CLIENTS.iter().map(|client| (client.title, &client.behaviour));
     let rows: Vec<_> = known.chain([("Python SDK 1.x", &PYTHON_SDK), ("all others", &OTHERS)]).collect();

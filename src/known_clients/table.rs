@@ -1,17 +1,17 @@
-//! The table: what rows have in common, then the rows.
+//! The table of known clients: first what rows have in common, then the rows.
 
 use super::files::{ClientFiles, Deadline, Dialect, EntryStyle, TimeUnit, VariableSyntax};
 use super::{Behaviour, ChangedLists, KnownClient, OpenLimit, ToolNames};
 use crate::config::node::Format;
 use std::time::Duration;
 
-/// Everybody else.
+/// The behaviour of all other clients.
 pub(super) static OTHERS: Behaviour = UNKNOWN;
 
-/// Version 1 of the SDK for Python, under the name that programs have which do not give themselves one.
+/// The behaviour of version 1 of the Python SDK, under the name of programs that do not set their own.
 pub(super) static PYTHON_SDK: Behaviour = Behaviour { names: &["mcp"], strict_uri_schemes: true, ..UNKNOWN };
 
-/// That of a client of which nothing is known.
+/// The behaviour of a client about which nothing is known.
 const UNKNOWN: Behaviour = Behaviour {
     names: &[],
     changed_lists: ChangedLists::Unknown,
@@ -21,7 +21,7 @@ const UNKNOWN: Behaviour = Behaviour {
     renders_apps: false,
 };
 
-/// That of a client that is known to go on with its old list.
+/// The behaviour of a client that is known to keep its old list.
 const KEEPS_ITS_LIST: Behaviour = Behaviour { changed_lists: ChangedLists::Unreliable, ..UNKNOWN };
 
 const fn taken_up_after(milliseconds: u64) -> ChangedLists {
@@ -40,7 +40,7 @@ const fn prefixed(prefix: &'static str) -> ToolNames {
 const NO_FILES: ClientFiles =
     ClientFiles { user: &[], borrowed: &[], project: &[], roots: &["mcpServers"], dialect: Dialect::PLAIN };
 
-/// All clients that have files, in the order in which they are looked for.
+/// All clients with files, in the order in which they are looked for.
 pub static CLIENTS: [KnownClient; 12] = [
     KnownClient {
         id: "claude-desktop",

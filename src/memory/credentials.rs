@@ -1,8 +1,11 @@
-//! Logins to HTTP upstreams: one file for each server and client, readable by the user alone. One that others can change
-//! counts for nothing: what it names gets our secrets.
+//! Logins to HTTP upstreams, one file per server and client. [`crate::transport::oauth`] loads and saves
+//! them.
 //!
-//! The name of a file is a digest, so that a directory listing tells nothing. Files are replaced whole; processes
-//! that would renew the same token take turns by a lock beside it, since many servers take a refresh token once only.
+//! Files are readable by the user only. A file that others can change is ignored, because we send our secrets
+//! to whatever it names. File names are digests, so that a directory listing reveals nothing.
+//!
+//! Invariant: files are replaced whole, and processes that want to renew the same token take turns by a lock
+//! file beside it, since many servers accept a refresh token only once.
 
 use std::any::Any;
 use std::fs::{self, File};
@@ -10,20 +13,21 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use super::access::{Access, mend};
 use super::replace;
+use crate::config::{Access, mend};
 use crate::text::digest::Digest;
 use crate::transport::oauth::{Grant, Memory};
 
 /// The login to one server.
 pub struct Credentials {
     path: PathBuf,
-    /// Others have access to the file, which is said once.
+    /// Makes sure that the warning about others' access is logged only once.
     told: Once,
 }
 
 impl Credentials {
-    /// In the directory for state; of the server at this URL, as this client where the configuration names one.
+    /// The login below the state directory for the server at this URL, with this client id if the
+    /// configuration names one.
     pub fn new(state: &Path, server: &str, client_id: Option<&str>) -> Self {
         let mut digest = Digest::default();
         digest.eat(server);
@@ -32,7 +36,7 @@ impl Credentials {
         Self { path, told: Once::new() }
     }
 
-    /// What the file holds, unless others can change it.
+    /// The contents of the file, unless others can change it.
     fn read(&self) -> Option<Vec<u8>> {
         let mut file = File::open(&self.path).ok()?;
         let access = Access::of_others(&file.metadata().ok()?);
@@ -50,10 +54,39 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Deletes the login. Returns whether there was one.
+    pub fn forget(&self) -> io::Result<bool> {
+        match fs::remove_file(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The store for a login that somebody repeats: the stored tokens are ignored, and kept until there are new
+/// ones.
+pub struct Afresh(pub Credentials);
+
+impl Memory for Afresh {
+    fn load(&self) -> Option<Grant> {
+        self.0.load().map(|grant| Grant { token: None, ..grant })
+    }
+
+    fn save(&self, grant: &Grant) -> io::Result<()> {
+        if grant.token.is_none() { Ok(()) } else { self.0.save(grant) }
+    }
+
+    fn lock(&self) -> Option<Box<dyn Any + Send>> {
+        self.0.lock()
+    }
+}
+
 impl Memory for Credentials {
     fn load(&self) -> Option<Grant> {
         let grant = serde_json::from_slice(&self.read()?);
-        // What is wrong is not said: it may quote a token.
+        // The error is not logged, because it may quote a token.
         grant.inspect_err(|_| tracing::warn!("{} cannot be used and is ignored", self.path.display())).ok()
     }
 
@@ -67,7 +100,7 @@ impl Memory for Credentials {
 
     fn lock(&self) -> Option<Box<dyn Any + Send>> {
         let file = File::options().create(true).append(true).open(self.path.with_extension("lock"));
-        // Where there can be no lock, it is better to go on than not to.
+        // If the lock file cannot be created, going on without a lock is better than failing.
         let Ok(file) = file else { return Some(Box::new(())) };
         match file.try_lock() {
             Err(fs::TryLockError::WouldBlock) => None,

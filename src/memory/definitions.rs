@@ -1,8 +1,12 @@
-//! What upstreams offered when last asked, and how they spoke: files for each, shared by the shell and running servers.
+//! Remembers what upstreams offered when they were last asked, and their era. The shell and running servers
+//! share these files.
 //!
-//! A file's name is a digest of what the upstream is: its command or URL, arguments, the names of its variables and
-//! headers, and our version. No value of a variable or header goes in, and arguments only as part of the digest. Files are
-//! replaced whole, so readers and writers need no lock; one that cannot be read is as good as none.
+//! A file's name is a digest of the upstream's identity: its command or URL, arguments, the names of its
+//! variables and headers, and our version. Values of variables and headers are left out, and arguments are
+//! part of the digest only.
+//!
+//! Invariant: files are replaced whole, so readers and writers need no lock. A file that cannot be read
+//! counts as missing.
 
 use std::fs;
 use std::io;
@@ -21,33 +25,33 @@ use crate::text::digest::Digest;
 /// The remembered definitions of all upstreams.
 #[derive(Debug, Clone)]
 pub struct Definitions {
-    /// Holds one file for each upstream.
+    /// The directory with the files of all upstreams.
     directory: PathBuf,
-    /// Our working directory, in which programs are started that name no other.
+    /// Our working directory, in which programs start unless their entry names another.
     working: PathBuf,
 }
 
-/// How an upstream spoke when last asked.
+/// How an upstream spoke when it was last asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manner {
-    /// So that the next start needs no probe.
+    /// The era, which saves the next start a probe.
     pub era: Era,
-    /// So that clients can be told before it runs.
+    /// The support for tasks, so that clients can be told before the upstream runs.
     pub tasks: TaskSupport,
 }
 
 impl Definitions {
-    /// The store in the directory for caches.
+    /// The store below the cache directory.
     pub fn new(cache: &Path, working: &Path) -> Self {
         Self { directory: cache.join("mcp-workbench").join("definitions"), working: working.to_owned() }
     }
 
-    /// What the upstream offered when last asked; `None` where that is not known.
+    /// What the upstream offered when it was last asked; `None` if that is unknown.
     pub fn load(&self, transport: &Transport) -> Option<Items> {
         self.place(transport).load()
     }
 
-    /// Where what the upstream offers is remembered.
+    /// The file that remembers what the upstream offers.
     pub fn place(&self, transport: &Transport) -> DefinitionsFile {
         DefinitionsFile(self.path(transport, "json"))
     }
@@ -62,7 +66,7 @@ impl Definitions {
         write(&self.path(transport, "json"), &text)
     }
 
-    /// How the upstream spoke when last asked; `None` where that is not known.
+    /// How the upstream spoke when it was last asked; `None` if that is unknown.
     pub fn manner(&self, transport: &Transport) -> Option<Manner> {
         serde_json::from_str(&fs::read_to_string(self.path(transport, "manner")).ok()?).ok()
     }
@@ -72,7 +76,7 @@ impl Definitions {
         write(&self.path(transport, "manner"), &serde_json::to_string(&manner)?)
     }
 
-    /// Forgets how the upstream spoke: it does so no longer.
+    /// Forgets how the upstream spoke, because it no longer speaks that way.
     pub fn forget_manner(&self, transport: &Transport) {
         let _ = fs::remove_file(self.path(transport, "manner"));
     }
@@ -82,8 +86,8 @@ impl Definitions {
     }
 }
 
-/// A digest of what an upstream is, started in this directory unless it names another. Values of variables make no
-/// difference.
+/// A digest of an upstream's identity, started in `working` unless it names another directory. The values of
+/// variables make no difference.
 pub fn digest(transport: &Transport, working: &Path) -> String {
     let mut digest = Digest::default();
     let mut eat = |part: &str| digest.eat(part);
@@ -95,7 +99,7 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
             eat(&command.args.len().to_string());
             command.args.iter().for_each(|argument| eat(argument));
             command.env.iter().for_each(|(name, _)| eat(name));
-            // What an argument names may be another file in another directory.
+            // A relative argument may name a different file in a different directory.
             let directory = command.cwd.as_deref().unwrap_or(working);
             let mut words = std::iter::once(&command.program).chain(&command.args);
             let relative = |word: &String| {
@@ -111,25 +115,27 @@ pub fn digest(transport: &Transport, working: &Path) -> String {
             eat(&http.url);
             http.headers.iter().for_each(|(name, _)| eat(name));
         }
+        // Such a server never starts, so nothing is ever remembered about it.
+        Transport::Unset(_) => eat("unset"),
     }
     digest.name()
 }
 
-/// Where what one upstream offers is remembered.
+/// The file that remembers what one upstream offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionsFile(PathBuf);
 
-/// When a place was last written, and how much.
+/// The time and size of a file's last write.
 pub type Stamp = (SystemTime, u64);
 
 impl DefinitionsFile {
-    /// Differs when something else is remembered; `None` where nothing is.
+    /// A stamp that changes whenever the file's contents do; `None` if there is no file.
     pub fn stamp(&self) -> Option<Stamp> {
         let metadata = fs::metadata(&self.0).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     }
 
-    /// What is remembered here, if anything; what cannot be read is discarded.
+    /// The remembered definitions, if there are any. A file that cannot be read is deleted.
     pub fn load(&self) -> Option<Items> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
@@ -145,7 +151,7 @@ impl DefinitionsFile {
     }
 }
 
-/// Writes the file unless it holds this already.
+/// Writes the file unless it already has this text.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(());
@@ -157,7 +163,7 @@ fn parse(text: &str) -> Option<Items> {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(text).ok()?.root();
     let mut items = Items::default();
-    // Whichever era it was, what is remembered fits already.
+    // Definitions were mended before they were stored, so the era makes no difference.
     for kind in Kind::ALL {
         items = items.with(kind, read_page(kind, Era::Modern, root).ok()?.items);
     }

@@ -1,6 +1,8 @@
-//! What is remembered on disk. A file that is broken or not ours is as good as none; it is replaced whole or not at all.
+//! Everything that is remembered on disk between runs.
+//!
+//! Invariant: a file is replaced whole or not at all, and a file that is broken or not ours counts as
+//! missing.
 
-pub mod access;
 pub mod credentials;
 pub mod definitions;
 pub mod turn;
@@ -18,20 +20,20 @@ use serde::{Deserialize, Serialize};
 use self::turn::Turn;
 use crate::text::digest;
 
-/// What was switched by hand in one `tools.toml`, by exposed name.
+/// The switches of one `tools.toml` that were set by hand, by exposed name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switched {
-    /// The `tools.toml`, so that a person can tell the files apart.
+    /// The path of the `tools.toml`, so that a person can tell the files apart.
     pub file: String,
-    /// Tools on or off.
+    /// Whether each tool is on.
     pub tools: BTreeMap<String, bool>,
-    /// Resources and templates on or off.
+    /// Whether each resource or template is on.
     pub resources: BTreeMap<String, bool>,
 }
 
 impl Switched {
-    /// Where the switches of a `tools.toml` are kept, in the directory for state; however the file is named, it is
-    /// the same.
+    /// The path below the state directory for the switches of a `tools.toml`. It is the same however the file
+    /// is named.
     pub fn path(state: &Path, tools_toml: &Path) -> PathBuf {
         let tools_toml = tools_toml.canonicalize().unwrap_or_else(|_| tools_toml.to_owned());
         let name: String = tools_toml
@@ -47,7 +49,7 @@ impl Switched {
         ))
     }
 
-    /// Reads the file; whatever is wrong with it, there is nothing remembered then.
+    /// Reads the file. If it cannot be used, nothing is remembered.
     pub fn load(path: &Path) -> Self {
         let read = fs::read(path).and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
         read.unwrap_or_else(|error| {
@@ -58,7 +60,7 @@ impl Switched {
         })
     }
 
-    /// Changes what the file holds. All who share it take turns, so that nobody forgets what others switched.
+    /// Changes the contents of the file. Everyone who shares it takes turns, so that no switch is lost.
     pub fn change(state: &Path, path: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
         let _turn = Turn::take(Some(state), path)?;
         let mut switched = Self::load(path);
@@ -67,7 +69,7 @@ impl Switched {
     }
 }
 
-/// Writes beside the file and renames, so that no reader and no crash ever sees half of it.
+/// Writes a temporary file and renames it, so that no reader and no crash ever sees half a file.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
@@ -76,7 +78,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
-    // What a user's servers are is nobody else's business.
+    // The list of a user's servers is private.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(&beside).and_then(|mut file| {
@@ -91,9 +93,9 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Renames a finished file to its place, where there may be an older one. Windows may refuse that for as long as somebody
-/// has one of them open, which is a matter of milliseconds; it opens them itself, so that of those who try at once each
-/// would keep the others from it.
+/// Renames a finished file to its place, which an older file may occupy. Windows may refuse the rename while
+/// somebody has one of the files open, which lasts milliseconds; the rename itself opens them, so that
+/// concurrent attempts would block one another.
 pub(crate) fn put_in_place(file: &Path, place: &Path) -> io::Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = cfg!(windows).then(|| TURN.lock());
@@ -108,7 +110,7 @@ pub(crate) fn put_in_place(file: &Path, place: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether somebody else has the file open: access denied, or a sharing violation.
+/// Whether somebody else has the file open (access denied or a sharing violation).
 fn is_held(error: &io::Error) -> bool {
     cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32))
 }

@@ -1,8 +1,9 @@
-//! Turns: of all processes that would change a file, one does it at a time.
+//! Turns: of all processes that want to change a file, only one does so at a time.
 //!
-//! The lock is one of the system's, so it ends with its process, however that ends. The file that is locked is not the one
-//! that is changed: that one is replaced, may not exist yet, and on Windows nobody could read it meanwhile. Nor does it
-//! stand beside it, in somebody's project: it is an empty file in the directory for state, named after the real path.
+//! The lock is the system's, so it ends with its process, however the process ends. The locked file is not
+//! the changed one, which is replaced, may not exist yet, and on Windows could not be read while it is
+//! locked. Nor is it beside the changed file in somebody's project: it is an empty file in the state
+//! directory, named after the real path.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use crate::text::digest;
 
-/// The longest wait. A turn takes milliseconds, so somebody hangs then.
+/// The longest wait for a turn. A turn takes milliseconds, so after this time its holder hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// A turn at changing a file; dropped, it is the next one's.
+/// The right to change a file. Dropping it passes the turn on.
 #[derive(Debug)]
 pub struct Turn {
     _lock: Option<File>,
 }
 
 impl Turn {
-    /// Waits until nobody else changes this file. `state` is the directory for state; where there is none, or where
-    /// nothing can be locked in it, nobody waits, since it is better to go on than not to.
+    /// Waits until nobody else is changing this file. Without a state directory, or if nothing can be locked
+    /// in it, nobody waits, because going on is better than failing.
     pub fn take(state: Option<&Path>, file: &Path) -> io::Result<Self> {
         Self::take_within(PATIENCE, state, file)
     }
@@ -54,9 +55,9 @@ impl Turn {
     }
 }
 
-/// The file that stands for another one among the locks.
+/// Opens the lock file for `file`.
 fn open(state: &Path, file: &Path) -> io::Result<File> {
-    // Only what is ours is closed to others.
+    // The state directory is shared, so only our own directory below it is made private.
     fs::create_dir_all(state)?;
     let directory = state.join("mcp-workbench").join("locks");
     let mut builder = fs::DirBuilder::new();
@@ -71,10 +72,10 @@ fn open(state: &Path, file: &Path) -> io::Result<File> {
     options.create(true).append(true).open(directory.join(name))
 }
 
-/// Where a file really is, or would be: however it is named, that is the same.
+/// The real path of a file, which may not exist yet. It is the same however the file is named.
 fn real(file: &Path) -> PathBuf {
     let mut file = file.to_owned();
-    // Links to where nothing is yet; no more of them than the system follows.
+    // Links may lead to a file that does not exist yet. We follow no more of them than the system does.
     for _ in 0..40 {
         match fs::read_link(&file) {
             Ok(next) => file = file.parent().unwrap_or(Path::new("")).join(next),
@@ -107,7 +108,7 @@ mod tests {
         }
         for name in &names {
             let turn = take(name).unwrap();
-            // Before there is anything, with the directory, and with the file.
+            // The turn is the same before anything exists, once the directory does, and once the file does.
             for made in 0..3 {
                 if made == 1 {
                     fs::create_dir_all(project.join("new")).unwrap();
@@ -127,7 +128,7 @@ mod tests {
         fs::create_dir_all(project.join("new")).unwrap();
         fs::write(&file, "{}").unwrap();
         assert_eq!(fs::read_dir(project.join("new")).unwrap().count(), 1, "nothing is left beside it");
-        // Where nothing can be locked nobody waits.
+        // If nothing can be locked, nobody waits.
         let _turn = take(&file).unwrap();
         assert!(Turn::take(None, &file).is_ok());
         assert!(Turn::take(Some(&file.join("no directory")), &file).is_ok());

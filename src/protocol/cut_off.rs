@@ -1,18 +1,19 @@
-//! Messages of which only a part is known, or that are no JSON: whom they answer.
+//! Finds which request a message answers that was cut off or is not valid JSON, so that its caller fails at
+//! once instead of waiting for the timeout.
 
 use crate::json::Scanner;
 use crate::protocol::message::own_id;
 
-/// Bytes at the end of a text in which an `id` is looked for.
+/// The number of bytes at the end of a text in which an `id` is looked for.
 const END: usize = 256;
 
-/// The request of ours that a response answers, of which only the beginning and the end are known, if that can be seen;
-/// `None` for what is no response.
+/// The id of our request that a response answers, given only the response's beginning and end. The outer
+/// `None` means that the text is not a response, the inner one that its id is not visible.
 pub fn id_of_response(scanner: &mut Scanner, start: &[u8], end: &[u8]) -> Option<Option<u64>> {
     let (mut is_request, mut is_answer, mut id) = (false, false, None);
     scanner.each_outer(start, |key, value, first| match key {
         "\"method\"" => is_request |= first.is_none_or(|first| first == b'"'),
-        // Whoever writes them first may write the method last.
+        // A server that writes `params` first may write `method` last.
         "\"params\"" => is_request |= first == Some(b'{'),
         "\"jsonrpc\"" | "\"result\"" | "\"error\"" => is_answer = true,
         "\"id\"" => id = id.or(value.and_then(own_id)),
@@ -21,12 +22,12 @@ pub fn id_of_response(scanner: &mut Scanner, start: &[u8], end: &[u8]) -> Option
     (is_answer && !is_request).then(|| id.or_else(|| id_at_end(end)))
 }
 
-/// The request of ours that a response answers which is no JSON.
+/// The id of our request that a response answers which is not valid JSON.
 pub fn id_of_broken_response(scanner: &mut Scanner, text: &[u8]) -> Option<u64> {
     id_of_response(scanner, text, &text[text.len().saturating_sub(END)..])?
 }
 
-/// What stands under `id` in a message that was cut off, raw.
+/// The raw `id` of a message that was cut off.
 pub fn raw_id<'a>(scanner: &mut Scanner, start: &'a [u8]) -> Option<&'a str> {
     let mut id = None;
     scanner.each_outer(start, |key, value, _| {
@@ -37,7 +38,7 @@ pub fn raw_id<'a>(scanner: &mut Scanner, start: &'a [u8]) -> Option<&'a str> {
     id
 }
 
-/// The number under `id` where that is the last member of an object, or has only the version behind it, as in the
+/// The number under `id`, if that is the last member of the object or only the version follows it, as in the
 /// answers of servers that write the result first.
 fn id_at_end(end: &[u8]) -> Option<u64> {
     let text = end.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();

@@ -1,4 +1,6 @@
 //! Protocol versions, the legacy handshake, and the metadata of the modern era.
+//!
+//! Invariant: [`ModernMeta::read`] is the only rule that decides the era of a client's request.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,31 +9,31 @@ use std::borrow::Cow;
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::{Refusal, code};
 
-/// A protocol version, in the order of their dates.
+/// A protocol version. Versions are ordered by date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 2024-11-05
     V2024,
-    /// 2025-03-26: the only one with batches.
+    /// 2025-03-26, the only version with batches
     V2025March,
     /// 2025-06-18
     V2025June,
     /// 2025-11-25
     V2025November,
-    /// 2026-07-28: the modern era, without sessions and handshake.
+    /// 2026-07-28, the modern era, without sessions and handshake
     V2026July,
 }
 
 /// A family of versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Era {
-    /// With `initialize`.
+    /// The versions that begin with `initialize`.
     Legacy,
-    /// With `server/discover`.
+    /// The versions with `server/discover`.
     Modern,
 }
 
-/// Keys of `_meta` that the modern era has.
+/// The keys of `_meta` in the modern era.
 pub mod meta {
     #![allow(missing_docs)]
     pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -43,44 +45,44 @@ pub mod meta {
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 }
 
-/// The extension that tasks are in the modern era.
+/// The name of the extension for tasks in the modern era.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// The extension by which clients and servers say that they know apps.
+/// The name of the extension by which clients and servers declare support for apps.
 pub const APPS: &str = "io.modelcontextprotocol/ui";
 
-/// The levels of log messages, least severe first.
+/// The levels of log messages, from the least severe on.
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// The place in [`LOG_LEVELS`] of the level in raw parameters of `logging/setLevel`.
+/// The index in [`LOG_LEVELS`] of the level that raw parameters of `logging/setLevel` name.
 pub fn log_level(params: &str) -> Option<usize> {
     let mut scanner = Scanner::default();
     let level = scanner.scan_str(params).ok()?.root().get("level")?.as_str()?;
     LOG_LEVELS.iter().position(|known| *known == level)
 }
 
-/// What a client declares that can be asked anything and renders apps.
+/// The capabilities of a client that accepts every kind of question and renders apps.
 pub const ALL_CAPABILITIES: &str = "{\"roots\":{},\"sampling\":{},\"elicitation\":{},\"extensions\":{\"io.modelcontextprotocol/ui\":\
      {\"mimeTypes\":[\"text/html;profile=mcp-app\"]}}}";
 
 impl Version {
-    /// Every one, in the order of their dates.
+    /// All versions by date.
     pub const ALL: [Self; 5] =
         [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November, Self::V2026July];
-    /// Those of the legacy era, newest last.
+    /// The versions of the legacy era by date.
     pub const LEGACY: [Self; 4] = [Self::V2024, Self::V2025March, Self::V2025June, Self::V2025November];
-    /// What we offer in a handshake where nothing else decides.
+    /// The version that we offer in a handshake unless something else decides.
     pub const LATEST_LEGACY: Self = Self::V2025November;
-    /// The modern one.
+    /// The version of the modern era.
     pub const MODERN: Self = Self::V2026July;
 
-    /// The version of the legacy era that a peer names.
+    /// The legacy version that a peer names, if it is one.
     pub fn legacy(text: &str) -> Option<Self> {
         Self::LEGACY.into_iter().find(|version| version.as_str() == text)
     }
 
-    /// As it stands on the wire.
+    /// The version as it is written on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024 => "2024-11-05",
@@ -91,14 +93,14 @@ impl Version {
         }
     }
 
-    /// Whether it is of the modern era.
+    /// Whether the version belongs to the modern era.
     pub fn is_modern(self) -> bool {
         self == Self::MODERN
     }
 }
 
-/// A version that we do not speak. Whoever asks in the modern way is told what `server/discover` tells, all others
-/// everything.
+/// The refusal of a version that we do not speak. A modern client is told the versions that `server/discover`
+/// names, any other client all versions.
 pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
     let others: &[Version] = if is_modern { &[] } else { &Version::LEGACY };
     let all = std::iter::once(&Version::MODERN).chain(others.iter().rev());
@@ -108,14 +110,15 @@ pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
     Refusal { code: code::UNSUPPORTED_VERSION, message, data: Some(data) }
 }
 
-/// The metadata of a request of the modern era.
+/// The `_meta` of a request of the modern era.
 #[derive(Clone, Copy)]
 pub struct ModernMeta<'a>(Node<'a>);
 
 impl<'a> ModernMeta<'a> {
-    /// The one rule for the era of a request: it is modern if its `_meta` says a version or capabilities. `None` is legacy.
+    /// The one rule for the era of a request: it is modern if its `_meta` names a version or capabilities.
+    /// `None` means legacy.
     pub fn read(params: Option<Node<'a>>) -> Result<Option<Self>, Refusal> {
-        // Most requests have none, which is found out more quickly than that none stands twice.
+        // Most requests have no `_meta`. Finding that out first is cheaper than checking for duplicates.
         let Some(params) = params.filter(|params| params.get("_meta").is_some()) else { return Ok(None) };
         let own = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
         let Some(own) = own.filter(|own| own.is_object()) else { return Ok(None) };
@@ -125,17 +128,18 @@ impl<'a> ModernMeta<'a> {
         Ok(is_modern.then_some(Self(own)))
     }
 
-    /// What a request is refused with whose `_meta` lacks one of what it must have, or has it in another form.
+    /// The refusal of a request whose `_meta` lacks this required key or has a value of the wrong type.
     pub fn lacks(key: &str) -> Refusal {
         Refusal::invalid_params(format_args!("`_meta` has no \"{key}\""))
     }
 
-    /// The version that it says, whichever that is.
+    /// The version that the request names, whether or not we speak it.
     pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
         self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
     }
 
-    /// Its capabilities, and the least severity of log messages that it wants, if the version is one that we speak.
+    /// The client's capabilities and the lowest severity of log messages that it wants, if we speak the
+    /// version.
     pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {
         let version = self.version()?;
         if version != Version::MODERN.as_str() {
@@ -150,23 +154,23 @@ impl<'a> ModernMeta<'a> {
     }
 }
 
-/// What a client said of itself in `initialize`.
+/// What a client said about itself in `initialize`.
 #[derive(Debug, Clone)]
 pub struct ClientHello {
-    /// Negotiated: the same if we know it, else our latest.
+    /// The negotiated version: the client's if we know it, else our latest.
     pub version: Version,
-    /// `clientInfo.name`, or empty.
+    /// `clientInfo.name`; empty if it is missing
     pub name: String,
-    /// Raw object.
+    /// The raw capabilities object.
     pub capabilities: String,
-    /// Whether it can be asked anything.
+    /// Whether the client accepts any kind of question.
     pub can_be_asked: bool,
-    /// Whether it renders apps.
+    /// Whether the client renders apps.
     pub renders_apps: bool,
 }
 
 impl ClientHello {
-    /// Reads the parameters of `initialize`; the error says what is missing.
+    /// Reads the parameters of `initialize`. The error says what is missing.
     pub fn read(params: Node<'_>) -> Result<Self, &'static str> {
         let requested = params
             .get("protocolVersion")
@@ -185,18 +189,18 @@ impl ClientHello {
     }
 }
 
-/// `clientInfo.name` of a modern client, from the parameters of one of its requests; empty where they do not say.
+/// `clientInfo.name` of a modern client, from the parameters of any of its requests; empty if it is missing
 pub fn modern_name(params: Node<'_>) -> Cow<'_, str> {
     let own = params.get("_meta").and_then(|own| own.get(meta::CLIENT_INFO));
     own.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
 }
 
-/// What an upstream said of itself, in its answer to `initialize` or to `server/discover`.
+/// What an upstream said about itself in its answer to `initialize` or `server/discover`.
 #[derive(Debug, Clone)]
 pub struct ServerHello {
-    /// Chosen by the upstream.
+    /// The version that the upstream chose.
     pub version: Version,
-    /// Raw object.
+    /// The raw capabilities object.
     pub capabilities: String,
 }
 
@@ -214,7 +218,7 @@ impl ServerHello {
         Ok(Self { version, capabilities: capabilities(root) })
     }
 
-    /// Reads the result of `server/discover`; `None` if it is none, or names no version that we speak.
+    /// Reads the result of `server/discover`; `None` if it is not one, or names no version that we speak.
     pub fn discovered(result: &str) -> Option<Self> {
         let mut scanner = Scanner::default();
         let root = scanner.scan_str(result).expect("a result was validated when it was read").root();
@@ -228,7 +232,7 @@ impl ServerHello {
         declares(&self.capabilities, capability)
     }
 
-    /// What of tasks the upstream can, in the way of its era.
+    /// The upstream's support for tasks, as its era declares it.
     pub fn tasks(&self) -> TaskSupport {
         let has = |path: &[&str]| declares_at(&self.capabilities, path);
         match self.version.is_modern() {
@@ -242,15 +246,15 @@ impl ServerHello {
     }
 }
 
-/// Whether calls can be tasks.
+/// Whether a call can become a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum TaskSupport {
-    /// They cannot.
+    /// Calls cannot become tasks.
     #[default]
     None,
-    /// They can.
+    /// Calls can become tasks.
     Plain,
-    /// They can, and tasks can be cancelled.
+    /// Calls can become tasks, and tasks can be cancelled.
     WithCancel,
 }
 
@@ -258,14 +262,14 @@ fn capabilities(root: Node<'_>) -> String {
     root.get("capabilities").filter(|node| node.is_object()).map_or("{}", Node::raw).to_owned()
 }
 
-/// Whether a client with these capabilities, a raw object, can be asked anything.
+/// Whether a client with these raw capabilities accepts any kind of question.
 pub fn can_be_asked(capabilities: &str) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|capability| declares(capabilities, capability))
 }
 
-/// Whether a client with these capabilities, a raw object, renders apps.
+/// Whether a client with these raw capabilities renders apps.
 pub fn renders_apps(capabilities: &str) -> bool {
-    // Most have none, which is found out more quickly.
+    // Most clients declare no extensions, and searching for the word is faster than scanning.
     capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
 }
 
@@ -274,7 +278,7 @@ pub fn declares(capabilities: &str, capability: &str) -> bool {
     declares_at(capabilities, &[capability])
 }
 
-/// Whether a raw capabilities object has something at this path.
+/// Whether a raw capabilities object has a value at this path.
 pub fn declares_at(capabilities: &str, path: &[&str]) -> bool {
     let found = |doc: crate::json::Doc<'_>| {
         let node = path.iter().try_fold(doc.root(), |node, key| node.get(key));
@@ -283,15 +287,15 @@ pub fn declares_at(capabilities: &str, path: &[&str]) -> bool {
     Scanner::default().scan_str(capabilities).is_ok_and(found)
 }
 
-/// What we are called where it does not depend on the face.
+/// Our name in places that do not depend on the face.
 pub const OUR_NAME: &str = "mcp-workbench";
 
-/// Who we are, under this name, as clients and servers introduce themselves.
+/// The object by which a client or server introduces itself, with this name and our version.
 pub fn our_info(name: &str) -> String {
     format!("{{\"name\":{},\"version\":\"{}\"}}", quote(name), env!("CARGO_PKG_VERSION"))
 }
 
-/// The parameters of our own `initialize`.
+/// The parameters of the `initialize` that we send.
 pub fn initialize_params(version: Version, capabilities: &str) -> String {
     format!(
         "{{\"protocolVersion\":\"{}\",\"capabilities\":{capabilities},\"clientInfo\":{}}}",
@@ -300,7 +304,7 @@ pub fn initialize_params(version: Version, capabilities: &str) -> String {
     )
 }
 
-/// The members of `_meta` that every request of the modern era needs, without braces.
+/// The members of `_meta` that every modern request needs, without the braces.
 pub fn modern_meta(capabilities: &str) -> String {
     format!(
         "\"{}\":\"{}\",\"{}\":{},\"{}\":{capabilities}",
@@ -316,7 +320,8 @@ pub fn modern_meta(capabilities: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// Parameters of a request, and its era or the code that it is refused with, over whichever transport.
+    /// Parameters of a request, each with its era or the error code that refuses it. Both transports are
+    /// tested with these.
     pub(crate) const ERA_CASES: [(&str, Result<Era, i64>); 11] = [
         ("{}", Ok(Era::Legacy)),
         (r#"{"_meta":{"progressToken":1}}"#, Ok(Era::Legacy)),

@@ -1,9 +1,9 @@
-//! The JSON-RPC envelope over raw payloads. Only the envelope is read and made anew.
+//! The JSON-RPC envelope around raw payloads. Only the envelope is read and rewritten.
 //!
-//! [`Message::read`] is strict with clients, [`Message::from_server`] takes an answer as it is meant or says what is wrong
-//! with it. Both transports and all connections read messages here and nowhere else.
+//! [`Message::read`] is strict with clients. [`Message::from_server`] reads an answer as it was meant, or
+//! says what is wrong with it. Both transports and all connections read messages here and nowhere else.
 //!
-//! Invariant: a message is scanned once; what is found travels as values.
+//! Invariant: a message is scanned once; whatever is found in it travels on as values.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote};
 use crate::protocol::era::ModernMeta;
 
-/// JSON-RPC error codes that we use ourselves.
+/// The JSON-RPC error codes that we use ourselves.
 pub mod code {
     #![allow(missing_docs)]
     pub const PARSE: i64 = -32700;
@@ -26,43 +26,43 @@ pub mod code {
     pub const MISSING_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     pub const URL_ELICITATION: i64 = -32042;
-    /// An upstream died, hung or was closed under a request.
+    /// An upstream died, hung or was closed during a request.
     pub const UPSTREAM_LOST: i64 = -32000;
 }
 
-/// Whether only servers and clients of the modern era know this code.
+/// Whether this code exists only in the modern era.
 pub fn is_modern_code(code: i64) -> bool {
     matches!(code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION)
 }
 
-/// Why a request is refused: an error of JSON-RPC.
+/// The reason for refusing a request, as a JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its code.
+    /// The error code.
     pub code: i64,
-    /// For a person or a model.
+    /// The message, for a person or a model.
     pub message: String,
-    /// Raw JSON.
+    /// Additional data as raw JSON.
     pub data: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal in these words.
+    /// A refusal with this code and message.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// Parameters that are not as they should be.
+    /// The refusal of invalid parameters.
     pub fn invalid_params(what: impl fmt::Display) -> Self {
         Self::new(code::INVALID_PARAMS, format!("Invalid params: {what}"))
     }
 
-    /// A key by which we route stands twice in this object.
+    /// The refusal of an object in which a key that we route by occurs twice.
     pub fn twice(place: &str) -> Self {
         Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of `{place}` stands twice"))
     }
 
-    /// Writes the answer to the request with this id, where it could be read.
+    /// Writes the error response; `id` is `None` if the request's id could not be read.
     pub fn write(&self, out: &mut Vec<u8>, id: Option<&Id>) {
         let error = error_object(self.code, &self.message, self.data.as_deref());
         write_raw_error(out, id, |out| out.extend_from_slice(error.as_bytes()));
@@ -84,7 +84,8 @@ impl Id {
         &self.0
     }
 
-    /// What two spellings of the same id have in common; `1` and `1.0` are the same, `1` and `"1"` differ.
+    /// A key that is equal for all spellings of the same id. `1` and `1.0` are the same id; `1` and `"1"` are
+    /// not.
     pub fn key(&self) -> Arc<str> {
         if !self.0.starts_with('"') {
             return match self.0.contains(['.', 'e', 'E']) {
@@ -101,12 +102,12 @@ impl Id {
         }
     }
 
-    /// A string or a number; anything else is no id.
+    /// The id in a node; `None` unless the value is a string or a number.
     pub fn from_node(node: Node<'_>) -> Option<Self> {
         Self::from_raw(node.raw())
     }
 
-    /// As [`Self::from_node`], of raw JSON.
+    /// Like [`Self::from_node`], for raw JSON.
     pub fn from_raw(raw: &str) -> Option<Self> {
         is_id(raw).then(|| Self(raw.into()))
     }
@@ -116,7 +117,7 @@ fn is_id(raw: &str) -> bool {
     matches!(raw.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-/// A number with fraction or exponent, spelled as an integer where it is one of reasonable length.
+/// Spells a number with a fraction or exponent as an integer, if it is one of reasonable length.
 fn plain_number(raw: &str) -> String {
     const LONGEST: i64 = 400;
     let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
@@ -143,46 +144,46 @@ impl fmt::Debug for Id {
 
 /// One JSON-RPC message.
 pub enum Message<'a> {
-    /// Wants an answer.
+    /// A message that expects an answer.
     Request(Request<'a>),
-    /// Wants none.
+    /// A message that expects no answer.
     Notification {
-        /// Which method.
+        /// The method.
         method: Cow<'a, str>,
-        /// Any value; what is no object is noise.
+        /// The parameters. Any value is possible, but everything other than an object is ignored.
         params: Option<Node<'a>>,
     },
-    /// Answers a request of ours.
+    /// The answer to one of our requests.
     Response {
-        /// Which one.
+        /// The request that it answers.
         to: AnswerTo,
-        /// What it says.
+        /// The result or the error.
         outcome: Outcome<'a>,
-        /// Whether it says `"jsonrpc": "2.0"`, and says it plainly.
+        /// Whether the message has `"jsonrpc": "2.0"`, spelled without escapes.
         says_version: bool,
     },
 }
 
-/// A request, read once: whoever handles it, over whichever transport, is handed this.
+/// A request, read once. Every handler gets this, whatever the transport.
 pub struct Request<'a> {
-    /// As sent.
+    /// The id as the client wrote it.
     pub id: Id,
-    /// Which method.
+    /// The method.
     pub method: Cow<'a, str>,
-    /// An object, if there is one.
+    /// The parameters, always an object if present.
     pub params: Option<Node<'a>>,
-    /// The metadata by which a client's request is modern; `None`: it is legacy, or a server's.
+    /// The metadata that makes a client's request modern; `None` for a legacy request and for a server's.
     pub meta: Option<ModernMeta<'a>>,
 }
 
-/// Which request of ours a response names.
+/// The request of ours that a response names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerTo {
-    /// The one with this number, which is the id that we gave it.
+    /// The request with this number, which is the id that we gave it.
     Ours(u64),
-    /// None: its `id` is `null` or missing.
+    /// No request: the `id` is `null` or missing.
     Nobody,
-    /// One that cannot be ours.
+    /// A request that cannot be ours.
     Foreign,
 }
 
@@ -195,7 +196,7 @@ impl AnswerTo {
     }
 }
 
-/// The number of a request of ours, as any server may spell it: `7`, `"7"`, `7.0`.
+/// The number of our request in any of the spellings that servers use: `7`, `"7"`, `7.0`.
 pub fn own_id(raw: &str) -> Option<u64> {
     if let Ok(number) = raw.parse() {
         return Some(number);
@@ -207,18 +208,18 @@ pub fn own_id(raw: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// What a response says.
+/// The content of a response.
 pub enum Outcome<'a> {
-    /// The result, an object.
+    /// The result object.
     Result(Node<'a>),
-    /// The error, an object.
+    /// The error object.
     Error(Node<'a>),
-    /// Neither can be made out; what is wrong with it.
+    /// A response with neither a usable result nor a usable error, and what is wrong with it.
     Malformed(&'static str),
 }
 
 impl<'a> Outcome<'a> {
-    /// Reads the two members as they are meant: one that is `null` beside a sound one of the other kind counts for nothing.
+    /// Reads both members as they were meant: a `null` beside a valid member of the other kind is ignored.
     fn read(result: Option<Node<'a>>, error: Option<Node<'a>>) -> Self {
         let absent = |member: Option<Node<'_>>| member.is_none_or(|member| member.raw() == "null");
         match (result, error) {
@@ -232,23 +233,23 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// A text that is no message, and what to answer.
+/// A text that is not a message, and the refusal to answer it with.
 #[derive(Debug)]
 pub struct Malformed {
-    /// Of the request, where it could be read.
+    /// The request's id, if it could be read.
     pub id: Option<Id>,
-    /// What is wrong with it.
+    /// The reason.
     pub why: Refusal,
 }
 
 impl Malformed {
-    /// What is no request, and why.
+    /// The error for a text that is not a request.
     #[cold]
     pub fn new(id: Option<Id>, message: &str) -> Self {
         Self { id, why: Refusal::new(code::INVALID_REQUEST, format!("Invalid request: {message}")) }
     }
 
-    /// What is said to a text that is no JSON.
+    /// The error for a text that is not JSON.
     pub fn no_json(invalid: Invalid) -> Self {
         let message = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
         Self { id: None, why: Refusal::new(code::PARSE, message) }
@@ -265,7 +266,7 @@ impl From<Duplicate> for Malformed {
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 impl<'a> Message<'a> {
-    /// Reads what a client sent. Its requests must be sound; its answers are read as they are meant.
+    /// Reads a client's message. Requests must be valid; answers are read as they were meant.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
         let bad = |id: Option<Node<'_>>, message| Malformed::new(id.and_then(Id::from_node), message);
         if !root.is_object() {
@@ -299,8 +300,8 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads the parts of a client's batch. Of two requests with one id the second is refused: their answers could not be
-    /// told apart.
+    /// Reads the parts of a client's batch. The second of two requests with the same id is refused, because
+    /// their answers could not be told apart.
     pub fn read_parts(parts: &'a [Raw]) -> Vec<Result<Self, Malformed>> {
         let mut ids = HashSet::new();
         let mut read = |part: &'a Raw| match Self::read(part.root())? {
@@ -312,7 +313,7 @@ impl<'a> Message<'a> {
         parts.iter().map(&mut read).collect()
     }
 
-    /// Reads what a server sent, as it is meant.
+    /// Reads a server's message as it was meant.
     pub fn from_server(root: Node<'a>) -> Result<Self, NoMessage> {
         let Ok([version, id, method, params, result, error]) = root.all_unique(MEMBERS) else {
             return Err(NoMessage::with_duplicates(root));
@@ -323,7 +324,7 @@ impl<'a> Message<'a> {
             Some(_) if is_said(result) || is_said(error) => {
                 Outcome::Malformed("it has a method besides its result or error")
             }
-            // A line of a log may have a method as well.
+            // A line of a log may have a `method`, too.
             Some(_) if version.is_none() => return Err(NoMessage::Noise),
             Some(method) => {
                 let method = method.as_str().ok_or(NoMessage::Noise)?;
@@ -354,17 +355,18 @@ fn says_version(version: Option<Node<'_>>) -> bool {
     version.is_some_and(|version| version.raw() == "\"2.0\"")
 }
 
-/// What a server sent that is no message.
+/// Text from a server that is not a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoMessage {
-    /// Nothing to us.
+    /// Text without any meaning for us.
     Noise,
-    /// An answer in which a member that we route by stands twice: it cannot be read, but it ends these requests.
+    /// An answer in which a member that we route by occurs twice. It cannot be read, but it ends these
+    /// requests.
     Twice(Vec<u64>),
 }
 
 impl NoMessage {
-    /// What is wrong with an answer that is [`NoMessage::Twice`].
+    /// The description of an answer that is [`NoMessage::Twice`].
     pub const TWICE: &'static str = "a member of its envelope stands twice";
 
     #[cold]
@@ -378,14 +380,14 @@ impl NoMessage {
     }
 }
 
-/// Writes a request; `params` writes the raw object.
+/// Writes a request; `params` writes the raw parameters object.
 pub fn write_request(out: &mut Vec<u8>, id: u64, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     write_number(out, id);
     write_method(out, method, params);
 }
 
-/// Writes a notification; `params` writes the raw object.
+/// Writes a notification; `params` writes the raw parameters object.
 pub fn write_notification(out: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
     write_method(out, method, params);
@@ -404,7 +406,7 @@ fn write_method(out: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Vec<u8
     out.push(b'}');
 }
 
-/// Writes an answer; `result` writes the raw value.
+/// Writes a response; `result` writes the raw result.
 pub fn write_result(out: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.raw().as_bytes());
@@ -413,7 +415,7 @@ pub fn write_result(out: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Vec<u8>
     out.push(b'}');
 }
 
-/// Writes an error whose object is already raw JSON.
+/// Writes an error response; `error` writes the raw error object.
 pub fn write_raw_error(out: &mut Vec<u8>, id: Option<&Id>, error: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.map_or("null", Id::raw).as_bytes());
@@ -422,18 +424,19 @@ pub fn write_raw_error(out: &mut Vec<u8>, id: Option<&Id>, error: impl FnOnce(&m
     out.push(b'}');
 }
 
-/// An error of our own as a raw error object; `data` is raw JSON.
+/// An error of ours as a raw error object; `data` is raw JSON.
 pub fn error_object(code: i64, message: &str, data: Option<&str>) -> String {
     let data = data.map(|data| format!(",\"data\":{data}")).unwrap_or_default();
     format!("{{\"code\":{code},\"message\":{}{data}}}", quote(message))
 }
 
-/// The code of an error object, where it has a usable one.
+/// The code of an error object, if it has a usable one.
 pub fn error_code(error: Node<'_>) -> Option<i64> {
     error.get("code").and_then(|code| plain_number(code.raw()).parse().ok())
 }
 
-/// Writes an error object of a server so that a client can read it: one without a usable code or message is given one.
+/// Writes a server's error object in a form that every client can read: a missing or unusable code or message
+/// is replaced.
 pub fn write_sound_error(out: &mut Vec<u8>, error: Node<'_>) {
     let internal = code::INTERNAL.to_string();
     let has_code = error_code(error).is_some();
@@ -446,7 +449,7 @@ pub fn write_sound_error(out: &mut Vec<u8>, error: Node<'_>) {
     }
 }
 
-/// The message of an error that came without one, as JSON.
+/// The message for an error without one, as JSON.
 const NO_MESSAGE: &str = "\"the server gave no reason\"";
 
 /// Appends a number in decimal.
@@ -495,7 +498,7 @@ mod tests {
         }
     }
 
-    /// What a client's message is.
+    /// Checks how a client's message is read.
     fn check(text: &str, expected: &str) {
         let mut scanner = Scanner::default();
         let read = match Message::read(scanner.scan_str(text).unwrap().root()) {
@@ -505,7 +508,7 @@ mod tests {
         assert_eq!(read, expected, "{text}");
     }
 
-    /// What a server's message is.
+    /// Checks how a server's message is read.
     fn check_server(text: &str, expected: &str) {
         let mut scanner = Scanner::default();
         let read = match Message::from_server(scanner.scan_str(text).unwrap().root()) {
@@ -616,7 +619,7 @@ mod tests {
         check_server(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#, "Noise");
         check_server(r#"{"jsonrpc":"1.0","id":7,"method":"m"}"#, "request 7 m -");
         check_server(r#"{"jsonrpc":"2.0","method":"n"}"#, "notification n -");
-        // Some write every member that there is.
+        // Some servers write every member, with `null` for those that do not apply.
         let unsaid = r#""result":null,"error":null"#;
         check_server(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m",{unsaid}}}"#), "request 7 m -");
         check_server(&format!(r#"{{"jsonrpc":"2.0","method":"n",{unsaid}}}"#), "notification n -");

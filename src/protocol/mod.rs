@@ -1,4 +1,7 @@
-//! What MCP says: messages, eras, versions, progress. Pure: no sockets, no clock, nothing of toolboxes.
+//! What MCP specifies: messages, eras, versions, progress, mirrored headers. Both transports, the gateway and
+//! the core use it.
+//!
+//! Invariant: everything here is pure; there are no sockets, no clock and no toolboxes.
 
 pub mod cut_off;
 pub mod era;

@@ -1,25 +1,27 @@
-//! Requests that ask for progress: on the way on they do so under a token of ours, their number.
+//! Progress tokens. A request that asks for progress is forwarded with a token of ours, which is the number
+//! of our request.
 
 use crate::json::Node;
 use crate::protocol::message::write_number;
 
-/// What a request's parameters say of progress.
+/// The progress that a request's parameters ask for.
 #[derive(Clone, Copy)]
 pub struct Progress<'a> {
     meta: Node<'a>,
-    /// The token of whoever asks.
+    /// The client's own token.
     pub token: Node<'a>,
 }
 
 impl<'a> Progress<'a> {
-    /// `None` where no progress is asked for.
+    /// Reads the token; `None` if the request asks for no progress.
     pub fn asked(params: Node<'a>) -> Option<Self> {
         let meta = params.get("_meta").filter(|meta| meta.is_object())?;
         Some(Self { meta, token: meta.get("progressToken")? })
     }
 }
 
-/// Writes a request's parameters with `changes`, and with `ours` for the token where they ask for progress.
+/// Writes a request's parameters with `changes`, and with `ours` in place of the client's token if they ask
+/// for progress.
 pub fn write_params(
     out: &mut Vec<u8>,
     params: Node<'_>,

@@ -1,4 +1,5 @@
-//! Parameters of tools that are mirrored into HTTP headers (`x-mcp-header`), and how header values are written.
+//! Tool parameters that are mirrored into HTTP headers (`x-mcp-header`), and the encoding of header values.
+//! The HTTP client writes such headers, and the HTTP server checks them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,26 +8,27 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One parameter that is sent as `Mcp-Param-{suffix}` as well.
+/// One parameter that is also sent as the header `Mcp-Param-{suffix}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolHeader {
-    /// Keys that lead from the arguments to the parameter.
+    /// The keys that lead from the arguments to the parameter.
     pub path: Vec<String>,
-    /// What follows `Mcp-Param-`.
+    /// The part of the header's name after `Mcp-Param-`.
     pub suffix: String,
 }
 
-/// The mirrored parameters of an upstream's tools, by the upstream's own names. Filled by whoever lists the tools.
+/// The mirrored parameters of an upstream's tools, by the upstream's own tool names. Whoever lists the tools
+/// fills this.
 #[derive(Default)]
 pub struct ToolHeaders(RwLock<HashMap<String, Vec<ToolHeader>>>);
 
 impl ToolHeaders {
-    /// Replaces what is known.
+    /// Replaces all entries.
     pub fn set(&self, tools: HashMap<String, Vec<ToolHeader>>) {
         *self.0.write() = tools;
     }
 
-    /// The headers of one call, suffix and plain value; `arguments` is the raw object.
+    /// The headers of one call as pairs of suffix and plain value; `arguments` is the raw object.
     pub fn of_call(&self, tool: &str, arguments: &str) -> Vec<(String, String)> {
         match self.0.read().get(tool) {
             Some(headers) => values(headers, arguments),
@@ -35,7 +37,8 @@ impl ToolHeaders {
     }
 }
 
-/// The values of these parameters in the raw arguments of a call; what is absent, `null` or not primitive has none.
+/// The values of these parameters in the raw arguments of a call. Absent, `null` and non-primitive parameters
+/// are left out.
 pub fn values(headers: &[ToolHeader], arguments: &str) -> Vec<(String, String)> {
     let value = |header: &ToolHeader| {
         let mut raw = arguments;
@@ -52,8 +55,8 @@ pub fn values(headers: &[ToolHeader], arguments: &str) -> Vec<(String, String)> 
     headers.iter().filter_map(|header| Some((header.suffix.clone(), value(header)?))).collect()
 }
 
-/// Reads the marks in a tool's raw input schema. An error says which rule one of them breaks: such a tool must not
-/// be offered.
+/// Reads the `x-mcp-header` marks in a tool's raw input schema. The error names the rule that a mark breaks;
+/// such a tool must not be offered.
 pub fn read_schema(schema: &str) -> Result<Vec<ToolHeader>, String> {
     if !schema.contains("x-mcp-header") && !schema.contains('\\') {
         return Ok(Vec::new());
@@ -65,7 +68,7 @@ pub fn read_schema(schema: &str) -> Result<Vec<ToolHeader>, String> {
     Ok(found)
 }
 
-/// `path` is `None` where no chain of `properties` leads.
+/// Collects the marks of a schema and its parts. `path` is `None` outside a chain of `properties`.
 fn walk(schema: &Value, path: Option<&mut Vec<String>>, found: &mut Vec<ToolHeader>) -> Result<(), String> {
     let object = match schema {
         Value::Object(object) => object,
@@ -130,7 +133,7 @@ fn check(
     Ok(ToolHeader { path: path.to_vec(), suffix: suffix.to_owned() })
 }
 
-/// A text as a header value: itself where that is safe, else `=?base64?…?=`.
+/// Encodes a text as a header value: unchanged if that is safe, else as `=?base64?…?=`.
 pub fn encode_value(text: &str) -> Cow<'_, str> {
     let safe = text.bytes().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e))
         && text.trim_matches([' ', '\t']).len() == text.len()

@@ -1,14 +1,17 @@
-//! What one document gives the index: its words counted by field, and what can be told of it beside.
+//! Turns one document into index entries: its words counted by field, its summary and its risk. [`Index`]
+//! calls this.
+//!
+//! [`Index`]: super::Index
 
 use super::ToolDoc;
 use super::tokens::{fold, words};
 
-/// The risk of a tool that destroys.
+/// The risk of a destructive tool.
 pub(super) const DESTROYS: u8 = 2;
 
 /// The words of one document, by term and field.
 pub(super) struct Counts<const N: usize> {
-    /// Term and field, once for each time.
+    /// One pair of term and field for each occurrence.
     pub(super) seen: Vec<(u32, u8)>,
     pub(super) lengths: [u32; N],
 }
@@ -18,7 +21,7 @@ impl<const N: usize> Counts<N> {
         Self { seen: Vec::new(), lengths: [0; N] }
     }
 
-    /// Begins another document.
+    /// Empties the counts for the next document.
     pub(super) fn clear(&mut self) {
         self.seen.clear();
         self.lengths = [0; N];
@@ -29,7 +32,7 @@ impl<const N: usize> Counts<N> {
         self.lengths[field] += length;
     }
 
-    /// Calls `each` with every term, in order, and how often it stands in each field.
+    /// Calls `each` with every term in order and its count in each field.
     pub(super) fn each(&mut self, mut each: impl FnMut(u32, [u32; N])) {
         self.seen.sort_unstable();
         for run in self.seen.chunk_by(|a, b| a.0 == b.0) {
@@ -42,13 +45,14 @@ impl<const N: usize> Counts<N> {
     }
 }
 
-/// Puts counts side by side, `bits` for each; more often counts as the most that fits.
+/// Packs the counts into one number, `bits` for each. A larger count becomes the largest that fits.
 pub(super) fn packed<const N: usize>(counts: [u32; N], bits: u32) -> u32 {
     let most = (1 << bits) - 1;
     counts.iter().rev().fold(0, |packed, count| packed << bits | (*count).min(most))
 }
 
-/// The first sentence and the rest: authors say first what a tool does, and explain afterwards.
+/// Splits a description into its first sentence and the rest, because authors first say what a tool does and
+/// then explain.
 pub(super) fn split_summary(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let mut before = ' ';
@@ -67,7 +71,7 @@ pub(super) fn split_summary(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// What a call can do: as the server says, else as the verb of the name says.
+/// The risk of calling a tool, from its annotations or else from the verb in its name.
 pub(super) fn risk(tool: &ToolDoc) -> u8 {
     if tool.read_only == Some(true) {
         return 0;

@@ -1,4 +1,7 @@
-//! What is known of the tools, by term: two small inverted indexes, one over tools, one over servers.
+//! The index of tools by term: two small inverted indexes, one over tools and one over servers. `rank.rs`
+//! searches it.
+//!
+//! Invariant: postings name live tools and servers only, in ascending order.
 
 use std::hash::BuildHasher;
 
@@ -8,7 +11,7 @@ use super::tokens::{Stems, fold, grams, words};
 use super::{ServerDoc, ToolDoc};
 use crate::hash::{HashMap, Seeded};
 
-/// Fields of a tool, each with its own weight.
+/// The fields of a tool, each with its own weight in `score.rs`.
 pub(super) const TOOL_FIELDS: usize = 6;
 const NAME: usize = 0;
 const SUMMARY: usize = 1;
@@ -17,43 +20,43 @@ const PARAM_NAMES: usize = 3;
 const PARAM_TEXT: usize = 4;
 const SERVER: usize = 5;
 
-/// How many words of a first sentence are kept in order.
+/// The number of words of a first sentence that are kept in order.
 const SENTENCE: usize = 16;
 
-/// Among how many words of a description, from the first, its verb is looked for: a title may stand before it.
+/// The verb of a description is looked for among this many first words, because a title may precede it.
 const VERB_WITHIN: usize = 6;
 
-/// Fields of a server.
+/// The fields of a server.
 pub(super) const SERVER_FIELDS: usize = 4;
 const TITLE: usize = 0;
 const ABOUT: usize = 1;
 const TOOL_NAMES: usize = 2;
 const TOOL_TEXT: usize = 3;
 
-/// That a term stands in a document, and how often in each of its fields.
+/// One document that has a term, with the counts by field.
 #[derive(Clone, Copy)]
 pub(super) struct Posting {
     pub(super) doc: u32,
-    /// Four bits a field for tools, eight for servers; more often counts as the most.
+    /// Four bits per field for tools, eight for servers. Larger counts are stored as the largest that fits.
     pub(super) counts: u32,
 }
 
 impl Posting {
-    /// Whether a term stands in the name of a tool.
+    /// Whether the term occurs in the tool's name.
     pub(super) fn is_in_name(&self) -> bool {
         self.counts & 15 > 0
     }
 }
 
-/// A term and where it stands. Postings are in ascending order of documents.
+/// A term and the documents that have it. Postings are in ascending order of documents.
 #[derive(Default)]
 pub(super) struct Term {
     pub(super) text: Box<str>,
     pub(super) tools: Vec<Posting>,
     pub(super) servers: Vec<Posting>,
-    /// In how many tools' names it stands.
+    /// The number of tools whose names have the term.
     pub(super) names: u32,
-    /// What it says is done, where it is a verb.
+    /// The deed that the term stands for, if it is a verb.
     deed: Option<Deed>,
 }
 
@@ -61,21 +64,21 @@ pub(super) struct Term {
 pub(super) struct Tool {
     pub(super) name: Box<str>,
     pub(super) server: u32,
-    /// Its place among its server's tools.
+    /// The tool's position among its server's tools.
     pub(super) position: u32,
-    /// The terms of its name, in order.
+    /// The terms of the name, in order.
     pub(super) name_terms: Box<[u32]>,
-    /// The first terms of its first sentence, in order.
+    /// The first terms of the first sentence, in order.
     pub(super) sentence: Box<[u32]>,
-    /// What it does, where that can be told.
+    /// The tool's deed, if it is known.
     pub(super) deed: Option<Deed>,
-    /// 0 reads only, 1 unknown, 2 destroys.
+    /// 0 for a read-only tool, 1 for an unknown one, 2 for a destructive one.
     pub(super) risk: u8,
-    /// The same for tools whose descriptions have the same letters.
+    /// Equal for tools whose descriptions have the same letters.
     pub(super) text_hash: u64,
 }
 
-/// What is needed of a tool for every posting, kept close together.
+/// The part of a tool that every posting needs, kept close together in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) lengths: [u16; TOOL_FIELDS],
@@ -86,23 +89,22 @@ pub(super) struct Shape {
 pub(super) struct Server {
     pub(super) key: Box<str>,
     pub(super) order: u32,
-    /// Its tools' numbers: `first..first + count`.
+    /// The server's tools have the numbers `first..first + count`.
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) lengths: [u32; SERVER_FIELDS],
-    /// The terms that stand anywhere in it or its tools.
+    /// All terms of the server and its tools.
     terms: Box<[u32]>,
-    /// The terms of its names.
+    /// The terms of the server's names.
     pub(super) title_terms: Box<[u32]>,
 }
 
-/// All that is known of servers and their tools, kept so that one server can be replaced at the cost of
-/// that server alone.
+/// Everything known about servers and their tools. Replacing one server costs only the work for that server.
 pub struct Index {
     stems: Stems,
     pub(super) terms: Vec<Term>,
     ids: HashMap<Box<str>, u32>,
-    /// Words as they were written, to spare the stemming.
+    /// Words in their written form, which saves the stemming of known words.
     surface: HashMap<Box<str>, u32>,
     grams: HashMap<u32, Vec<u32>>,
     pub(super) tools: Vec<Option<Tool>>,
@@ -122,7 +124,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// An index of nothing.
+    /// An empty index.
     pub fn new() -> Self {
         Self {
             stems: Stems::new(),
@@ -141,7 +143,7 @@ impl Index {
         }
     }
 
-    /// Adds a server, or replaces what was known of it. The key tells servers apart and is no text to be found.
+    /// Adds a server, or replaces its earlier entry. The key identifies the server and is not searched.
     pub fn set_server(&mut self, key: &str, doc: &ServerDoc) {
         self.remove_server(key);
         let server = count(self.servers.len());
@@ -222,7 +224,7 @@ impl Index {
         }));
     }
 
-    /// Forgets a server; says whether it was known.
+    /// Removes a server. Returns whether it was known.
     pub fn remove_server(&mut self, key: &str) -> bool {
         let Some(number) = self.by_key.remove(key) else { return false };
         let Some(server) = self.servers[number as usize].take() else { return false };
@@ -256,7 +258,7 @@ impl Index {
         true
     }
 
-    /// Numbers tools and servers anew, without the holes that removed ones left.
+    /// Renumbers tools and servers to close the gaps that removed ones left.
     fn compact(&mut self) {
         let mut tools = vec![0; self.tools.len()];
         let mut servers = vec![0; self.servers.len()];
@@ -286,7 +288,7 @@ impl Index {
         }
     }
 
-    /// Counts the words of one tool; gives the terms of its name and of its first sentence in order.
+    /// Counts the words of one tool. Returns the terms of its name and of its first sentence, in order.
     fn read_tool(
         &mut self,
         tool: &ToolDoc,
@@ -324,7 +326,7 @@ impl Index {
         (sequence.into(), sentence.into())
     }
 
-    /// What a tool does: as its server says, else as the first verb of its name says, or of its description.
+    /// What a tool does, from its annotations or else from the first verb in its name or description.
     fn deed(&self, tool: &ToolDoc, name: &[u32], sentence: &[u32]) -> Option<Deed> {
         if tool.read_only == Some(true) {
             return Some(Deed::Read);
@@ -339,7 +341,7 @@ impl Index {
         });
     }
 
-    /// The term of a word, made where it is new.
+    /// The term of a word, created if it is new.
     fn term(&mut self, raw: &str) -> u32 {
         if let Some(&id) = self.surface.get(raw) {
             return id;
@@ -370,41 +372,41 @@ impl Index {
         id
     }
 
-    /// The stem of a word of a query, whether any text has it or not.
+    /// The stem of a query word, whether or not any text has it.
     pub(super) fn stem(&self, raw: &str) -> String {
         let mut folded = String::new();
         fold(raw, &mut folded);
         self.stems.stem(&folded)
     }
 
-    /// The terms with a run of three characters.
+    /// The terms that contain a run of three characters.
     pub(super) fn terms_with(&self, gram: u32) -> &[u32] {
         self.grams.get(&gram).map_or(&[], Vec::as_slice)
     }
 
-    /// A tool that a posting names.
+    /// The tool with this number, which must be live.
     pub(super) fn tool(&self, number: u32) -> &Tool {
         self.tools[number as usize].as_ref().expect("postings name live tools only")
     }
 
-    /// How many words the name of a tool has.
+    /// The number of words in a tool's name.
     pub(super) fn name_length(&self, number: u32) -> usize {
         usize::from(self.shapes[number as usize].lengths[NAME])
     }
 
-    /// A server that a posting or a tool names.
+    /// The server with this number, which must be live.
     pub(super) fn server(&self, number: u32) -> &Server {
         self.servers[number as usize].as_ref().expect("postings name live servers only")
     }
 
-    /// The number of a term that stands in some text.
+    /// The number of a term that occurs in some text.
     pub(super) fn find(&self, stem: &str) -> Option<u32> {
         let id = *self.ids.get(stem)?;
         let term = &self.terms[id as usize];
         (!term.tools.is_empty() || !term.servers.is_empty()).then_some(id)
     }
 
-    /// What orders servers: their place in the file, and their key where that is the same.
+    /// The sort key of a server: its position in the file, then its key.
     pub(super) fn place(&self, server: u32) -> (u32, &str) {
         let server = self.server(server);
         (server.order, &server.key)
@@ -434,7 +436,7 @@ impl Index {
     }
 }
 
-/// A number of tools, servers or terms: there are thousands, never billions.
+/// Converts a count of tools, servers or terms. There are thousands of them, never billions.
 fn count(length: usize) -> u32 {
     u32::try_from(length).expect("fewer than 2^32 documents and terms")
 }

@@ -1,13 +1,14 @@
-//! What words mean to someone who asks for a tool: which carry little, and which stand for others.
+//! The meaning of words in a query: which words carry little, which name an action, and which stand for
+//! others.
 //!
-//! The lists are ours, short and of common knowledge.
+//! The lists are our own: short, and made of common knowledge.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::tokens::Stems;
 
-/// Grammar: carries nothing in a long query.
+/// Words of grammar, which carry nothing in a long query.
 const STOP: &str = "a an the and or but if then than of to in on at by for with from into onto about as is are was were \
     be been being am do does did done doing have has had having i me my mine myself we us our ours you \
     your yours he him his she her hers it its they them their theirs this that these those there here \
@@ -16,7 +17,7 @@ const STOP: &str = "a an the and or but if then than of to in on at by for with 
     few other such own same s t d ll m re ve don isn aren doesn didn won wouldn couldn shouldn wasn \
     weren hasn haven let's without within";
 
-/// Talk: how people wrap a request, whatever it is about.
+/// Words that people wrap around any request.
 const TALK: &str = "hi hello hey dear thanks thank help helps helping need needs needed want wants wanted like wish love \
     looking look seeking interested interest planning plan plans friend friends family colleague boss \
     brother sister mom dad wife husband partner provide provides providing give gives giving tell know \
@@ -40,7 +41,7 @@ const TALK: &str = "hi hello hey dear thanks thank help helps helping need needs
     until because though however whether either neither even rather instead otherwise thus therefore \
     hence right left";
 
-/// What a tool does, or is wanted for, to the things that it is about.
+/// What a tool does to the things that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Read,
@@ -49,7 +50,7 @@ pub(super) enum Deed {
     Remove,
 }
 
-/// The verbs of each deed, and how people say that they want it.
+/// The verbs of each deed, and other words by which people ask for it.
 const DEEDS: [(Deed, &str); 4] = [
     (
         Deed::Read,
@@ -64,7 +65,7 @@ const DEEDS: [(Deed, &str); 4] = [
     (Deed::Remove, "delete remove erase drop destroy purge clear wipe trash unlink forget"),
 ];
 
-/// What the stem of a verb says is done.
+/// The deed that the stem of a verb stands for.
 pub(super) fn deed(stem: &str) -> Option<Deed> {
     static STEMS: OnceLock<HashMap<String, Deed>> = OnceLock::new();
     let table = || {
@@ -76,23 +77,24 @@ pub(super) fn deed(stem: &str) -> Option<Deed> {
     STEMS.get_or_init(table).get(stem).copied()
 }
 
-/// Groups of words that people use for one another; `left > right`: whoever says a word on the left may
-/// be served by what is described with a word on the right.
+/// Groups of words that people use for one another. `left > right` means that a tool described with a word on
+/// the right may serve somebody who uses a word on the left.
 const THESAURUS: &str = include_str!("thesaurus.txt");
 
-/// Whether a word is grammar.
+/// Whether a word is grammar ([`STOP`]).
 pub(super) fn is_stop(word: &str) -> bool {
     static WORDS: OnceLock<HashSet<&str>> = OnceLock::new();
     WORDS.get_or_init(|| STOP.split_whitespace().collect()).contains(word)
 }
 
-/// Whether a word is the wrapping of a request.
+/// Whether a word only wraps a request ([`TALK`]).
 pub(super) fn is_talk(word: &str) -> bool {
     static WORDS: OnceLock<HashSet<&str>> = OnceLock::new();
     WORDS.get_or_init(|| TALK.split_whitespace().collect()).contains(word)
 }
 
-/// The stems that may stand for a stem, each with whether it means the same (else it is only near).
+/// The stems that may stand for a stem. The flag says whether a stem is a synonym; otherwise it is only
+/// related.
 pub(super) fn of(stem: &str) -> &'static [(String, bool)] {
     static TABLE: OnceLock<HashMap<String, Vec<(String, bool)>>> = OnceLock::new();
     TABLE.get_or_init(table).get(stem).map_or(&[], Vec::as_slice)

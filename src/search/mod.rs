@@ -1,4 +1,10 @@
-//! Finding the right tool: text in, ranked names out.
+//! Search for the right tool: a query in, ranked names out.
+//!
+//! `gateway/find.rs` keeps an [`Index`] for `find_tools` and the verb `search`. A query takes this path:
+//!
+//! ```text
+//! text → tokens (words, stems) → query (weighted terms, variants) → score (BM25F) → rank (order, hits)
+//! ```
 
 mod document;
 mod index;
@@ -15,27 +21,27 @@ mod tests;
 pub use index::Index;
 pub use rank::Hit;
 
-/// What is known of a server.
+/// A server's text, as the index wants it.
 #[derive(Clone, Debug, Default)]
 pub struct ServerDoc {
-    /// Its place in the file: the last rule between equals.
+    /// The server's position in the file, which decides between equal scores.
     pub order: u32,
-    /// Its names: all that people call it by.
+    /// All names by which people call the server.
     pub title: String,
-    /// What it says of itself.
+    /// The server's description of itself.
     pub description: String,
-    /// Its tools in its own order.
+    /// The tools in the server's own order.
     pub tools: Vec<ToolDoc>,
 }
 
-/// What is known of a tool.
+/// A tool's text, as the index wants it.
 #[derive(Clone, Debug, Default)]
 pub struct ToolDoc {
-    /// Its name, as its server calls it.
+    /// The name as the server spells it.
     pub name: String,
-    /// Its description.
+    /// The description.
     pub description: String,
-    /// Its parameters.
+    /// The parameters.
     pub params: Vec<ParamDoc>,
     /// The annotation `readOnlyHint`.
     pub read_only: Option<bool>,
@@ -43,13 +49,13 @@ pub struct ToolDoc {
     pub destructive: Option<bool>,
 }
 
-/// What is known of a parameter of a tool.
+/// A parameter's text, as the index wants it.
 #[derive(Clone, Debug, Default)]
 pub struct ParamDoc {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its description.
+    /// The description.
     pub description: String,
-    /// The values it may take, where the schema lists them.
+    /// The allowed values, if the schema lists them.
     pub enum_values: Vec<String>,
 }

@@ -1,34 +1,35 @@
-//! Queries that are names: typed in full, from their end, or in part.
+//! Queries that are a tool's name: complete, the end of it, or a part of it. `rank.rs` puts such tools first.
 
 use super::index::{Index, Tool};
 use super::query::{Query, QueryTerm};
 use super::score::rarity;
 use crate::hash::HashMap;
 
-/// Queries of more words than this are no parts of names.
+/// A query with more words than this is not taken for part of a name.
 pub(super) const NAME_WORDS: usize = 8;
 
-/// How far apart, at most, two words of a sentence belong together: there may be an article between them.
+/// The largest distance at which two words of a sentence count as neighbours. An article may stand between
+/// them.
 const WITHIN: usize = 2;
 
-/// How a query names a tool, if it does; the surest last.
+/// How a query names a tool. Variants that are more certain come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
     No,
-    /// Some words of the name in a row, the last one perhaps not finished.
+    /// Consecutive words of the name; the last word may be incomplete.
     Partly,
     /// The last words of the name.
     BySuffix,
-    /// The first sentence of its description.
+    /// The first sentence of the tool's description.
     BySentence,
-    /// All words of the name, perhaps mistyped, perhaps with words of the server's name before them.
+    /// All words of the name, possibly mistyped or preceded by words of the server's name.
     ByWords,
-    /// Letter by letter, but for case and what parts the words.
+    /// The exact letters, ignoring case and word separators.
     Exactly,
 }
 
 impl Query {
-    /// How this query names a tool.
+    /// How the query names a tool.
     pub(super) fn names(&self, index: &Index, tool: &Tool) -> Named {
         let (words, name) = (self.sequence.as_slice(), &*tool.name_terms);
         if words.is_empty() {
@@ -54,14 +55,14 @@ impl Query {
         }
     }
 
-    /// Whether the query is a first sentence, or what follows a title in it.
+    /// Whether the query is a tool's first sentence, or the part of it after a title.
     pub(super) fn is_sentence(&self, sentence: &[u32]) -> bool {
         let words = self.sequence.as_slice();
         let Some(before) = sentence.len().checked_sub(words.len()) else { return false };
         (before == 0 || words.len() > before.max(NAME_WORDS / 2)) && self.are(words, &sentence[before..])
     }
 
-    /// The share of the pairs of words in a query that follow one another in a tool's name or first sentence too.
+    /// The share of the query's word pairs that also follow one another in the tool's name or first sentence.
     pub(super) fn pairs_in(&self, tool: &Tool) -> f32 {
         let follow = |terms: &[u32], within: usize, (one, other): (usize, usize)| {
             let (one, other) = (&self.terms[one], &self.terms[other]);
@@ -76,12 +77,12 @@ impl Query {
         found.count() as f32 / self.pairs.len().max(1) as f32
     }
 
-    /// Whether the words are these terms, one by one.
+    /// Whether the words match these terms one by one.
     fn are(&self, words: &[usize], terms: &[u32]) -> bool {
         words.len() == terms.len() && words.iter().zip(terms).all(|(word, term)| self.terms[*word].is(*term))
     }
 
-    /// The same, but the last word need only be a beginning.
+    /// Like [`Self::are`], but the last word may be the beginning of its term.
     fn begin(&self, index: &Index, words: &[usize], terms: &[u32]) -> bool {
         let (Some((word, words)), Some((term, terms))) = (words.split_last(), terms.split_last()) else {
             return false;
@@ -90,7 +91,7 @@ impl Query {
         (word.is(*term) || word.begins(&index.terms[*term as usize].text)) && self.are(words, terms)
     }
 
-    /// Whether the query is words of the server's name and then the tool's name.
+    /// Whether the query consists of words of the server's name followed by the tool's name.
     fn is_qualified(&self, index: &Index, tool: &Tool) -> bool {
         let Some(before) = self.sequence.len().checked_sub(tool.name_terms.len()) else { return false };
         let (server, name) = self.sequence.split_at(before);
@@ -101,21 +102,21 @@ impl Query {
 }
 
 impl QueryTerm {
-    /// Whether a term of a name is this word, mistyped or not.
+    /// Whether this word matches a term of a name, possibly after a repair.
     fn is(&self, term: u32) -> bool {
         self.variants[..self.literal].iter().any(|variant| variant.0 == term)
     }
 
-    /// Whether this word is the beginning of a longer one.
+    /// Whether this word is the beginning of a longer term.
     fn begins(&self, term: &str) -> bool {
         self.stem.chars().nth(1).is_some() && term.starts_with(&self.stem)
     }
 }
 
-/// How much of a tool's name is words of a query.
+/// Measures how much of a tool's name the query covers.
 pub(super) struct NameCover<'a> {
     index: &'a Index,
-    /// How well some word of the query stands for a term.
+    /// For each term, how well the best word of the query stands for it.
     found: HashMap<u32, f32>,
 }
 
@@ -129,7 +130,7 @@ impl<'a> NameCover<'a> {
         Self { index, found }
     }
 
-    /// The share of a name that is words of the query, the rare ones counting more.
+    /// The share of a name that words of the query cover. Rare words count more.
     pub(super) fn share(&self, tool: &Tool) -> f32 {
         let (mut covered, mut all) = (0.0, 0.0);
         for term in &tool.name_terms {

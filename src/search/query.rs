@@ -1,4 +1,4 @@
-//! From the words of a query to weighted terms, each with the terms that may stand for it.
+//! Turns the words of a query into weighted terms, each with the terms that may stand for it.
 
 use std::collections::HashMap;
 
@@ -6,72 +6,73 @@ use super::index::Index;
 use super::meaning::{self, Deed};
 use super::tokens::{Word, fold, grams, words};
 
-/// What a word of grammar counts in a short query, where it may tell tools apart; in longer ones, nothing.
+/// The weight of a grammar word in a short query, where it may tell tools apart. In a longer query the weight
+/// is 0.
 const STOP: f32 = 0.25;
-/// How many words of content a short query has at most.
+/// The largest number of content words in a short query.
 const SHORT: usize = 5;
-/// What a verb counts in a short query, since tools have other verbs for the same.
+/// The weight of a verb in a short query. Tools often use another verb for the same action.
 const VERB: f32 = 0.7;
-/// Among how many words, from the first, the verb of a short query is looked for.
+/// The verb of a short query is looked for among this many first words.
 const VERB_WITHIN: usize = 4;
-/// Queries of more pairs of words than this tell a story, in which what follows what says little.
+/// A query with more word pairs than this is a story, in which the order of words says little.
 const PAIRS: usize = 6;
-/// What a word of talk counts.
+/// The weight of a word that only wraps the request.
 const TALK: f32 = 0.3;
-/// What each part of an identifier counts, beside the whole.
+/// The weight of each part of an identifier, beside the whole.
 const PART: f32 = 0.5;
-/// A term that stands twice counts 2^REPEATED.
+/// A term that occurs twice has 2^REPEATED times the weight.
 const REPEATED: f32 = 0.35;
-/// How well other words stand for one that some tool has: one that means the same, one that is near.
+/// How well another word stands for a word that some tool has: a synonym, and a related word.
 const SAME: f32 = 0.3;
 const NEAR: f32 = 0.3;
-/// The same where no tool has the word.
+/// How well another word stands for a word that no tool has.
 const INSTEAD: f32 = 0.9;
-/// How well a longer word stands for one that it begins or ends with.
+/// How well a longer word stands for a word that it begins or ends with.
 const LONGER: f32 = 0.3;
-/// From how much likeness on (Dice, of three-letter runs) a word is taken for a mistyped one.
+/// The least similarity (Dice coefficient of three-letter runs) at which a word counts as mistyped.
 const LIKENESS: f32 = 0.6;
-/// From how much likeness on the slips of the fingers are counted.
+/// The least similarity at which the typing slips are counted.
 const CANDIDATE: f32 = 0.3;
-/// Longer than this, in bytes, a word is no mistyped one: a key, a sequence.
+/// A word of more bytes than this is a key or a sequence, and is never taken for a mistyped one.
 const LONGEST: usize = 64;
-/// At most this many clauses are told apart.
+/// The largest number of clauses that are told apart.
 const CLAUSES: usize = 64;
 
-/// A query, understood as far as words go.
+/// A parsed query.
 pub(super) struct Query {
     pub(super) terms: Vec<QueryTerm>,
     pub(super) clauses: usize,
-    /// The words in order, as places in `terms`.
+    /// The words in order, as indexes into `terms`.
     pub(super) sequence: Vec<usize>,
-    /// Words that follow one another, grammar left out, as places in `terms`.
+    /// Words that follow one another, ignoring grammar, as indexes into `terms`.
     pub(super) pairs: Vec<(usize, usize)>,
-    /// What a short query wants to be done, if it says so.
+    /// The deed that a short query asks for, if it names one.
     pub(super) deed: Option<Deed>,
-    /// Letters and digits alone, folded.
+    /// The query's letters and digits, folded.
     plain: String,
 }
 
 /// One term of a query.
 pub(super) struct QueryTerm {
     pub(super) stem: String,
-    /// As it was first written.
+    /// The word as the query first spells it.
     pub(super) word: String,
     pub(super) weight: f32,
-    /// The clauses that it stands in, one bit each.
+    /// A bit for each clause that has the term.
     pub(super) clauses: u64,
-    /// Says what is sought, unlike grammar and talk.
+    /// Whether the word says what is sought; grammar and talk do not.
     pub(super) content: bool,
-    /// Terms of the index that stand for it and how well they do; the term itself first.
+    /// Terms of the index that stand for this one, each with how well it does. The term itself comes first.
     pub(super) variants: Vec<(u32, f32)>,
-    /// Some tool or server has the term itself.
+    /// Whether some tool or server has the term itself.
     pub(super) known: bool,
-    /// How many of `variants`, from the first, are the word itself or its repair.
+    /// The number of leading `variants` that are the word itself or a repair of it.
     pub(super) literal: usize,
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     pub(super) fn new(index: &Index, text: &str) -> Self {
         let breaks = clause_breaks(text);
         let mut seen: Vec<(Word<'_>, bool, bool)> = Vec::new();
@@ -81,10 +82,11 @@ impl Query {
         });
         let content = seen.iter().filter(|(word, stop, talk)| !stop && !talk && !word.whole).count();
         if content == 0 {
-            // Talk is all there is, so it is what was meant.
+            // The query has no other words, so its talk is what was meant.
             seen.iter_mut().for_each(|(_, _, talk)| *talk = false);
         }
-        // So it is with grammar, as in `who am i` or `to be or not`. It is never mistyped, nor said in other words.
+        // Likewise for a query of grammar only, such as `who am i` or `to be or not`. Grammar words are never
+        // repaired and have no synonyms.
         let grammar = seen.iter().all(|(word, stop, _)| *stop || word.whole);
         if grammar {
             seen.iter_mut().for_each(|(_, stop, _)| *stop = false);
@@ -156,7 +158,7 @@ impl QueryTerm {
         }
     }
 
-    /// Finds the terms that may stand for it; `literally` none but itself.
+    /// Finds the terms that may stand for this one. With `literally`, only the term itself counts.
     fn find_variants(&mut self, index: &Index, literally: bool) {
         let own = index.find(&self.stem);
         self.known = own.is_some();
@@ -194,7 +196,7 @@ impl QueryTerm {
     }
 }
 
-/// Terms of names that begin or end with the stem: `weather` finds `weathergpt`.
+/// Terms of names that begin or end with the stem, as `weathergpt` does for `weather`.
 fn longer(index: &Index, stem: &str) -> Vec<u32> {
     let mut inner: Vec<u32> = Vec::new();
     grams(stem, |gram| inner.push(gram));
@@ -213,7 +215,8 @@ fn longer(index: &Index, stem: &str) -> Vec<u32> {
     rarest.iter().filter(fits).copied().collect()
 }
 
-/// The terms most like a stem that no text has: a slip or two of the fingers away, or made of the same runs.
+/// The terms most similar to a stem that no text has: those one or two typing slips away, or made of the same
+/// runs.
 fn repairs(index: &Index, stem: &str, word: &str) -> Vec<(u32, f32)> {
     let mut runs: Vec<u32> = Vec::new();
     grams(stem, |gram| runs.push(gram));
@@ -241,7 +244,8 @@ fn repairs(index: &Index, stem: &str, word: &str) -> Vec<(u32, f32)> {
             near.push((run[0], dice));
         }
     }
-    // Two letters that changed places leave no run of a short word as it was, and may make another ending of its end.
+    // Two swapped letters leave no run of a short word intact, and may change the ending that the stemmer
+    // removes.
     let mut swapped: Vec<char> = word.chars().collect();
     for at in 1..swapped.len() {
         swapped.swap(at - 1, at);
@@ -259,7 +263,7 @@ fn repairs(index: &Index, stem: &str, word: &str) -> Vec<(u32, f32)> {
     near
 }
 
-/// Where new clauses begin: a query of several sentences often asks for several things.
+/// The offsets at which new clauses begin. A query of several sentences often asks for several things.
 fn clause_breaks(text: &str) -> Vec<usize> {
     let mut breaks = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -276,7 +280,8 @@ fn clause_breaks(text: &str) -> Vec<usize> {
     breaks
 }
 
-/// Letters and digits alone, folded: the same for `find_symbol`, `findSymbol` and `Find symbol`.
+/// The folded letters and digits of a text, which are equal for `find_symbol`, `findSymbol` and `Find
+/// symbol`.
 fn plain(text: &str) -> String {
     let mut folded = String::new();
     fold(text, &mut folded);
@@ -285,7 +290,7 @@ fn plain(text: &str) -> String {
 }
 
 impl Query {
-    /// Whether a name is the query, but for case, accents and what parts the words.
+    /// Whether a name equals the query, ignoring case, accents and word separators.
     pub(super) fn spells(&self, name: &str) -> bool {
         if !name.is_ascii() {
             return plain(name) == self.plain;

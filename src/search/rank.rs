@@ -1,4 +1,8 @@
-//! Order: the scores of tools, names first, what was not yet covered before more of the same.
+//! Ranks tools: named tools first, then by score, preferring tools that cover parts of the query not covered
+//! yet.
+//!
+//! [`Index::search`] is the entry. The constants are tuned together; the tests of the search pin their
+//! effect.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,65 +14,65 @@ use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
 use super::tokens::words;
 
-/// What the best clause of a query counts beside the whole.
+/// The weight of the best clause of a query, beside the whole query.
 const CLAUSE: f32 = 0.6;
-/// What it counts, at most, that a tool's name is made of words of the query.
+/// The largest bonus for a tool whose name consists of words of the query.
 const NAME_COVERED: f32 = 0.25;
-/// What it counts, at most, that words of the query follow one another in a tool's name or first sentence.
+/// The largest bonus for a tool in whose name or first sentence words of the query follow one another.
 const PHRASE: f32 = 0.2;
-/// What it counts that a tool does what was asked for, and what it costs that it does something else.
+/// The bonus for a tool that does what was asked for, and the penalty for one that does something else.
 const RIGHT_DEED: f32 = 0.1;
 const WRONG_DEED: f32 = 0.3;
-/// What a term that better tools already have loses where the query has several clauses.
+/// The share that a term loses if better tools already have it and the query has several clauses.
 const COVERED: f32 = 0.35;
-/// What is left of a term for the tools after one that has it.
+/// The share of a term that is left for the tools after one that has it.
 const LEFT: f32 = 0.2;
-/// What a tool keeps when the same one stands before it.
+/// The factor for a tool that was already listed.
 const AGAIN: f32 = 0.8;
-/// How far below the last of them, as a share of the best, tools are still looked at.
+/// How far below the last candidate a tool may score and still be considered, as a share of the best score.
 const REACH: f32 = 0.25;
-/// How many tools are put in order at least.
+/// The least number of tools that are put in order.
 const DEPTH: usize = 40;
-/// Scores that differ by less than this share of the best are as good as equal.
+/// Scores that differ by less than this share of the best score count as equal.
 const TIE: f32 = 0.005;
-/// The share of what a query of one word asks for that the best tool must have; a query of n words, which
-/// tells of much that is no tool's business, needs this by the root of n.
+/// The share of a one-word query that the best tool must cover. A query of n words needs this share divided
+/// by the square root of n, because longer queries mention much that no tool covers.
 const FLOOR: f32 = 0.22;
-/// The share is looked for in this many of the first tools.
+/// The number of first tools among which that share is looked for.
 const LOOKED_AT: usize = 3;
 
-/// A tool that fits.
+/// A tool that matches the query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// The key of its server.
+    /// The key of the tool's server.
     pub server: String,
-    /// Its name.
+    /// The tool's name.
     pub tool: String,
-    /// Its place among its server's tools, from 0.
+    /// The tool's position among its server's tools, from 0.
     pub position: usize,
-    /// How well it fits, compared with the others; never more than that of the hit before.
+    /// The relative score, never higher than that of the previous hit.
     pub score: f32,
-    /// The words of the query that it has, as they were written.
+    /// The words of the query that the tool has, as the query spells them.
     pub matched: Vec<String>,
 }
 
-/// What a search gave.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The tools that fit, best first. Empty when none does: then it is better to say what servers there are.
+    /// The matching tools, best first. If there are none, the caller should list the servers instead.
     pub hits: Vec<Hit>,
-    /// The keys of the servers that fit by what they say, and of which no tool is known, best first.
+    /// The keys of servers that match by their description and whose tools are unknown, best first.
     pub servers: Vec<String>,
-    /// The share of what was asked for, 0 to 1, that the best tools have; below a floor there are no hits.
+    /// The share of the query, 0 to 1, that the best tools cover. Below a floor there are no hits.
     pub coverage: f32,
 }
 
 impl Index {
-    /// The tools that fit a query best, at most `limit`.
+    /// Returns the tools that match a query best, at most `limit`.
     ///
-    /// A tool whose name was given in full comes first, then those whose names end with the query, then those
-    /// whose names contain it, then all others. Equal scores: what only reads before what is not known, what
-    /// destroys last; then the order of the servers, then that of their tools.
+    /// A tool whose full name was given comes first, then tools whose names end with the query, then tools
+    /// whose names contain it, then all others. Among equal scores, read-only tools come before unknown ones
+    /// and destructive tools come last; then the order of the servers decides, then that of their tools.
     pub fn search(&self, text: &str, limit: usize) -> Outcome {
         let query = Query::new(self, text);
         let evidence = Evidence::new(self, &query);
@@ -80,7 +84,7 @@ impl Index {
 }
 
 impl Index {
-    /// Where words of a query stand in a text, as they are, repaired, or by words that mean the same.
+    /// The ranges of a text that match words of a query, directly, after a repair, or by a synonym.
     pub fn marks(&self, query: &str, text: &str) -> Vec<Range<usize>> {
         let query = Query::new(self, query);
         let sought = |term: &&QueryTerm| term.content && term.weight > 0.0;
@@ -95,7 +99,7 @@ impl Index {
             let range = word.start..word.start + word.raw.len();
             match marks.last_mut() {
                 _ if !stands(&self.stem(word.raw)) => {}
-                // Pairs of characters overlap, and a whole comes after its parts.
+                // Pairs of characters overlap, and a whole identifier comes after its parts.
                 Some(last) if range.start < last.end => {
                     *last = last.start.min(range.start)..last.end.max(range.end);
                 }
@@ -110,22 +114,22 @@ struct Ranking<'a> {
     index: &'a Index,
     query: &'a Query,
     evidence: &'a Evidence,
-    /// For each term of the query what it asks for, and how far finding it tells that it was meant.
+    /// For each term of the query, how much it asks for and how far a match shows that the term was meant.
     asked: Vec<(f32, f32)>,
 }
 
-/// A tool on its way into the order.
+/// A tool that is being ranked.
 #[derive(Clone, Copy)]
 struct Candidate {
     number: u32,
     named: Named,
     score: f32,
-    /// The score in steps that are as good as equal.
+    /// The score in steps; scores within one step count as equal.
     step: i32,
 }
 
 impl Ranking<'_> {
-    /// The best tools, none where they have too little of what was asked for; and how much they have.
+    /// The best tools and the share of the query that they cover. There are none if that share is too small.
     fn tools(&self, limit: usize) -> (Vec<Hit>, f32) {
         let scores = self.scores();
         let top = scores.iter().copied().fold(0.0, f32::max);
@@ -159,7 +163,8 @@ impl Ranking<'_> {
         (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
     }
 
-    /// What speaks for a tool, or against it, beside its words; 1 is as much as the best words.
+    /// The evidence for or against a tool apart from its words. A value of 1 weighs as much as the best
+    /// words.
     fn beside(&self, number: u32, tool: &Tool, names: &NameCover<'_>) -> f32 {
         let mut sum = PHRASE * self.query.pairs_in(tool);
         if self.evidence.in_name[number as usize] {
@@ -173,7 +178,8 @@ impl Ranking<'_> {
         sum
     }
 
-    /// Whether the query is short enough to be part of a name, as long as the name of this tool, or its sentence.
+    /// Whether the query may name this tool: it is short enough for a part of a name, as long as this name,
+    /// or the tool's first sentence.
     fn may_be_named(&self, number: u32, tool: &Tool) -> bool {
         let words = self.query.sequence.len();
         self.evidence.in_name[number as usize]
@@ -181,7 +187,7 @@ impl Ranking<'_> {
             || self.query.is_sentence(&tool.sentence)
     }
 
-    /// The score of each tool by its number; nothing where it has no word of the query.
+    /// The score of each tool, by its number; 0 for a tool without any word of the query.
     fn scores(&self) -> Vec<f32> {
         let mut whole = vec![0.0; self.index.tools.len()];
         let mut best = vec![0.0; whole.len()];
@@ -208,7 +214,7 @@ impl Ranking<'_> {
         whole
     }
 
-    /// Adds up the evidence of the terms that stand in one of `clauses`.
+    /// Adds up the evidence of the terms in `clauses`.
     fn sum(&self, clauses: u64, scores: &mut [f32], servers: &mut [f32], touched: &mut Vec<u32>) {
         touched.clear();
         servers.fill(0.0);
@@ -231,8 +237,8 @@ impl Ranking<'_> {
         }
     }
 
-    /// The name decides, then the score as far as it tells, that nothing is destroyed, the score to the last
-    /// digit; then the places in the file.
+    /// Orders two candidates by name match, then by score step, then harmless before destructive, then by
+    /// exact score, then by position in the file.
     fn order(&self, a: &Candidate, b: &Candidate) -> Ordering {
         let (tool, other) = (self.index.tool(a.number), self.index.tool(b.number));
         let by_score = (b.named, b.step).cmp(&(a.named, a.step));
@@ -244,7 +250,7 @@ impl Ranking<'_> {
             .then_with(|| tool.position.cmp(&other.position))
     }
 
-    /// The share of what was asked for that the best of the first few tools has.
+    /// The largest share of the query that one of the first tools covers.
     fn coverage(&self, candidates: &[Candidate]) -> f32 {
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
         let had = |candidate: &Candidate| {
@@ -263,7 +269,7 @@ impl Ranking<'_> {
         FLOOR / (words.max(1) as f32).sqrt()
     }
 
-    /// Takes the best, then the best of the rest with what the query still lacks, and so on.
+    /// Repeatedly takes the tool that adds most to what the tools taken so far cover.
     fn spread(&self, candidates: &[Candidate], limit: usize) -> Vec<Candidate> {
         let terms = self.query.terms.len();
         let lost = if self.query.clauses > 1 { COVERED * (1.0 - LEFT) } else { 0.0 };
@@ -303,7 +309,7 @@ impl Ranking<'_> {
         taken
     }
 
-    /// Whether two tools are one that is offered twice, as when a server stands in two toolboxes.
+    /// Whether two entries are the same tool offered twice, as when a server is in two toolboxes.
     fn same_tool(&self, one: u32, other: u32) -> bool {
         let (one, other) = (self.index.tool(one), self.index.tool(other));
         one.name_terms == other.name_terms && (one.server == other.server || one.text_hash == other.text_hash)
@@ -327,7 +333,7 @@ impl Ranking<'_> {
         candidates.into_iter().map(hit).collect()
     }
 
-    /// The words of the query that a tool has, without grammar and talk unless there is nothing else.
+    /// The words of the query that a tool has. Grammar and talk count only if the query has nothing else.
     fn matched(&self, number: u32) -> Vec<String> {
         let terms = || self.query.terms.iter().zip(self.evidence.tools());
         let plain = !terms().any(|(term, _)| term.content);
@@ -337,13 +343,13 @@ impl Ranking<'_> {
             .collect()
     }
 
-    /// Whether a tool has more of a query than grammar and talk.
+    /// Whether a tool has a content word of the query.
     fn has_content(&self, number: u32) -> bool {
         let mut terms = self.query.terms.iter().zip(self.evidence.tools());
         terms.any(|(term, tools)| term.content && own(tools, number) > 0.0)
     }
 
-    /// The servers that fit and of which no tool is known: their tools cannot speak for them.
+    /// The matching servers whose tools are unknown, since no tool can represent them.
     fn servers(&self) -> Vec<String> {
         let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
@@ -364,7 +370,8 @@ impl Ranking<'_> {
 }
 
 impl QueryTerm {
-    /// What it asks for: more the rarer it is, most where no tool has it; nothing where it is grammar or talk.
+    /// How much the term asks for: more for a rarer term, most for one that no tool has, nothing for grammar
+    /// and talk.
     fn asked(&self, index: &Index) -> f32 {
         if !self.content {
             return 0.0;
@@ -373,7 +380,7 @@ impl QueryTerm {
         self.weight * rarity(own.map_or(0, |own| index.terms[own.0 as usize].tools.len()), index.live_tools)
     }
 
-    /// How far finding it tells that it was meant: less where it had to be repaired or replaced.
+    /// How far a match shows that the term was meant: less if the word had to be repaired or replaced.
     fn trust(&self) -> f32 {
         let (repaired, instead) = self.variants.split_at(self.literal);
         let repaired = repaired.iter().map(|variant| variant.1.powi(3));
@@ -381,7 +388,7 @@ impl QueryTerm {
     }
 }
 
-/// The score below which hardly any evidence beside the words brings a tool among the first `depth`.
+/// The score below which the other evidence hardly ever lifts a tool into the first `depth`.
 fn least(scores: &[f32], depth: usize, top: f32) -> f32 {
     let mut found = Vec::with_capacity(scores.len());
     found.extend(scores.iter().copied().filter(|score| *score > 0.0));
@@ -392,7 +399,7 @@ fn least(scores: &[f32], depth: usize, top: f32) -> f32 {
     *last - REACH * top
 }
 
-/// What a tool itself has of a term.
+/// The value of a term for a tool from the tool's own text.
 fn own(tools: &[Share], number: u32) -> f32 {
     tools.binary_search_by_key(&number, |share| share.doc).map_or(0.0, |at| tools[at].own)
 }

@@ -1,9 +1,10 @@
-//! How well the terms of a query stand in tools and servers: BM25F over their fields.
+//! Scores how well tools and servers match the terms of a query, by BM25F over their fields.
 
 use super::index::{Index, Posting, SERVER_FIELDS, TOOL_FIELDS};
 use super::query::{Query, QueryTerm};
 
-/// Name, first sentence, rest of the description, parameter names, parameter texts, server's name.
+/// The fields in order: name, first sentence, rest of the description, parameter names, parameter texts,
+/// server's name.
 const TOOL: Fields<TOOL_FIELDS> = Fields {
     weights: [1.0, 1.0, 0.75, 0.3, 0.4, 0.5],
     lengths: [0.75, 0.9, 0.9, 0.0, 0.5, 0.75],
@@ -11,38 +12,38 @@ const TOOL: Fields<TOOL_FIELDS> = Fields {
     bits: 4,
 };
 
-/// Names, description, names of the tools, first sentences of their descriptions.
+/// The fields in order: names, description, names of the tools, first sentences of their descriptions.
 const SERVER: Fields<SERVER_FIELDS> =
     Fields { weights: [1.0, 1.0, 1.0, 0.1], lengths: [0.75, 0.75, 0.75, 0.75], saturation: 1.0, bits: 8 };
 
-/// What a server's evidence counts beside that of its tools.
+/// The weight of a server's evidence relative to that of its tools.
 const SERVER_SHARE: f32 = 1.0;
 
-/// One document's share in a term.
+/// The value of a term for one document.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     pub(super) doc: u32,
-    /// What the document itself gives.
+    /// The value from the document's own text.
     pub(super) own: f32,
-    /// The same without what its server gives anyway.
+    /// The value beyond what the document's server contributes anyway.
     pub(super) beyond: f32,
 }
 
 /// The evidence for a query, term by term.
 pub(super) struct Evidence {
-    /// For each term in turn what tools have of it, ascending by tool.
+    /// For each term, the tools that have it, in ascending order.
     tools: Runs<Share>,
     servers: Runs<(u32, f32)>,
-    /// By tool, whether its name has a term of the query, or one that stands for it.
+    /// For each tool, whether its name has a term of the query or a variant of one.
     pub(super) in_name: Vec<bool>,
 }
 
 impl Evidence {
-    /// Gathers what tools and servers have of a query.
+    /// Gathers the evidence of tools and servers for a query.
     ///
-    /// A term counts once for a tool: by its own text or by its server's, whichever is more. So a server's
-    /// name in a query lifts all of its tools and still does not drown what else was asked for. Tools that
-    /// share a server without a name share nothing.
+    /// A term counts once for a tool, by its own text or by its server's, whichever is more. So a server's
+    /// name in a query lifts all of its tools without drowning the rest of the query. Tools that share a
+    /// server without a name share nothing.
     pub(super) fn new(index: &Index, query: &Query) -> Self {
         let tool_norms = TOOL.norms(&index.tool_lengths, index.live_tools);
         let server_norms = SERVER.norms(&index.server_lengths, index.live_servers);
@@ -85,18 +86,18 @@ impl Evidence {
         evidence
     }
 
-    /// What tools have of each term of the query, in the order of its terms.
+    /// For each term of the query, in order, the tools that have it.
     pub(super) fn tools(&self) -> impl Iterator<Item = &[Share]> {
         self.tools.iter()
     }
 
-    /// What servers have of each term of the query, in the order of its terms.
+    /// For each term of the query, in order, the servers that have it.
     pub(super) fn servers(&self) -> impl Iterator<Item = &[(u32, f32)]> {
         self.servers.iter()
     }
 }
 
-/// Runs of values, one after the other in one piece of memory.
+/// Runs of values stored one after the other in one allocation.
 struct Runs<T> {
     values: Vec<T>,
     ends: Vec<usize>,
@@ -118,24 +119,24 @@ impl<T> Runs<T> {
     }
 }
 
-/// How much a term tells, by how few documents have it.
+/// The weight of a term: the fewer documents have it, the higher.
 pub(super) fn rarity(having: usize, all: u32) -> f32 {
     let (having, all) = (having as f32, all as f32);
     (1.0 + (all - having + 0.5).max(0.0) / (having + 0.5)).ln()
 }
 
-/// How the fields of a kind of document count.
+/// The parameters of BM25F for one kind of document.
 struct Fields<const N: usize> {
     weights: [f32; N],
-    /// How much a field's length takes from what stands in it.
+    /// For each field, how strongly its length reduces the value of a match.
     lengths: [f32; N],
     saturation: f32,
-    /// Bits of a count in a posting.
+    /// The number of bits per count in a posting.
     bits: usize,
 }
 
 impl<const N: usize> Fields<N> {
-    /// For each field what the norm is made of: a constant, and a factor of the length.
+    /// The two parts of each field's norm: a constant and a factor of the length.
     fn norms(&self, totals: &[u64; N], all: u32) -> [(f32, f32); N] {
         std::array::from_fn(|field| {
             let mean = (totals[field] as f32 / all.max(1) as f32).max(0.01);
@@ -157,7 +158,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// A value for each document, most of them nothing.
+/// One value per document, most of them 0.
 struct Lanes {
     values: Vec<f32>,
     touched: Vec<u32>,
@@ -176,9 +177,9 @@ impl Lanes {
         *held = held.max(value);
     }
 
-    /// What was raised, ascending; all is nothing again once it was taken.
+    /// Returns the documents with a value, in ascending order, and resets all values to 0.
     fn take(&mut self) -> impl Iterator<Item = (u32, f32)> {
-        // Runs in ascending order, one for each variant: the stable sort takes them as they are.
+        // Each variant added an ascending run, and the stable sort merges such runs quickly.
         self.touched.sort();
         let values = &mut self.values;
         self.touched.drain(..).map(|doc| (doc, std::mem::take(&mut values[doc as usize])))

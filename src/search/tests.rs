@@ -1,4 +1,4 @@
-//! The search as a whole, on small corpora of our own.
+//! Tests of the search as a whole, on small corpora of our own.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn server(order: u32, title: &str, description: &str, tools: &[(&str, &str)]) ->
     }
 }
 
-/// A handful of servers as people have them.
+/// A typical handful of servers.
 fn office() -> Vec<(&'static str, ServerDoc)> {
     let github = server(
         0,
@@ -118,7 +118,7 @@ fn forgives_slips_of_the_fingers() {
 
 #[test]
 fn a_word_too_long_for_a_slip_is_not_repaired() {
-    // A sequence, a key, a hash: what is tried for a mistyped word grows with the square of its length.
+    // A very long word is a sequence, a key or a hash. Repairing it would take time quadratic in its length.
     let query = format!("find the symbol {}", "ab".repeat(50_000));
     assert_eq!(names(&index(&office()), &query)[0], "find_symbol");
 }
@@ -280,9 +280,9 @@ fn grammar_alone_finds_what_has_it() {
     assert_eq!(names(&index, "to be or not"), ["decide", "toggle"]);
     assert_eq!(names(&index, "TO BE?"), ["decide"]);
     assert_eq!(index.search("to be or not", 5).hits[0].matched, ["to", "be", "or", "not"]);
-    // A word of grammar is no mistyped word, nor does it stand for a longer one.
+    // A grammar word is never repaired and has no longer variants.
     assert_eq!(names(&index, "other does where"), [""; 0]);
-    // Beside anything else it finds nothing by itself.
+    // Beside other words, grammar matches nothing by itself.
     assert_eq!(names(&index, "the weather or not"), ["lookup"]);
 }
 
@@ -352,7 +352,7 @@ fn numbering_anew_changes_nothing() {
     assert_eq!(changed.search("find symbol in a file", 10), fresh.search("find symbol in a file", 10));
 }
 
-/// Words that meet often, so that names collide, rank close together and contain one another.
+/// Words that recur often, so that names collide, rank close together and contain one another.
 fn word() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "get",

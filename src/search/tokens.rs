@@ -1,27 +1,27 @@
-//! From text to terms: identifiers taken apart, scripts told apart, words reduced to their stems.
+//! Splits text into terms: takes identifiers apart, tells scripts apart and reduces words to their stems.
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// The kind of a character, as far as splitting is concerned.
+/// The kind of a character for splitting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Lower,
     Upper,
     Digit,
-    /// Scripts that write words without spaces between them; they are cut into pairs of characters.
+    /// A character of a script without spaces between words. Runs of them are cut into pairs.
     Dense,
     Break,
 }
 
-/// One word of a text as it was written, before stemming.
+/// One word of a text in its written form, before stemming.
 pub(super) struct Word<'a> {
     /// The characters as they stand in the text.
     pub(super) raw: &'a str,
-    /// Where it begins, in bytes.
+    /// The byte offset of the word.
     pub(super) start: usize,
-    /// The part is one of several of the same identifier (`git` and `hub` of `GitHub`).
+    /// Whether the word is one of several parts of an identifier (`git` and `hub` of `GitHub`).
     pub(super) part: bool,
-    /// All parts of an identifier together (`GitHub`), given after its parts.
+    /// Whether the word is a whole identifier (`GitHub`), which follows its parts.
     pub(super) whole: bool,
 }
 
@@ -47,7 +47,8 @@ fn class(c: char) -> Class {
     }
 }
 
-/// Han, kana, Hangul, Thai, Lao, Khmer, Burmese: no spaces, or spaces that do not part words from endings.
+/// Han, kana, Hangul, Thai, Lao, Khmer and Burmese, which have no spaces, or spaces that do not separate
+/// words from endings.
 fn dense(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1100..=0x11FF | 0x1780..=0x17FF | 0x3005..=0x3007
@@ -55,15 +56,15 @@ fn dense(c: char) -> bool {
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x20000..=0x323AF)
 }
 
-/// Signs that belong to the letter before them: combining accents, vowel signs of Indic scripts.
+/// Marks that belong to the preceding letter: combining accents and the vowel signs of Indic scripts.
 fn mark(c: char) -> bool {
     matches!(u32::from(c), 0x0300..=0x036F | 0x0591..=0x05C7 | 0x064B..=0x065F | 0x0900..=0x0DFF | 0x200C..=0x200D)
 }
 
 /// Calls `each` with the words of `text` in order.
 ///
-/// An identifier gives its parts; where it has two or three (`GitHub`, `mp4`), it is also given whole,
-/// since people write such names in both ways.
+/// An identifier yields its parts. If it has two or three parts (`GitHub`, `mp4`), the whole identifier
+/// follows, because people write such names in both ways.
 pub(super) fn words<'a>(text: &'a str, mut each: impl FnMut(Word<'a>)) {
     let mut chars = text.char_indices().peekable();
     let mut parts: Vec<(usize, usize)> = Vec::new();
@@ -91,7 +92,7 @@ pub(super) fn words<'a>(text: &'a str, mut each: impl FnMut(Word<'a>)) {
 
 type Chars<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-/// Takes a run of dense script: each pair of neighbours, or the character alone.
+/// Reads a run of dense script and yields each pair of neighbours, or a single character alone.
 fn pairs<'a>(text: &'a str, chars: &mut Chars<'a>, each: &mut impl FnMut(Word<'a>)) {
     let mut before: Option<usize> = None;
     let mut count = 0;
@@ -113,7 +114,7 @@ fn pairs<'a>(text: &'a str, chars: &mut Chars<'a>, each: &mut impl FnMut(Word<'a
     }
 }
 
-/// Takes a run of letters and digits and notes where its parts begin and end.
+/// Reads a run of letters and digits and records where its parts begin and end.
 fn run(chars: &mut Chars<'_>, parts: &mut Vec<(usize, usize)>) {
     let mut from = None;
     let mut last = (Class::Break, 0);
@@ -135,7 +136,8 @@ fn run(chars: &mut Chars<'_>, parts: &mut Vec<(usize, usize)>) {
                 parts.push((from.unwrap_or(at), at));
                 from = Some(at);
             }
-            // `HTTPServer`: the last capital belongs to what follows, unless it is a plural (`URLs`, `IDs`).
+            // In `HTTPServer` the last capital belongs to the next part, unless a plural follows (`URLs`,
+            // `IDs`).
             (Class::Upper, Class::Lower) if from.is_some_and(|from| from < last.1) => {
                 let plural = c == 's' && chars.peek().is_none_or(|next| class(next.1) != Class::Lower);
                 if !plural {
@@ -184,7 +186,7 @@ impl Stems {
     }
 }
 
-/// Lower case, without the accents of Latin letters, full-width forms made plain.
+/// Lower-cases a word, removes the accents of Latin letters and replaces full-width forms.
 pub(super) fn fold(raw: &str, into: &mut String) {
     into.clear();
     for c in raw.chars() {
@@ -209,7 +211,7 @@ pub(super) fn fold(raw: &str, into: &mut String) {
     }
 }
 
-/// A Latin letter without its accent; empty where there is none to take off.
+/// A Latin letter without its accent; empty if it has none.
 fn plain(c: char) -> &'static str {
     match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' | 'ǎ' | 'ạ'..='ặ' => "a",
@@ -238,7 +240,7 @@ fn plain(c: char) -> &'static str {
     }
 }
 
-/// Calls `each` with every run of three characters, the ends marked.
+/// Calls `each` with every run of three characters, with markers for both ends of the word.
 pub(super) fn grams(word: &str, mut each: impl FnMut(u32)) {
     let (mut first, mut second) = (None, 2);
     for c in word.chars().map(u32::from).chain([3]) {

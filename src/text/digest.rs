@@ -1,16 +1,18 @@
-//! Short texts and numbers that stand for long ones. They are the same on every machine and in every version, since files
-//! and names outlive a process.
+//! Short texts and numbers that stand for long ones.
+//!
+//! Invariant: they are the same on every machine and in every version, because files and names outlive a
+//! process.
 
 use ring::digest::{Context, SHA256};
 
-/// The bytes as hexadecimal digits.
+/// The bytes in hexadecimal.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-/// The bytes that stand there as hexadecimal digits; `None` for anything else.
+/// The bytes that hexadecimal digits stand for; `None` for any other text.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
@@ -18,14 +20,14 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes } else { None }
 }
 
-/// A number that tells texts apart where nobody means to mislead us: FNV-1a.
+/// A number that tells texts apart if nobody forges them (FNV-1a).
 pub fn number(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes
         .into_iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A digest of several texts that nobody can find others for: SHA-256, half of it.
+/// A digest of several texts for which nobody can find a collision: the first half of a SHA-256.
 pub struct Digest(Context);
 
 impl Default for Digest {
@@ -35,13 +37,13 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Takes one more text. Two are not the same as both in one.
+    /// Adds a text. Two texts give another digest than their concatenation.
     pub fn eat(&mut self, part: &str) {
         self.0.update(&(part.len() as u64).to_le_bytes());
         self.0.update(part.as_bytes());
     }
 
-    /// What a file can be called.
+    /// The digest as a file name.
     pub fn name(self) -> String {
         hex(&self.0.finish().as_ref()[..16])
     }

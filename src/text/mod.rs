@@ -1,26 +1,26 @@
-//! Foreign text, made fit to stand among our own words.
+//! Makes foreign text safe to show among our own words.
 
 pub mod digest;
 pub mod percent;
 
-/// Text without anything that a terminal acts upon or that nobody sees: control characters become spaces, invisible ones
-/// go.
+/// Removes everything that a terminal acts on or that nobody sees: control characters become spaces,
+/// invisible characters are dropped.
 pub fn plain(text: &str) -> String {
     let visible = text.chars().filter(|c| !is_invisible(*c));
     visible.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Plain text on one line, white space folded.
+/// Plain text on one line, with runs of white space replaced by one space.
 pub fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Names on one line, one after the other.
+/// The names on one line, separated by commas.
 pub fn listed(names: &[impl AsRef<str>]) -> String {
     names.iter().map(|name| one_line(name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Characters that show nothing, or turn the direction of what follows.
+/// Characters that are invisible or change the direction of the text after them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

@@ -1,23 +1,23 @@
-//! Percent-encoding of what stands in URLs.
+//! Percent-encoding for URLs.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// All that is not unreserved (RFC 3986).
+/// All characters that RFC 3986 does not call unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The text such that it can stand anywhere in a URL.
+/// Encodes a text so that it can stand anywhere in a URL.
 pub fn encode(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, RESERVED).into()
 }
 
-/// What was encoded; a `%` that begins no code stands for itself.
+/// Decodes a text. A `%` that begins no code stands for itself.
 pub fn decode(text: &str) -> Cow<'_, [u8]> {
     percent_decode_str(text).into()
 }
 
-/// The same of text that must be whole: `None` where a `%` begins no code, or the outcome is not UTF-8.
+/// Like [`decode`], but `None` if a `%` begins no code or the result is not UTF-8.
 pub fn decode_strictly(text: &str) -> Option<Cow<'_, str>> {
     let is_code = |behind: &str| behind.len() >= 2 && behind.bytes().take(2).all(|c| c.is_ascii_hexdigit());
     let is_whole = text.split('%').skip(1).all(is_code);

@@ -1,4 +1,7 @@
-//! Framing by lines: bytes in any pieces become whole lines, and one without end costs no memory.
+//! Framing by lines: cuts a byte stream, in chunks of any size, into whole lines. Both stdio transports read
+//! through it.
+//!
+//! Invariant: a line over the limit costs no memory beyond its beginning and its end.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,77 +14,77 @@ use tokio::time::timeout;
 /// Cuts a byte stream into lines.
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Where the next line begins.
+    /// The offset at which the next line begins.
     start: usize,
-    /// How far a line break was looked for.
+    /// The offset up to which a line break was looked for.
     seen: usize,
     limit: usize,
-    /// Lines since others could run.
+    /// The number of lines since other tasks could run.
     turn: usize,
-    /// What was thrown away of the line that is too long, while it lasts.
+    /// What was discarded of the line that is too long, while that line lasts.
     overflow: Option<Overflow>,
-    /// How the last line ended that was too long.
+    /// The end of the last line that was too long.
     ending: Vec<u8>,
 }
 
 #[derive(Default)]
 struct Overflow {
     lost: usize,
-    /// The last of the lost bytes.
+    /// The last of the discarded bytes.
     ending: Vec<u8>,
 }
 
-/// A whole line, without its line break.
+/// One line, without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// Within the limit.
+    /// A line within the limit.
     Whole(&'a [u8]),
-    /// Longer than the limit.
+    /// A line over the limit.
     TooLong(TooLong<'a>),
 }
 
 /// What is known of a line that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong<'a> {
-    /// How it began.
+    /// The beginning of the line.
     pub start: &'a [u8],
-    /// How it ended.
+    /// The end of the line.
     pub end: &'a [u8],
-    /// Bytes in all.
+    /// The length of the line in bytes.
     pub length: usize,
 }
 
-/// How much of a line that is too long is kept, so that the id in it can be found.
+/// The number of bytes kept from the beginning of a line that is too long, so that its id can be found.
 const PREFIX: usize = 4096;
-/// The same for its end.
+/// The number of bytes kept from its end.
 const ENDING: usize = 256;
-/// Room offered to a read.
+/// The buffer space for one read.
 const ROOM: usize = 16 * 1024;
-/// Room that is given back as soon as it is not used; more than this after a pause.
+/// The capacity that is kept at all times. Larger buffers are freed after a pause.
 const KEPT: usize = 2 * ROOM;
-/// Most room offered, once reads have filled the smaller one.
+/// The largest buffer space for one read, used once reads have filled the smaller one.
 const MOST_ROOM: usize = 256 * 1024;
-/// A stream that is silent for so long gives back what long lines needed. Not at once: to touch fresh memory for
-/// each of many long lines costs more than to read them.
+/// A stream that is silent for this long frees the memory of long lines. Freeing it at once would be slower,
+/// because touching fresh memory for each of many long lines costs more than reading them.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-/// Lines that are handled at a stretch. Few enough that the other side works on the first while we are at the next, many
-/// enough that a system call carries some.
+/// The number of lines handled at a stretch: few enough that the other side works on the first while we
+/// handle the next, and many enough that one system call carries several.
 const TURN: usize = 32;
 
 impl Lines {
-    /// Lines of at most `limit` bytes.
+    /// A reader of lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, seen: 0, limit, turn: 0, overflow: None, ending: Vec::new() }
     }
 
-    /// Another limit, for lines that are not whole yet.
+    /// Changes the limit for lines that are not complete yet.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Reads on; 0 at the end of the stream. Nothing is lost if the future is dropped. While there is nothing to read
-    /// and no line has begun, no memory is held.
+    /// Reads more bytes; 0 at the end of the stream. Nothing is lost if the future is dropped. No memory is
+    /// held while there is nothing to read and no line has begun.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
         let space = self.space();
         if space.is_empty() && space.capacity() > KEPT {
@@ -101,7 +104,7 @@ impl Lines {
         .await
     }
 
-    /// Where the next bytes of the stream go: append to it.
+    /// The buffer to which the next bytes of the stream are appended.
     fn space(&mut self) -> &mut Vec<u8> {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -119,7 +122,7 @@ impl Lines {
         &mut self.buffer
     }
 
-    /// The next whole line, if there is one. Blank lines are passed over.
+    /// The next whole line, if there is one. Blank lines are skipped.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
@@ -139,7 +142,8 @@ impl Lines {
         }
     }
 
-    /// To be awaited after each line: lets others run now and then, those above all who write what became of the lines.
+    /// Must be awaited after each line. It regularly lets other tasks run, above all those that write the
+    /// answers.
     pub async fn pause(&mut self) {
         self.turn += 1;
         if self.turn == TURN {
@@ -148,25 +152,25 @@ impl Lines {
         }
     }
 
-    /// The line that is too long and of which this much is held.
+    /// Describes the line that is too long and of which this range is held.
     fn too_long(&mut self, start: usize, end: usize) -> TooLong<'_> {
         let held = &self.buffer[start..end];
         let Overflow { lost, mut ending } = self.overflow.take().unwrap_or_default();
-        // What is held begins with the line's own beginning, and what was lost comes after that.
+        // The held bytes start with the line's beginning; the discarded bytes followed it.
         let known = if lost > 0 { held.get(PREFIX..).unwrap_or_default() } else { held };
         extend_ending(&mut ending, known);
         self.ending = ending;
         TooLong { start: &held[..PREFIX.min(held.len())], end: &self.ending, length: lost + held.len() }
     }
 
-    /// What came after the last line break, when the stream has ended.
+    /// The text after the last line break, once the stream has ended.
     pub fn rest(&self) -> Option<&[u8]> {
         let (start, end) = trim(&self.buffer, self.start, self.buffer.len());
         (start < end && self.overflow.is_none() && end - start <= self.limit)
             .then(|| &self.buffer[start..end])
     }
 
-    /// Throws away what is held of a line that is too long, all but its beginning.
+    /// Discards everything held of a line that is too long, except its beginning.
     fn swallow(&mut self) {
         let held = self.buffer.len() - self.start;
         if self.overflow.is_none() && held <= self.limit {
@@ -182,13 +186,13 @@ impl Lines {
     }
 }
 
-/// Appends bytes and keeps the last ones.
+/// Appends bytes and keeps only the last ones.
 fn extend_ending(ending: &mut Vec<u8>, bytes: &[u8]) {
     ending.extend_from_slice(&bytes[bytes.len().saturating_sub(ENDING)..]);
     ending.drain(..ending.len().saturating_sub(ENDING));
 }
 
-/// Without a byte order mark in front, and white space around.
+/// The range without a leading byte order mark and surrounding white space.
 fn trim(buffer: &[u8], start: usize, end: usize) -> (usize, usize) {
     let line = &buffer[start..end];
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);

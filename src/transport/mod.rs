@@ -1,4 +1,6 @@
-//! How messages travel: bytes in, bytes out. Knows nothing of toolboxes; payloads stay bytes.
+//! How messages travel: bytes in, bytes out. The gateway and the core use these transports.
+//!
+//! Invariant: nothing here knows about toolboxes, and payloads stay bytes.
 
 pub mod http_client;
 pub mod lines;

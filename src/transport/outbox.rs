@@ -1,9 +1,11 @@
 //! The writing half of a connection: messages are appended at once and leave together.
 //!
-//! Whoever has a message appends it to one buffer; one task writes what has gathered. So many small messages
-//! cost one system call, and no message is copied more than once. The buffer has no limit of its own: those who
-//! fill it from a stream wait for [`Outbox::room`] before they read on, which carries back-pressure through the
-//! gateway, and those who cannot wait look at [`Outbox::held`].
+//! Whoever has a message appends it to one buffer, and one task writes what has gathered. So many small
+//! messages cost one system call, and no message is copied more than once.
+//!
+//! Invariant: the buffer itself has no limit. Tasks that fill it from a stream wait for [`Outbox::room`]
+//! before they read on, which carries back-pressure through the gateway; those that cannot wait check
+//! [`Outbox::held`].
 
 use std::io;
 use std::sync::Arc;
@@ -15,15 +17,15 @@ use tokio::time::timeout;
 
 use crate::transport::lines::PAUSE;
 
-/// Bytes that may wait before readers pause.
+/// The number of waiting bytes at which readers pause.
 pub const HIGH_WATER: usize = 1024 * 1024;
-/// Capacity that a buffer keeps while there is nothing to write.
+/// The capacity that a buffer keeps while there is nothing to write.
 const KEPT: usize = 2 * 1024;
 
-/// Where messages to one peer go.
+/// A destination for messages to one peer.
 pub trait Out: Send + Sync {
-    /// Sends what `write` appends, which is one message, or none if it appends nothing. `false`: nobody will read it any
-    /// more.
+    /// Sends what `write` appends: one message, or none if it appends nothing. Returns `false` if nobody will
+    /// read it any more.
     fn send(&self, write: &mut dyn FnMut(&mut Vec<u8>)) -> bool;
 }
 
@@ -33,7 +35,7 @@ impl Out for Outbox {
     }
 }
 
-/// Messages on their way out.
+/// The buffer of outgoing messages.
 pub struct Outbox {
     state: Mutex<OutboxState>,
     filled: Notify,
@@ -43,12 +45,12 @@ pub struct Outbox {
 #[derive(Default)]
 struct OutboxState {
     buffer: Vec<u8>,
-    /// Bytes taken out of the buffer and not yet written.
+    /// The number of bytes taken out of the buffer and not written yet.
     writing: usize,
     closed: bool,
 }
 
-/// A message that is being appended. One that a panic cuts short leaves nothing behind.
+/// A message that is being appended. If a panic interrupts it, the partial message is removed.
 struct Unsent<'a> {
     buffer: &'a mut Vec<u8>,
     start: usize,
@@ -70,13 +72,13 @@ impl Drop for Unsent<'_> {
 }
 
 impl Outbox {
-    /// An outbox, to be emptied by [`Outbox::run`].
+    /// An empty outbox. [`Outbox::run`] writes its messages.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), filled: Notify::new(), drained: Notify::new() })
     }
 
-    /// Appends one message and the line break behind it, unless `write` appends nothing. `false`: nobody will read it any
-    /// more.
+    /// Appends one message and a line break, unless `write` appends nothing. Returns `false` if nobody will
+    /// read it any more.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let mut state = self.state.lock();
@@ -95,13 +97,13 @@ impl Outbox {
         true
     }
 
-    /// Bytes that wait to be written.
+    /// The number of bytes that wait to be written.
     pub fn held(&self) -> usize {
         let state = self.state.lock();
         state.buffer.len() + state.writing
     }
 
-    /// Waits until less than [`HIGH_WATER`] waits, or nothing will ever be written again.
+    /// Waits until fewer than [`HIGH_WATER`] bytes wait, or nothing will ever be written again.
     pub async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -115,14 +117,14 @@ impl Outbox {
         }
     }
 
-    /// Takes no further message; [`Outbox::run`] ends when what is held has been written.
+    /// Refuses further messages. [`Outbox::run`] ends once the held ones have been written.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_one();
         self.drained.notify_waiters();
     }
 
-    /// Hands on what is appended, message by message, until the outbox is closed or nobody takes it.
+    /// Passes the messages on one by one, until the outbox is closed or the receiver is gone.
     pub async fn hand_on(&self, taker: mpsc::Sender<Vec<u8>>) {
         loop {
             let chunk = {
@@ -145,7 +147,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what is appended until the outbox is closed or the other side is gone.
+    /// Writes the messages until the outbox is closed or the other side is gone.
     pub async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
         let mut chunk = Vec::new();
         let outcome = loop {
@@ -176,7 +178,7 @@ impl Outbox {
         outcome
     }
 
-    /// Waits for a message; memory that longer ones needed is given back meanwhile.
+    /// Waits for a message, and frees the memory of longer ones if that takes a while.
     async fn wait(&self, chunk: &mut Vec<u8>) {
         let spare = chunk.capacity().max(self.state.lock().buffer.capacity());
         if spare > KEPT {
@@ -189,7 +191,7 @@ impl Outbox {
         self.filled.notified().await;
     }
 
-    /// Writes all of it, and lets those who wait for room know as it goes.
+    /// Writes the whole chunk, and wakes those who wait for room as it goes.
     async fn write(&self, writer: &mut (impl AsyncWrite + Unpin), mut chunk: &[u8]) -> io::Result<()> {
         while !chunk.is_empty() {
             match writer.write(chunk).await? {

@@ -1,10 +1,15 @@
-//! Requests that we send over one connection, until each is answered exactly once.
+//! Our requests over one connection, until each is answered exactly once.
 //!
-//! A request is opened before it is sent: [`Peer::reserve`] gives its id, [`Peer::open`] makes it known here, the caller
-//! notes it wherever it must be found, and only then [`Opened::send`] writes it.
+//! A request is opened before it is sent: [`Peer::reserve`] gives its id, [`Peer::open`] makes it known here,
+//! the caller records it wherever it must be found, and only then [`Opened::send`] writes it.
 //!
-//! Invariant: whoever can learn of a request, by its answer or by its cancellation, finds it. Nothing is written of a
-//! request that was cancelled between the two steps, on however many threads they run.
+//! ```text
+//! reserve ──▶ open ──▶ send ──▶ resolve (answer) | fail, cancel, close (loss) | forget (no answer)
+//! ```
+//!
+//! Invariant: whoever can learn of a request, by its answer or by its cancellation, finds it. Nothing is
+//! written of a request that was cancelled between opening and sending, on however many threads these steps
+//! run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,20 +27,20 @@ use crate::transport::outbox::Out;
 
 /// How a request of ours ended.
 pub enum Answer<'a> {
-    /// The raw result.
+    /// The result.
     Result(Node<'a>),
-    /// The raw error object.
+    /// The error object.
     Error(Node<'a>),
-    /// No answer will come.
+    /// No answer will come, for this reason.
     Lost(&'a Lost),
 }
 
-/// Why no answer will come.
+/// The reason why no answer will come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     /// A JSON-RPC error code.
     pub code: i64,
-    /// For a person.
+    /// The reason for a person.
     pub message: Arc<str>,
 }
 
@@ -45,7 +50,7 @@ impl Lost {
         Self { code: code::UPSTREAM_LOST, message: message.into() }
     }
 
-    /// An answer came, but it cannot be read; `what` is wrong with it.
+    /// The loss of an answer that came but cannot be read; `what` is wrong with it.
     pub fn malformed(what: &str) -> Self {
         Self { code: code::INTERNAL, message: format!("the server's answer is malformed: {what}").into() }
     }
@@ -62,7 +67,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What to do with the answer. Runs on the task that reads it, so it must be brief.
+/// Handles the answer. It runs on the task that reads the connection, so it must be brief.
 pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
 
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
@@ -70,12 +75,12 @@ pub struct Peer<T> {
     out: Arc<dyn Out>,
     next: AtomicU64,
     calls: Mutex<Calls<T>>,
-    /// Told of every request that is open no longer, while somebody waits for that.
+    /// Notified whenever a request is no longer open, while somebody waits for that.
     less_open: Notify,
 }
 
 struct Calls<T> {
-    /// By id, so in the order in which they were made.
+    /// The open requests by id, and so in the order in which they were made.
     open: BTreeMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
@@ -87,7 +92,7 @@ struct Call<T> {
     expiry: Option<Expiry>,
 }
 
-/// The task that watches a deadline; it ends with its call, however far the deadline is.
+/// The task that watches a deadline. It ends with its call, however far away the deadline is.
 struct Expiry(AbortHandle);
 
 impl Drop for Expiry {
@@ -96,27 +101,28 @@ impl Drop for Expiry {
     }
 }
 
-/// When a request is cancelled for want of an answer.
+/// The time at which a request without an answer is cancelled.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     idle: Option<Duration>,
     touched: Instant,
     end: Option<Instant>,
-    /// While the number stands among the paused, the idle time stands still.
+    /// The idle time stands still while this number is among the paused ones.
     pause: Option<(Arc<Paused>, u64)>,
 }
 
-/// Those whose requests wait for something that takes its time, by number, as often as there are reasons.
+/// The clients whose requests wait for something slow, such as a person. A number is listed once for each
+/// reason.
 #[derive(Debug, Default)]
 pub struct Paused(Mutex<Vec<u64>>);
 
 impl Paused {
-    /// Adds a reason.
+    /// Adds a reason to pause this client's requests.
     pub fn add(&self, who: u64) {
         self.0.lock().push(who);
     }
 
-    /// Takes a reason away.
+    /// Removes one reason.
     pub fn remove(&self, who: u64) {
         let mut paused = self.0.lock();
         if let Some(at) = paused.iter().position(|other| *other == who) {
@@ -130,7 +136,8 @@ impl Paused {
 }
 
 impl Deadline {
-    /// Silence of `idle`, or `max` in all; `None` where neither is set. The idle time may be paused.
+    /// A deadline after `idle` without a sign of life, or after `max` in all; `None` if neither is set. The
+    /// idle time may be paused.
     pub fn new(
         idle: Option<Duration>,
         max: Option<Duration>,
@@ -156,19 +163,20 @@ impl Deadline {
 }
 
 impl<T: Send + 'static> Peer<T> {
-    /// A connection whose messages leave through `out`.
+    /// A peer whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
         let calls = Mutex::new(Calls { open: BTreeMap::new(), closed: None });
         Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
-    /// The id of a request that is about to be opened.
+    /// Reserves the id of a request that is about to be opened.
     pub fn reserve(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens a request under a reserved id, to be noted and then sent. `on_answer` runs exactly once, at once if the
-    /// connection is closed, which is what `None` says; it never runs if the request is forgotten.
+    /// Opens a request under a reserved id, to be recorded and then sent. `on_answer` runs exactly once,
+    /// unless the request is forgotten. If the connection is closed, it runs at once and the result is
+    /// `None`.
     pub fn open(
         self: &Arc<Self>,
         id: u64,
@@ -187,7 +195,7 @@ impl<T: Send + 'static> Peer<T> {
         Some(Opened { peer: self, id, has_deadline, is_sent: false })
     }
 
-    /// Opens a request and sends it at once, where nobody but the peer has to know it by its id.
+    /// Opens a request and sends it at once, for requests that nobody else has to find by id.
     pub fn request(
         self: &Arc<Self>,
         method: &str,
@@ -200,7 +208,7 @@ impl<T: Send + 'static> Peer<T> {
         self.open(id, tag, deadline, on_answer)?.send(method, params).then_some(id)
     }
 
-    /// Sends a request and waits for its raw result; dropping the future cancels the request.
+    /// Sends a request and waits for its raw result. Dropping the future cancels the request.
     pub async fn call(
         self: &Arc<Self>,
         method: &str,
@@ -211,7 +219,8 @@ impl<T: Send + 'static> Peer<T> {
         self.call_for(method, params, tag, deadline, |result| result.raw().to_owned()).await
     }
 
-    /// As [`Peer::call`], for what `read` makes of the result on the task that reads it.
+    /// Like [`Peer::call`], but returns what `read` makes of the result on the task that reads the
+    /// connection.
     pub async fn call_for<R: Send + 'static>(
         self: &Arc<Self>,
         method: &str,
@@ -237,7 +246,7 @@ impl<T: Send + 'static> Peer<T> {
         outcome
     }
 
-    /// Hands the answer to whoever waits for it. `false`: nobody waits for that one.
+    /// Passes the answer to whoever waits for it. Returns `false` if nobody does.
     pub fn resolve(&self, id: u64, outcome: Outcome<'_>) -> bool {
         let Some(call) = self.take(id) else { return false };
         match outcome {
@@ -248,7 +257,7 @@ impl<T: Send + 'static> Peer<T> {
         true
     }
 
-    /// Fails one request. `false`: it was not open.
+    /// Fails one request. Returns `false` if it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
         let Some(call) = self.take(id) else { return false };
         (call.on_answer)(Answer::Lost(lost));
@@ -260,7 +269,7 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().closed.is_none()
     }
 
-    /// Fails a request and tells the other side why. `false`: it was not open.
+    /// Fails a request and tells the other side why. Returns `false` if it was not open.
     pub fn cancel(&self, id: u64, reason: &str, lost: &Lost) -> bool {
         let was_open = self.fail(id, lost);
         if was_open {
@@ -269,9 +278,9 @@ impl<T: Send + 'static> Peer<T> {
         was_open
     }
 
-    /// Forgets a request without an answer, and returns what was known of it.
+    /// Drops a request without an answer, and returns its tag.
     pub fn forget(&self, id: u64) -> Option<T> {
-        // What is dropped with it may send the next request, so not with the calls locked.
+        // Dropping the call may send the next request, so the calls must not be locked then.
         let call = self.take(id);
         call.map(|call| call.tag)
     }
@@ -301,7 +310,7 @@ impl<T: Send + 'static> Peer<T> {
         });
     }
 
-    /// Looks at an open request; progress on it restarts its idle time.
+    /// Looks at an open request and restarts its idle time.
     pub fn touch<R>(&self, id: u64, look: impl FnOnce(&T) -> R) -> Option<R> {
         let mut calls = self.calls.lock();
         let call = calls.open.get_mut(&id)?;
@@ -318,12 +327,12 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
-    /// Whether there is such an open request.
+    /// Whether any open request is wanted.
     pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
         self.calls.lock().open.values().any(|call| wanted(&call.tag))
     }
 
-    /// Waits until there is no such open request.
+    /// Waits until no open request is wanted.
     pub async fn none_open(&self, wanted: impl Fn(&T) -> bool) {
         loop {
             let less = self.less_open.notified();
@@ -334,12 +343,12 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
-    /// Lets something else be known of an open request.
+    /// Replaces the tag of an open request.
     pub fn replace(&self, id: u64, mut tag: T) {
         if let Some(call) = self.calls.lock().open.get_mut(&id) {
             std::mem::swap(&mut call.tag, &mut tag);
         }
-        // What ends with what was known may look at the calls, so not with these locked.
+        // Dropping the old tag may look at the calls, so they must not be locked then.
         drop(tag);
     }
 
@@ -354,20 +363,20 @@ impl<T: Send + 'static> Peer<T> {
         }
     }
 
-    /// The open request, if there is exactly one besides these.
+    /// The id of the open request, if there is exactly one besides these.
     pub fn only_open_besides(&self, others: &[u64]) -> Option<u64> {
         let calls = self.calls.lock();
         let mut ids = calls.open.keys().filter(|id| !others.contains(id));
         ids.next().copied().filter(|_| ids.next().is_none())
     }
 
-    /// How many requests are open.
+    /// The number of open requests.
     #[cfg(test)]
     pub fn open_count(&self) -> usize {
         self.calls.lock().open.len()
     }
 
-    /// Takes no further request and fails those that are open.
+    /// Refuses further requests and fails the open ones.
     pub fn close(&self, lost: &Lost) {
         let open = {
             let mut calls = self.calls.lock();
@@ -405,7 +414,7 @@ impl<T: Send + 'static> Peer<T> {
     }
 }
 
-/// A request that is open and not sent yet; dropped, it is forgotten.
+/// A request that is open and not sent yet. Dropping it forgets the request.
 pub struct Opened<'a, T: Send + 'static> {
     peer: &'a Arc<Peer<T>>,
     id: u64,
@@ -414,14 +423,15 @@ pub struct Opened<'a, T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Opened<'_, T> {
-    /// Sends it, unless it is open no longer. `params` gets its id, which also serves as its progress token. `false`: it
-    /// is over, and has been answered if it was not cancelled.
+    /// Sends the request, unless it is no longer open. `params` gets the id, which also serves as the
+    /// progress token. Returns `false` if the request is over; it has then been answered, unless it was
+    /// cancelled.
     pub fn send(self, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
         let peer = self.peer;
         self.send_via(&*peer.out, method, params)
     }
 
-    /// As [`Opened::send`], by another way out than usual.
+    /// Like [`Opened::send`], through another destination.
     pub fn send_via(mut self, out: &dyn Out, method: &str, params: impl FnOnce(&mut Vec<u8>, u64)) -> bool {
         self.is_sent = true;
         let (peer, id) = (self.peer, self.id);
@@ -454,12 +464,12 @@ impl<T: Send + 'static> Drop for Opened<'_, T> {
     }
 }
 
-/// Why [`Peer::call`] has no result.
+/// The reason why [`Peer::call`] has no result.
 #[derive(Debug)]
 pub enum CallError {
     /// The other side answered with this error object.
     Refused(String),
-    /// It did not answer.
+    /// The other side did not answer.
     Lost(Lost),
 }
 
@@ -485,7 +495,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes whatever it is sent.
+    /// A destination that accepts everything.
     struct Sent;
 
     impl Out for Sent {
@@ -494,7 +504,7 @@ mod tests {
         }
     }
 
-    /// Looks at the calls when it ends, as a client does whose questions end with it.
+    /// A tag that looks at the calls when it is dropped, like a client whose questions end with it.
     struct Looks(Weak<Peer<Looks>>);
 
     impl Drop for Looks {

@@ -1,11 +1,12 @@
-//! Server-sent events: an incremental reader for any chunking.
+//! Server-sent events: an incremental parser for chunks of any size. The HTTP client reads streams through
+//! it.
 
 use std::time::Duration;
 
-/// The longest wait before a stream is opened again that a server can ask for: somebody waits for what comes on it.
+/// The longest pause before reconnecting that a server can ask for, since somebody waits for the stream.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Longer event ids are not remembered: they come back to the server in a header.
+/// Longer event ids are not remembered, because they are sent back to the server in a header.
 const MOST_ID: usize = 4 * 1024;
 
 /// One event.
@@ -13,25 +14,25 @@ const MOST_ID: usize = 4 * 1024;
 pub struct Event<'a> {
     /// The `event` field; empty for an ordinary message.
     pub name: &'a str,
-    /// The `data` lines, joined by line feeds; only the beginning where it is longer than allowed.
+    /// The `data` lines joined by line feeds; only their beginning if the event is over the limit.
     pub data: &'a [u8],
-    /// The whole length of data that is longer than allowed.
+    /// The full length of the data, if it is over the limit.
     pub too_long: Option<usize>,
 }
 
-/// Reads events from the chunks of a stream. What the server said of ids and reconnecting is kept.
+/// Parses the chunks of a stream into events, and remembers the server's event ids and `retry`.
 pub struct Parser {
     limit: usize,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not arrived yet.
     line: Vec<u8>,
-    /// Bytes of that line which were not kept.
+    /// The number of bytes of that line that were not kept.
     cut: usize,
     after_cr: bool,
     first_line: bool,
     name: String,
     data: Vec<u8>,
     has_data: bool,
-    /// Length of the data, kept or not.
+    /// The length of the data, including bytes that were not kept.
     length: usize,
     id: String,
     last_id: String,
@@ -39,7 +40,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A reader of events with up to `limit` bytes of data.
+    /// A parser for events with up to `limit` bytes of data.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -57,7 +58,7 @@ impl Parser {
         }
     }
 
-    /// Takes the next bytes of the stream and hands over the events that they complete.
+    /// Takes the next bytes of the stream and passes on the events that they complete.
     pub fn feed(&mut self, mut chunk: &[u8], mut on_event: impl FnMut(Event<'_>)) {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_cr) && chunk[0] == b'\n' {
@@ -85,23 +86,24 @@ impl Parser {
         }
     }
 
-    /// The stream begins anew on another connection: what was incomplete is lost, ids and `retry` stay.
+    /// Prepares for another connection: an incomplete event is lost; the ids and `retry` are kept.
     pub fn reconnect(&mut self) {
         let (limit, last_id, retry) = (self.limit, std::mem::take(&mut self.last_id), self.retry);
         *self = Self { id: last_id.clone(), last_id, retry, ..Self::new(limit) };
     }
 
-    /// The id of the last complete event, if the server gives ids.
+    /// The id of the last complete event, if the server assigns ids.
     pub fn last_id(&self) -> Option<&str> {
         Some(self.last_id.as_str()).filter(|id| !id.is_empty())
     }
 
-    /// How long to wait before reconnecting, if the server said so.
+    /// The pause before reconnecting, if the server named one.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Byte order mark, field name, colon and space do not count as data.
+    /// The limit of a line, with room for a byte order mark, the field name, the colon and the space, which
+    /// are not data.
     fn line_limit(&self) -> usize {
         self.limit.saturating_add(16)
     }
@@ -171,7 +173,8 @@ mod tests {
 
     use super::*;
 
-    /// Events as `name|data|too long`, and what is remembered, with the stream cut into pieces of these sizes.
+    /// Returns the events as `name|data|too long` and the remembered fields, with the stream cut into pieces
+    /// of these sizes.
     fn read(stream: &[u8], limit: usize, sizes: &[usize]) -> (Vec<String>, String) {
         let mut parser = Parser::new(limit);
         let mut events = Vec::new();
@@ -207,7 +210,7 @@ mod tests {
         check("event: endpoint\ndata: /m\n\ndata: x\n\n", &["endpoint|/m", "|x"], "None None");
         check(": hello\n\n:\n\ndata\n\n", &["|"], "None None");
         check("id: 7\nretry: 250\ndata:\n\n", &["|"], "Some(\"7\") Some(250ms)");
-        // No server parks a call for longer.
+        // No server can make a call wait for longer.
         check("retry: 60001\ndata:\n\n", &["|"], "None Some(60s)");
         check("retry: 99999999999999999999999\ndata:\n\n", &["|"], "None Some(60s)");
         check("id: 7\n\nid\ndata: a\n\n", &["|a"], "None None");

@@ -1,10 +1,10 @@
-//! Our own stdin and stdout as asynchronous streams.
+//! Our own stdin and stdout as asynchronous streams, for `gateway/stdio.rs`.
 //!
-//! Pipes and sockets are switched to non-blocking and watched by the reactor: a thread between us and the client
-//! would cost more than the rest of a call. What cannot be watched (files, a terminal that others share) goes
+//! Pipes and sockets are made non-blocking and watched by the reactor, because a thread between us and the
+//! client would cost more than the rest of a call. Files and shared terminals cannot be watched; they go
 //! through tokio's threads.
 //!
-//! Invariant: stdout carries protocol only. Nothing else in the program writes there while it serves.
+//! Invariant: stdout carries the protocol only. Nothing else in the program writes there while it serves.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -56,8 +56,8 @@ mod unix {
         Socket(UnixStream),
     }
 
-    /// The descriptor in a form that the reactor can watch. Whether reads block is a property that all holders of
-    /// a pipe's end share, so one that is our stderr as well is left alone: log lines would be lost.
+    /// The descriptor in a form that the reactor can watch. All holders of a pipe's end share its blocking
+    /// mode, so a pipe that is also our stderr is left alone; otherwise log lines would be lost.
     fn watched(fd: BorrowedFd<'_>) -> Option<WatchedPipe> {
         let identity = |fd: BorrowedFd<'_>| {
             let about = File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?;
@@ -81,13 +81,13 @@ mod unix {
         }
     }
 
-    /// Lets a pipe to the client hold more at a time, so that long lists and results take fewer turns of two processes.
-    /// Upstreams' pipes keep the system's size: all pipes of a user together must stay below a limit.
+    /// Enlarges the pipe to the client, so that long lists and results take fewer switches between two
+    /// processes. Upstreams' pipes keep the system's size, because all pipes of a user share one limit.
     #[cfg(target_os = "linux")]
     fn widen(pipe: &OwnedFd) {
         const WIDE: usize = 256 * 1024;
         if rustix::pipe::fcntl_getpipe_size(pipe).is_ok_and(|size| size < WIDE) {
-            // Where that is refused, it works as it is.
+            // If the system refuses, the pipe keeps its size.
             let _ = rustix::pipe::fcntl_setpipe_size(pipe, WIDE);
         }
     }

@@ -198,6 +198,7 @@ impl Client {
     pub(crate) fn web(era: Era, mut web: Web, capabilities: &str) -> Self {
         if era == Era::Legacy {
             web.open_session(capabilities);
+            web.listen();
         }
         Self { era, capabilities: capabilities.to_owned(), way: Way::Web(Box::new(web)) }
     }
@@ -436,6 +437,8 @@ pub(crate) struct Web {
     pub(crate) path: String,
     /// Sent as `Authorization: Bearer`.
     pub(crate) token: Option<String>,
+    /// What it calls itself in the legacy era; `test-client` unless changed.
+    pub(crate) name: String,
     /// Further headers, whole lines.
     pub(crate) headers: String,
     pub(crate) session: Option<String>,
@@ -454,6 +457,7 @@ impl Web {
             address: address.to_owned(),
             path: "/mcp".to_owned(),
             token: None,
+            name: "test-client".to_owned(),
             headers: String::new(),
             session: None,
             last_id: 0,
@@ -465,16 +469,17 @@ impl Web {
         }
     }
 
+    /// Opens a session, not its stream.
     #[track_caller]
-    fn open_session(&mut self, capabilities: &str) {
+    pub(crate) fn open_session(&mut self, capabilities: &str) {
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{capabilities},"clientInfo":{{"name":"test-client","version":"1"}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{capabilities},"clientInfo":{{"name":"{}","version":"1"}}}}}}"#,
+            self.name
         );
         let answer = self.exchange("POST", &self.common(), &body);
         assert_eq!(answer.status, 200, "{}", answer.body);
         self.session = answer.headers.get("mcp-session-id").cloned();
         self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        self.listen();
     }
 
     /// Opens the stream of the session.

@@ -59,7 +59,7 @@ const SECRETS: [&str; 14] = [
 
 /// A home with the files of clients in it, and a project in which verbs are run.
 pub(crate) struct Home {
-    lab: Lab,
+    pub(crate) lab: Lab,
 }
 
 impl Home {
@@ -98,6 +98,18 @@ impl Home {
 
     pub(crate) fn config(&self) -> PathBuf {
         self.path("project/workbench-config.json")
+    }
+
+    /// What the configuration holds, comments left out.
+    pub(crate) fn config_value(&self) -> Value {
+        let text = text(&self.config());
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        serde_json::from_str(&lines.collect::<String>()).expect("JSON")
+    }
+
+    /// What `secrets.env` beside the configuration holds.
+    pub(crate) fn secrets(&self) -> String {
+        text(&self.path("project/secrets.env"))
     }
 
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
@@ -161,6 +173,7 @@ pub(crate) fn text(path: &Path) -> String {
 }
 
 const EMPTY: &[u8] = b"{\"toolboxes\": {}}";
+const SKIPPING: &[u8] = b"{\"onMissingVariable\": \"skip\", \"toolboxes\": {}}";
 
 /// What an import of each fixture yields stands beside it. `UPDATE_EXPECTED=1` writes it anew.
 #[test]
@@ -450,6 +463,7 @@ fn the_tool_mode_that_a_client_starts_us_with() {
     for (config, named, expected) in [
         (undecided, &[][..], &["--tool-mode", "auto"][..]),
         (undecided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
+        (undecided, &["--tool-mode", "flat"], &["--tool-mode", "flat"]),
         (decided, &[], &[]),
         (decided, &["--tool-mode", "proxy"], &["--tool-mode", "proxy"]),
     ] {
@@ -694,7 +708,9 @@ fn servers_that_are_not_ours_stay() {
 #[test]
 fn two_accounts_stay_two() {
     let server = |token: &str| json!({"command": "gh-mcp", "env": {"GITHUB_TOKEN": token}});
-    let config = |servers: Value| json!({"toolboxes": {"dev": {"mcpServers": servers}}}).to_string();
+    let config = |servers: Value| {
+        json!({"onMissingVariable": "skip", "toolboxes": {"dev": {"mcpServers": servers}}}).to_string()
+    };
     for (ours, theirs, variable, added, removed) in [
         // The values are known to differ.
         (
@@ -725,7 +741,8 @@ fn two_accounts_stay_two() {
             json!({"github": server("ghp_fixture_work")}),
             None,
             json!([]),
-            json!(["github"]),
+            // It would lack its variable behind the gateway.
+            json!([]),
         ),
         // One of ours stands for one of theirs.
         (
@@ -733,7 +750,7 @@ fn two_accounts_stay_two() {
             json!({"github": server("ghp_fixture_home"), "github-2": server("ghp_fixture_work")}),
             None,
             json!(["github-2"]),
-            json!(["github", "github-2"]),
+            json!(["github-2"]),
         ),
         // In clear text on both sides.
         (
@@ -759,8 +776,11 @@ fn two_accounts_stay_two() {
         let said = run(&["import", "cursor"]);
         let names = said["added"].as_array().expect("a list").iter().map(|one| one["server"].clone());
         assert_eq!(json!(names.collect::<Vec<_>>()), added, "{ours} {theirs} {said}");
-        let expected = removed.as_array().expect("a list").len() - added.as_array().expect("a list").len();
-        assert_eq!(early.as_array().map(Vec::len), Some(expected), "{ours} {theirs}");
+        let added: Vec<_> = added.as_array().expect("a list").iter().map(|one| one.as_str()).collect();
+        let known = removed.as_array().expect("a list").iter().filter(|one| !added.contains(&one.as_str()));
+        let known =
+            if ours["github"]["env"]["GITHUB_TOKEN"] == "ghp_fixture_home" { 0 } else { known.count() };
+        assert_eq!(early.as_array().map(Vec::len), Some(known), "{ours} {theirs}");
         assert_eq!(run(&["import", "cursor"])["changed"], json!(false), "{ours} {theirs}");
         assert_eq!(run(&["connect", "cursor"])["removed"], removed, "{ours} {theirs}");
     }
@@ -774,71 +794,88 @@ fn secrets_stay_with_their_account() {
         json!({"mcpServers": {"gh": server}}).to_string()
     };
     let (one, two) = ("ghp_fixture_one", "ghp_fixture_two");
-    let env = |home: &Home, client: &str| {
-        let file: Value = serde_json::from_slice(&read(&home.file_of(client))).expect("JSON");
-        file["mcpServers"]["workbench"]["env"].clone()
-    };
-    let both = || {
-        let home = Home::new();
-        home.write(&home.config(), EMPTY);
-        home.put("cursor", account(one).as_bytes());
-        home.put("claude-code", account(two).as_bytes());
-        home
-    };
-
-    // The one that was imported, and not the one that is read first.
-    let home = both();
+    let home = Home::new();
+    home.write(&home.config(), EMPTY);
+    home.put("cursor", account(one).as_bytes());
+    home.put("claude-code", account(two).as_bytes());
     home.json(&["import", "cursor", "--yes"]);
+    assert_eq!(home.secrets(), format!("GH_TOKEN={one}\n"));
+    assert_eq!(home.config_value()["envFile"], "secrets.env");
     assert_eq!(home.json(&["import", "cursor", "--yes"])["changed"], json!(false));
     home.json(&["connect", "cursor", "--yes"]);
-    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
     let said = home.json(&["import", "claude-code", "--yes"]);
     assert_eq!(said["added"][0]["server"], "gh-2", "{said}");
-    assert_eq!(home.json(&["import", "claude-code", "--yes"])["changed"], json!(false));
-    for client in ["cursor", "claude-code"] {
-        home.json(&["connect", client, "--yes"]);
-        assert_eq!(env(&home, client), json!({"GH_TOKEN": one, "GH_TOKEN_2": two}), "{client}");
-    }
-    home.json(&["remove", "gh", "--yes"]);
-    home.json(&["connect", "cursor", "--yes"]);
-    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN_2": two}));
-
-    // Nobody knows which of the two is meant.
-    let home = both();
-    let ours = json!({"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": "${GH_TOKEN}"}}});
-    home.write(&home.config(), json!({"toolboxes": {"dev": {"mcpServers": ours}}}).to_string().as_bytes());
-    let said = home.json(&["connect", "cursor", "--keep", "--yes"]);
-    assert_eq!((&said["env"], &said["unset"]), (&json!([]), &json!(["GH_TOKEN"])));
-    assert_eq!(home.json(&["import", "cursor", "--yes"])["added"][0]["server"], "gh-2");
+    let both = format!("GH_TOKEN={one}\nGH_TOKEN_2={two}\n");
+    assert_eq!(home.secrets(), both);
     for client in ["cursor", "claude-code"] {
         assert_eq!(home.json(&["import", client, "--yes"])["changed"], json!(false), "{client}");
+        home.json(&["connect", client, "--yes"]);
+        let file = text(&home.file_of(client));
+        assert!(!file.contains("fixture") && !file.contains("env"), "{client}: {file}");
     }
-    // What the client starts us with already is meant.
-    let file = text(&home.file_of("cursor"));
-    home.put(
-        "cursor",
-        file.replacen("\"args\"", "\"env\": {\"GH_TOKEN\": \"mine\"}, \"args\"", 1).as_bytes(),
-    );
-    home.json(&["connect", "cursor", "--keep", "--tool-mode", "auto", "--yes"]);
-    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": "mine", "GH_TOKEN_2": one}));
+    assert_eq!(home.secrets(), both, "importing twice changes nothing");
+    assert_eq!(home.run(&["check"]).code, Some(0));
+}
 
-    // One entry of theirs, two of ours.
+/// What `secrets.env` has is kept, whoever wrote it, and so is what the configuration says of files.
+#[test]
+fn what_a_file_of_secrets_has_is_kept() {
+    let theirs = json!({"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "fixture-edited"}}}});
+    for (before, files, name, secrets, named) in [
+        (None, None, "API_KEY", "API_KEY=fixture-edited\n", json!("secrets.env")),
+        (
+            Some("# mine\r\nexport OTHER='x'"),
+            Some(json!("secrets.env")),
+            "API_KEY",
+            "# mine\r\nexport OTHER='x'\r\nAPI_KEY=fixture-edited\r\n",
+            json!("secrets.env"),
+        ),
+        (
+            Some("API_KEY=another\n"),
+            Some(json!(["secrets.env?"])),
+            "API_KEY_2",
+            "API_KEY=another\nAPI_KEY_2=fixture-edited\n",
+            json!(["secrets.env?"]),
+        ),
+        (
+            Some("API_KEY='fixture-edited'\n"),
+            Some(json!("other.env?")),
+            "API_KEY",
+            "API_KEY='fixture-edited'\n",
+            json!(["other.env?", "secrets.env"]),
+        ),
+        (
+            None,
+            Some(json!(["other.env?"])),
+            "API_KEY",
+            "API_KEY=fixture-edited\n",
+            json!(["other.env?", "secrets.env"]),
+        ),
+    ] {
+        let home = Home::new();
+        let mut config = json!({"toolboxes": {}});
+        if let Some(files) = files {
+            config["envFile"] = files;
+        }
+        home.write(&home.config(), config.to_string().as_bytes());
+        if let Some(before) = before {
+            home.write(&home.path("project/secrets.env"), before.as_bytes());
+        }
+        home.put("cursor", theirs.to_string().as_bytes());
+        let said = home.json(&["import", "cursor", "--yes"]);
+        assert_eq!(said["secrets"][0]["variable"], name, "{said}");
+        let config = home.config_value();
+        let env = &config["toolboxes"]["dev"]["mcpServers"]["a"]["env"]["API_KEY"];
+        assert_eq!((env, &config["envFile"]), (&json!(format!("${{{name}}}")), &named));
+        assert_eq!(home.secrets(), secrets);
+    }
+    // One that cannot be read is not replaced.
     let home = Home::new();
-    let ours = |name: &str| json!({"mcpServers": {"gh": {"command": "gh-mcp", "env": {"GH_TOKEN": name}}}});
-    let config = json!({"toolboxes": {"home": ours("${ONE}"), "work": ours("${TWO}")}});
-    home.write(&home.config(), config.to_string().as_bytes());
-    home.put("cursor", account(one).as_bytes());
-    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["ONE", "TWO"]));
-
-    // A project's file has no say in what is meant for all.
-    let home = Home::new();
-    let user = home.path("xdg-config/mcp-workbench/workbench-config.json");
-    home.write(&user, json!({"toolboxes": {"dev": ours("${GH_TOKEN}")}}).to_string().as_bytes());
-    home.write(&home.path("project/.mcp.json"), account(two).as_bytes());
-    assert_eq!(home.json(&["connect", "cursor", "--dry-run"])["unset"], json!(["GH_TOKEN"]));
-    home.put("cursor", account(one).as_bytes());
-    home.json(&["connect", "cursor", "--yes"]);
-    assert_eq!(env(&home, "cursor"), json!({"GH_TOKEN": one}));
+    home.write(&home.config(), EMPTY);
+    home.write(&home.path("project/secrets.env"), b"not a line\n");
+    home.put("cursor", theirs.to_string().as_bytes());
+    assert_eq!(home.run(&["import", "cursor", "--yes"]).code, Some(2));
+    assert_eq!((home.secrets().as_str(), read(&home.config())), ("not a line\n", EMPTY.to_vec()));
 }
 
 /// What looks like servers at the wrong place is named; what only has such a name is not.
@@ -879,7 +916,8 @@ fn variables_of_an_entry_that_its_headers_use() {
         text(&home.config())
     );
     let said = home.json(&["connect", "goose", "--yes"]);
-    assert_eq!((&said["env"], &said["removed"]), (&json!([variable]), &json!(["g"])));
+    assert_eq!((&said["env"], &said["removed"]), (&json!([]), &json!(["g"])));
+    assert_eq!(home.secrets(), format!("{variable}=fixture-goose-token\n"));
     // One that nothing uses is named.
     let home = Home::new();
     home.write(&home.config(), EMPTY);
@@ -945,7 +983,7 @@ startup_timeout_sec = 7\nenv_vars = [\"FOO\"]\nenabled = false\n";
 #[test]
 fn secrets_as_defaults() {
     let home = Home::new();
-    home.write(&home.config(), EMPTY);
+    home.write(&home.config(), SKIPPING);
     let theirs = r#"{"mcpServers": {
         "x": {"command": "x", "args": ["--api-key", "${KEYX:-hf_fixture1}", "--token=${T:-hf_fixture2}", "${MODE:-fast}",
                                        "postgres://u:hf_fixture3@${HOST}/db"],
@@ -975,10 +1013,9 @@ fn secrets_as_defaults() {
     assert_eq!(names, ["API_KEY", "KEYX", "T", "X_PASSWORD", "PW", "B"]);
     assert_eq!(home.json(&["import", "claude-code", "--yes"])["changed"], json!(false));
     let said = home.json(&["connect", "claude-code", "--yes"]);
-    assert_eq!(said["removed"], json!(["x", "y"]), "{said}");
-    let file: Value = serde_json::from_slice(&read(&home.file_of("claude-code"))).expect("JSON");
-    let env = &file["mcpServers"]["workbench"]["env"];
-    assert_eq!((&env["KEYX"], &env["B"]), (&json!("hf_fixture1"), &json!("hf_fixture6")), "{file}");
+    assert_eq!((&said["removed"], &said["unset"]), (&json!(["y"]), &json!(["HOST", "PRE"])), "{said}");
+    let secrets = home.secrets();
+    assert!(secrets.contains("KEYX=hf_fixture1\n") && secrets.contains("B=hf_fixture6\n"), "{secrets}");
 }
 
 /// Nothing that a file says is dropped in silence.

@@ -1,5 +1,6 @@
 //! Integration tests: the real executable, real pipes, real processes.
 
+mod agents;
 mod apps;
 mod bridge;
 mod brief;
@@ -24,9 +25,13 @@ mod fake;
 mod fidelity;
 #[cfg(unix)]
 mod first_run;
+#[cfg(unix)]
+mod flat;
 mod guarded;
 mod handshake;
 mod harness;
+#[cfg(unix)]
+mod held;
 #[cfg(unix)]
 mod http;
 #[cfg(unix)]
@@ -44,6 +49,8 @@ mod npm;
 mod oauth;
 mod odd;
 mod offers;
+#[cfg(unix)]
+mod on_call;
 mod opening;
 #[cfg(target_os = "linux")]
 mod picture;
@@ -63,6 +70,7 @@ mod search;
 #[cfg(unix)]
 mod sharing;
 mod shell;
+mod slow_start;
 #[cfg(target_os = "linux")]
 mod snapshots;
 #[cfg(unix)]
@@ -79,7 +87,9 @@ mod toolman_config;
 mod toolman_life;
 mod toolman_proxy;
 mod toolman_real;
+mod toolman_uris;
 mod turns;
 mod untrusted;
+mod variables;
 #[cfg(unix)]
 mod verbs;

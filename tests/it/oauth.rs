@@ -276,7 +276,7 @@ fn a_shell_without_a_person_says_that_one_is_needed() {
     assert_eq!(lab.run(lab.command().args(["list", "servers"])).code, Some(4));
     let doctor = lab.run(lab.command().arg("doctor"));
     assert_eq!(doctor.code, Some(4));
-    assert!(doctor.stdout.contains("run `doctor` in a terminal, where you can log in"), "{doctor:?}");
+    assert!(doctor.stdout.contains("run `login dev/a`"), "{doctor:?}");
     assert_eq!(guarded.count("POST /register"), 0);
 
     let mut gateway = gateway(lab, &guarded);
@@ -351,5 +351,115 @@ fn a_server_elsewhere_cannot_send_us_to_this_machine() {
         let failure = open(&mut gateway).failure();
         assert!(failure.contains("it wants a login, but") && failure.contains(named), "{failure}");
         assert!(trap.accept().is_err(), "{named}: it was connected to");
+    }
+}
+
+/// A verb that waits for a login: its process, and the address at which the login begins.
+struct Waiting {
+    child: std::process::Child,
+    url: String,
+    /// What it says after that.
+    stderr: std::io::BufReader<std::process::ChildStderr>,
+}
+
+impl Waiting {
+    #[track_caller]
+    fn start(lab: &Lab, args: &[&str]) -> Self {
+        use std::io::BufRead;
+        use std::process::Stdio;
+        let mut command = lab.command();
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stderr = std::io::BufReader::new(child.stderr.take().expect("piped"));
+        let (mut all, mut url) = (String::new(), None);
+        while url.is_none() {
+            assert!(stderr.read_line(&mut all).expect("UTF-8") > 0, "no login in: {all}");
+            url = login(&all);
+        }
+        Self { child, url: url.expect("found"), stderr }
+    }
+
+    /// The exit status and the rest of stderr.
+    #[track_caller]
+    fn end(mut self) -> (Option<i32>, String) {
+        use std::io::Read;
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).expect("UTF-8");
+        (self.child.wait().expect("it ends").code(), rest)
+    }
+
+    #[track_caller]
+    fn paste(&mut self, line: &str) {
+        use std::io::Write;
+        writeln!(self.child.stdin.as_mut().expect("piped"), "{line}").expect("it reads");
+    }
+}
+
+#[test]
+fn login_and_logout_are_verbs() {
+    let guarded = Guarded::start();
+    guarded.tokens_last(3600);
+    let lab = Lab::new();
+    lab.write("workbench-config.json", &config(&guarded).to_string());
+    let run = |args: &[&str]| lab.run(lab.command().args(args));
+    let status = |args: &[&str]| -> Value {
+        let told = run(&[args, &["--json"]].concat());
+        serde_json::from_str(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"))
+    };
+    let which = run(&["login"]);
+    let wanting = "dev/a wants a login: run `mcp-workbench login dev/a`\n";
+    assert_eq!((which.code, which.stdout.as_str()), (Some(0), wanting), "{which:?}");
+    let doctor = status(&["doctor"]);
+    assert_eq!(doctor["servers"][0]["hint"], "run `login dev/a`", "{doctor}");
+    assert_eq!(doctor["servers"][0]["login"], Value::Null);
+
+    // By a browser on this machine.
+    let waiting = Waiting::start(&lab, &["login", "a", "--no-browser"]);
+    assert_eq!(browse(&waiting.url).0, 200);
+    let (code, rest) = waiting.end();
+    assert!(code == Some(0) && rest.ends_with("you are logged in to dev/a\n"), "{code:?} {rest}");
+    let told = status(&["list", "servers"]);
+    assert_eq!((&told[0]["tools"], &told[0]["login"]["user"]), (&json!(2), &Value::Null), "{told}");
+    let expires = told[0]["login"]["expires"].as_str().expect("a date");
+    assert!(expires.len() == 20 && expires.starts_with("20") && expires.ends_with('Z'), "{expires}");
+    assert_eq!(status(&["doctor"])["servers"][0]["login"], told[0]["login"]);
+    assert_eq!(run(&["login"]).stdout, "no server wants a login\n");
+
+    // By an address that is pasted; the old tokens stay until then.
+    let before = std::fs::read(&credentials(&lab)[0]).expect("it is there");
+    let mut waiting = Waiting::start(&lab, &["login", "dev/a", "--no-browser"]);
+    assert_eq!(std::fs::read(&credentials(&lab)[0]).expect("it is there"), before);
+    waiting.paste("http://example.org/callback?code=x");
+    let (_, last) = visit(&waiting.url);
+    waiting.paste(&last.expect("it sends the browser back"));
+    let (code, rest) = waiting.end();
+    assert!(code == Some(0) && rest.contains("this is not the address"), "{code:?} {rest}");
+    assert_ne!(std::fs::read(&credentials(&lab)[0]).expect("it is there"), before);
+    assert_eq!(status(&["list", "servers"])[0]["tools"], 2);
+
+    let logout = run(&["logout", "a"]);
+    let told = "you are logged out of dev/a\n";
+    assert_eq!((logout.code, logout.stderr.as_str()), (Some(0), told));
+    assert!(credentials(&lab).is_empty());
+    assert_eq!(run(&["logout", "a"]).stderr, "you were not logged in to dev/a\n");
+    assert_eq!(run(&["login"]).stdout, wanting);
+}
+
+#[test]
+fn a_login_needs_a_server_that_has_one() {
+    let lab = Lab::new();
+    let remote = json!({"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer x"}});
+    let servers = json!({"a": {"command": "x"}, "b": remote});
+    let config = json!({"toolboxes": {"dev": {"mcpServers": servers}, "ops": {"mcpServers": servers}}});
+    lab.write("workbench-config.json", &config.to_string());
+    for (verb, server, expected) in [
+        ("login", "none", "error: there is no server `none`\n"),
+        ("login", "a", "error: `a` may be `dev/a` or `ops/a`\nname one of these\n"),
+        ("logout", "dev/a", "error: dev/a has no login\n"),
+        ("login", "ops/b", "error: ops/b has no login: its entry says who you are\n"),
+    ] {
+        let told = lab.run(lab.command().args([verb, server]));
+        assert_eq!(told.code, Some(2), "{told:?}");
+        assert!(told.stderr.starts_with(expected), "{told:?}");
     }
 }

@@ -115,7 +115,7 @@ fn lists_as_json() {
     assert_eq!(place.lab.starts("a"), 0, "toolboxes need no server");
     assert_eq!(
         place.json(&["list", "servers"], 0)[1],
-        json!({"toolbox": "two", "server": "b", "transport": "stdio", "tools": 2, "error": null})
+        json!({"toolbox": "two", "server": "b", "transport": "stdio", "tools": 2, "error": null, "login": null})
     );
     assert_eq!(
         place.json(&["list", "tools"], 0)[7],
@@ -381,8 +381,8 @@ fn toolman_has_namespaces() {
     let place = Place::toolman(&config);
     assert_eq!(
         place.json(&["list", "servers"], 0),
-        json!([{"namespace": "files", "transport": "stdio", "tools": 2, "error": null},
-               {"namespace": "", "transport": "stdio", "tools": 1, "error": null}])
+        json!([{"namespace": "files", "transport": "stdio", "tools": 2, "error": null, "login": null},
+               {"namespace": "", "transport": "stdio", "tools": 1, "error": null, "login": null}])
     );
     assert_eq!(
         place.json(&["list", "tools"], 0)[0],

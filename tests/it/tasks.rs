@@ -224,3 +224,12 @@ fn tasks_are_advertised_once_a_server_is_known_to_have_them() {
         }
     }
 }
+
+#[test]
+fn where_no_server_has_tasks_there_are_no_requests_about_them() {
+    let mut gateway = Gateway::start(dev("proxy", json!({"a": fake("--with echo")})));
+    gateway.open("dev");
+    for method in ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel", "tasks/unknown"] {
+        assert_eq!(gateway.request(method, r#"{"taskId":"x"}"#).error_code(), -32601, "{method}");
+    }
+}

@@ -133,7 +133,7 @@ fn without_spinner(shown: &str) -> String {
 #[test]
 fn a_server_that_takes_its_time_is_waited_for_in_sight() {
     for (variables, frame) in
-        [(&[][..], "⣾ asking the servers …"), (&[("LC_ALL", "C")], "| asking the servers ...")]
+        [(&[][..], "⣾ asking the servers: a 0 s …"), (&[("LC_ALL", "C")], "| asking the servers: a 0 s ...")]
     {
         let place = Place::with(&dev("dynamic", json!({"a": fake("--with echo --wait-for @dir/now")})));
         let mut terminal = Terminal::start(place.command(&["list", "tools"], variables), PIPED);
@@ -160,7 +160,7 @@ fn a_server_that_takes_its_time_is_waited_for_in_sight() {
         assert_eq!((ended.code, on_stderr.as_str()), (Some(0), ""), "{args:?}");
     }
     let mut terminal = Terminal::start(place.command(&["doctor"], &[]), PIPED);
-    terminal.wait_for("starting the servers …");
+    terminal.wait_for("starting the servers: a 0 s …");
     assert_eq!(terminal.end().code, Some(0));
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Message, server};
+use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, VERSION, server};
 
 const OFFERS: &str = "--with echo,slow --tools 2 --resources 2 --templates 1 --prompts 1";
 
@@ -277,5 +277,51 @@ fn toolman_call_is_not_listed_but_calls_what_is_active_by_its_name() {
     ] {
         let error = refused(&gateway.call("toolman_call", arguments));
         assert!(error.contains(part), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn clients_that_ignore_changed_lists_call_through_what_they_have() {
+    let config = server("a", OFFERS, "");
+    for (name, keeps_its_list) in [
+        ("codex-mcp-client", true),
+        ("@cline/core", true),
+        ("Cline", true),
+        ("cursor-vscode", true),
+        ("Visual Studio Code", true),
+        ("claude-ai", true),
+        ("windsurf-client", true),
+        ("claude-code", false),
+        ("Zed", false),
+        ("unknown", false),
+    ] {
+        let mut gateway = Gateway::spawn_toolman(Lab::new(), &config, |_| ());
+        gateway.initialize_as(VERSION, "{}", name);
+        let own: &[&str] =
+            if keeps_its_list { &["toolman_activate", "toolman_call"] } else { &["toolman_activate"] };
+        assert_eq!(gateway.tools(), own, "{name}");
+        let id = gateway.post_call(
+            "toolman_activate",
+            r#"{"tools_on":["a_echo"],"tools_off":[],"resources_on":["a_fake*"],"resources_off":[]}"#,
+        );
+        gateway.notification(TOOLS_CHANGED);
+        assert!(gateway.catalog().contains("* a_echo"), "{name}");
+        assert_eq!(gateway.tools().len(), own.len() + 1, "{name}");
+        let answer = gateway.answer(&id);
+        if !keeps_its_list {
+            confirmed(&answer);
+            continue;
+        }
+        let result = answer.json()["result"].take();
+        assert!(result["message"].as_str().expect("a text").starts_with("Switched on: "), "{name}: {result}");
+        let count = |list: &str| result[list].as_array().expect("a list").len();
+        assert_eq!(
+            [count("tools"), count("resources"), count("resourceTemplates")],
+            [1, 2, 1],
+            "{name}: {result}"
+        );
+        assert_eq!(result["tools"][0]["name"], "a_echo");
+        assert!(result["tools"][0]["inputSchema"].is_object());
+        assert_eq!(gateway.call("toolman_call", r#"{"name":"a_echo"}"#).text(), r#"{"name":"echo"}"#);
     }
 }

@@ -232,8 +232,11 @@ fn past_startup_wait_the_lists_are_answered_and_what_comes_later_is_announced() 
             + &server("a", "--with echo --resources 1 --prompts 1 --wait-for @dir/go", "");
         let mut gateway = Gateway::toolman(config);
         assert_eq!(gateway.tools(), ["toolman_activate"]);
-        assert!(gateway.call("a_echo", "{}").failure().contains("There is no tool 'a_echo'"));
+        // A call that may be for a server on its way up waits for it.
+        let waiting = gateway.post_call("a_echo", "{}");
+        assert!(gateway.call("b_echo", "{}").failure().contains("There is no tool 'b_echo'"));
         gateway.lab.write("go", "");
+        gateway.answer(&waiting).text();
         for method in [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED] {
             gateway.notification(method);
         }

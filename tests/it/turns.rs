@@ -93,9 +93,9 @@ fn connecting_and_disconnecting_at_once() {
     assert_eq!(after, serde_json::from_str::<Value>(before).expect("JSON"));
 }
 
-/// Where the secrets of each configuration came from is remembered in one file.
+/// Configurations beside each other share a file of secrets, and the same secret is written once.
 #[test]
-fn origins_of_several_configurations_at_once() {
+fn secrets_of_several_configurations_at_once() {
     let home = Home::new();
     home.put("cursor", br#"{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "fixture-edited"}}}}"#);
     let files: Vec<_> = (0..8).map(|number| home.path(&format!("project/{number}.json"))).collect();
@@ -103,11 +103,10 @@ fn origins_of_several_configurations_at_once() {
     let names: Vec<_> = files.iter().map(|file| file.to_str().expect("UTF-8")).collect();
     let verbs: Vec<_> = names.iter().map(|name| format!("import cursor --yes --config {name}")).collect();
     at_once(&home, "mcp-workbench", &verbs);
-    let origins = home.path("xdg-state/mcp-workbench/origins.json");
-    let origins: Value = serde_json::from_slice(&read(&origins)).expect("JSON");
-    let mut known: Vec<_> = origins.as_object().expect("configurations").keys().collect();
-    known.sort();
-    assert_eq!(known, names);
+    assert_eq!(home.secrets(), "API_KEY=fixture-edited\n");
+    for name in names {
+        assert_eq!(home.run(&["check", "--config", name]).code, Some(0), "{name}");
+    }
 }
 
 /// A verb that was killed in its turn keeps nobody waiting; one that lives does.

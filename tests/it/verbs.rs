@@ -46,7 +46,7 @@ fn add_shows_asks_and_keeps_comments() {
     let home = with_config(CONFIG);
     let diff = "--- HOME/project/workbench-config.json
 +++ HOME/project/workbench-config.json
-@@ -3,7 +3,14 @@
+@@ -3,8 +3,16 @@
    \"toolboxes\": {
      \"dev\": {
        \"mcpServers\": {
@@ -54,14 +54,17 @@ fn add_shows_asks_and_keeps_comments() {
 +        \"one\": { \"command\": \"one\" }, // first
 +        \"two\": {
 +          \"command\": \"npx\",
-+          \"args\": [\"-y\", \"a b\", \"--token\", \"…\", \"${KEY}\"],
++          \"args\": [\"-y\", \"a b\", \"--token\", \"${TWO_TOKEN}\", \"${KEY}\"],
 +          \"env\": {
 +            \"MODE\": \"…\"
 +          }
 +        }
        }
      }
-   }
+-  }
++  },
++  \"envFile\": \"secrets.env\"
+ }
 ";
     let args =
         ["add", "two", "--env", "MODE=fixture-edited", "--", "npx", "-y", "a b", "--token", "t0", "${KEY}"];
@@ -72,7 +75,11 @@ add --yes to write it, or --dry-run to only see it
 ";
     check(&home, &args, 2, diff, refused);
     assert_eq!(text(&home.config()), CONFIG);
-    check(&home, &with("--yes"), 0, diff, "added two in toolbox `dev`\n");
+    let added = "added two in toolbox `dev`
+its secrets are variables, kept in HOME/project/secrets.env: TWO_TOKEN
+";
+    check(&home, &with("--yes"), 0, diff, added);
+    assert_eq!(home.secrets(), "TWO_TOKEN=t0\n");
     let written = text(&home.config());
     assert!(written.contains("// mine\n") && written.contains("// first\n"), "{written}");
     assert!(written.contains("\"MODE\": \"fixture-edited\""), "{written}");
@@ -108,7 +115,8 @@ fn add_by_url_into_a_new_toolbox() {
         (&answer["toolbox"], &answer["server"], &answer["written"]),
         (&json!("net"), &json!("r"), &json!(true))
     );
-    assert!(answer["diff"].as_str().expect("text").contains("https://u:…@h/mcp"), "{answer}");
+    assert!(answer["diff"].as_str().expect("text").contains("https://u:${R_PASSWORD}@h/mcp"), "{answer}");
+    assert_eq!(home.secrets(), "R_PASSWORD=fixturePassword\n");
     let (status, _, stderr) = said(&home, "mcp-workbench", &["check"]);
     assert_eq!(status, 2, "T is not set, which did not matter before: {stderr}");
     let both = "error: the file has the toolboxes `dev` and `net`\nsay which one with --toolbox\n";
@@ -245,7 +253,6 @@ fn no_variable_needs_to_be_set() {
             &["add", "b", "--yes", "--", "b"][..],
             &["import", "cursor", "--yes"],
             &["init", "--yes"],
-            &["connect", "cursor", "--yes"],
             &["disconnect", "cursor", "--yes"],
             &["remove", "b", "--yes"],
         ] {
@@ -264,11 +271,7 @@ fn no_variable_needs_to_be_set() {
     ] {
         let home = Home::new();
         home.write(&home.path("project/tools.toml"), text.as_bytes());
-        for args in [
-            &["add", "b", "--yes", "--", "b"][..],
-            &["connect", "cursor", "--yes"],
-            &["remove", "b", "--yes"],
-        ] {
+        for args in [&["add", "b", "--yes", "--", "b"][..], &["remove", "b", "--yes"]] {
             let finished = home.run_with("toolman", args);
             assert_eq!(finished.code, Some(0), "{args:?} {text}: {}", finished.stderr);
         }
@@ -433,7 +436,7 @@ Cursor: 4 servers in HOME/.cursor/mcp.json
 = fs (Cursor) is the same as filesystem
 warning: Cursor: local: args has ${workspaceFolder}, which is not replaced here
 warning: Cursor: local: envFile is not read here; set its variables, or write them into `env`
-secrets that stood in clear text are variables now; `connect` hands them on, elsewhere set them:
+secrets that stood in clear text are variables now, kept in HOME/project/secrets.env:
   GITHUB_PERSONAL_ACCESS_TOKEN (github: env.GITHUB_PERSONAL_ACCESS_TOKEN)
   GITHUB_PERSONAL_ACCESS_TOKEN_2 (github-2: env.GITHUB_PERSONAL_ACCESS_TOKEN)
 wrote HOME/project/workbench-config.json
@@ -469,7 +472,8 @@ fn init_takes_the_project_or_only_the_user() {
     assert_eq!(answer["file"], json!(home.path("xdg-config/mcp-workbench/workbench-config.json")));
     let answer = home.json(&["init", "--yes"]);
     assert_eq!(names(&answer), ["here", "fs", "github", "linear", "local", "root"]);
-    let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
+    let config = home.config_value();
+    assert_eq!(config["onMissingVariable"], "skip");
     let servers = &config["toolboxes"]["dev"]["mcpServers"];
     assert_eq!(servers["root"]["args"], json!([home.path("project")]));
     assert_eq!(servers["here"]["args"], json!(["${ROOT:-.}"]));

@@ -1,4 +1,4 @@
-//! Arguments of a call: from words to JSON, typed by the tool's schema.
+//! The arguments of a call: turns words into JSON of the types that the tool's schema names.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,12 +10,12 @@ use crate::catalog::nearest;
 use crate::cli::failure::Failure;
 use crate::json::quote;
 
-/// What the command line gives, before the schema is known.
+/// The arguments from the command line, before the schema is known.
 #[derive(Debug)]
 pub(super) enum Given {
     /// A JSON object as it was written.
     Whole(String),
-    /// Keys with their values; the values of files are read.
+    /// Keys with their values. Values from files have been read.
     Words(Vec<(String, ArgumentWord)>),
 }
 
@@ -23,18 +23,19 @@ pub(super) enum Given {
 #[derive(Debug)]
 pub(super) struct ArgumentWord {
     text: String,
-    /// Came from a file: text as it is, white space around anything else does not count.
+    /// Whether the value came from a file. A file's text is used as it is; for other types the surrounding
+    /// white space is ignored.
     file: bool,
 }
 
-/// References that are followed at most, one from another.
+/// The largest number of references that are followed in a row.
 const MOST_REFERENCES: usize = 16;
 
-/// How deep arguments with a number beyond all measure may be nested.
+/// The deepest nesting of arguments that contain a number too large for serde_json.
 const MOST_NESTED: usize = 128;
 
 impl Given {
-    /// Reads the words after the name, or the value of `--args`; `-` is all of stdin.
+    /// Reads the words after the name, or the value of `--args`; `-` means all of stdin.
     pub(super) fn read(words: &[String], args: Option<&str>, stdin: &mut dyn Read) -> Result<Self, Failure> {
         let whole = match (args, words) {
             (Some(args), _) => Some(args.to_owned()),
@@ -85,7 +86,7 @@ impl Given {
         Ok(Self::Words(read))
     }
 
-    /// The arguments as a JSON object that fits the schema's types.
+    /// The arguments as a JSON object with the types of the schema.
     pub(super) fn typed(&self, schema: &Value) -> Result<String, Failure> {
         let text = match self {
             Self::Whole(text) => text.trim().to_owned(),
@@ -115,7 +116,8 @@ fn misfit(key: &str, wanted: &str) -> Failure {
     Failure::usage(format!("`{key}` must be {wanted}"), "the `show` verb prints the tool's schema")
 }
 
-/// The value of a JSON text, for its types: a number of any size is one, and the tool gets it as it is written.
+/// The value of a JSON text, for its types only. Numbers of any size are accepted; the tool gets them as they
+/// are written.
 fn parsed(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| match serde_json::from_str(text) {
         Ok(raw) => with_any_numbers(raw, MOST_NESTED),
@@ -141,7 +143,8 @@ fn with_any_numbers(raw: &RawValue, depth: usize) -> serde_json::Result<Value> {
     })
 }
 
-/// The path that a key stands for and the schema there. A property whose own name has dots goes first.
+/// The path that a key stands for, and the schema at that path. A property whose own name contains dots takes
+/// precedence.
 fn place<'a>(key: &str, root: &'a Value) -> Result<(Vec<String>, Option<&'a Value>), Failure> {
     let mut path = Vec::new();
     let mut rest = key;
@@ -189,7 +192,7 @@ fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
-/// The types that a schema admits; empty is any.
+/// The types that a schema allows; an empty list means any.
 fn types(schema: &Value, root: &Value, depth: usize) -> Vec<String> {
     let schema = resolved(schema, root);
     match schema.get("type") {
@@ -226,14 +229,14 @@ fn is_of(value: &Value, wanted: &str) -> bool {
     match (kind(value), wanted) {
         (own, wanted) if own == wanted => true,
         ("integer", "number") => true,
-        // 1.0 is an integer to JSON Schema.
+        // For JSON Schema, 1.0 is an integer.
         ("number", "integer") => value.as_f64().is_some_and(|number| number.fract() == 0.0),
         _ => false,
     }
 }
 
 impl ArgumentWord {
-    /// The value as raw JSON; the error is what was wanted.
+    /// The value as raw JSON. The error names the expected types.
     fn typed(&self, schema: Option<&Value>, root: &Value) -> Result<String, String> {
         let wanted = schema.map(|schema| types(schema, root, 0)).unwrap_or_default();
         let trimmed = self.text.trim();
@@ -264,7 +267,7 @@ fn named(wanted: &[String]) -> String {
     wanted.iter().map(word).collect::<Vec<_>>().join(" or ")
 }
 
-/// Whether the value and all within it are of the types that the schema names.
+/// Checks that the value and everything in it have the types that the schema names.
 fn fits(value: &Value, schema: &Value, root: &Value, path: &str, depth: usize) -> Result<(), Failure> {
     let schema = resolved(schema, root);
     let wanted = types(schema, root, 0);
@@ -297,7 +300,7 @@ fn fits(value: &Value, schema: &Value, root: &Value, path: &str, depth: usize) -
     Ok(())
 }
 
-/// A JSON value in the making, its leaves as they were written.
+/// A JSON value under construction, with its leaves as they were written.
 enum Tree {
     Leaf(String),
     Object(Vec<(String, Tree)>),

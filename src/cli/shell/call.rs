@@ -31,12 +31,12 @@ impl Run {
         let row = catalog.find(name, &[Kind::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let label = upstream.to_string();
-        let up = || self.screen.while_waiting("starting the server", upstream.up());
+        let up = || self.screen.while_waiting("starting", || shell.starting(), upstream.up());
         if let Err(error) = up().await {
             if !login::go_through(self.screen, upstream.login().map(|login| (label.clone(), login))).await {
-                return Err(lost(&label, &error));
+                return Err(lost(&label, &label, &error));
             }
-            up().await.map_err(|error| lost(&label, &error))?;
+            up().await.map_err(|error| lost(&label, &label, &error))?;
         }
         // What the server says now counts, whatever was remembered.
         let items = upstream.items();
@@ -54,7 +54,7 @@ impl Run {
                 heard.store(true, Ordering::Relaxed);
                 hear(screen, message)
             });
-            let called = self.screen.while_silent("calling", &heard, calling).await;
+            let called = self.screen.while_silent(&|| "calling".to_owned(), &heard, calling).await;
             self.screen.clear();
             // Refused for want of a login, it was not executed.
             let login = upstream.login().filter(|_| !matches!(called, Called::Result(_)));
@@ -63,8 +63,8 @@ impl Run {
             }
         };
         match called {
-            Called::Lost(reason) => Err(lost(&address, &StartError::new(cause(&reason), reason))),
-            Called::Error(error) => Err(refused(&address, &error)),
+            Called::Lost(reason) => Err(lost(&address, &label, &StartError::new(cause(&reason), reason))),
+            Called::Error(error) => Err(refused(&address, &label, &error)),
             Called::Result(raw) => self.result(&address, &tool, &raw),
         }
     }
@@ -105,14 +105,14 @@ fn cause(reason: &str) -> Cause {
 }
 
 /// A JSON-RPC error; one that the way to the server made is no error of the tool.
-fn refused(address: &str, error: &str) -> Failure {
+fn refused(address: &str, server: &str, error: &str) -> Failure {
     let error: Value = serde_json::from_str(error).unwrap_or_default();
     let message = error["message"].as_str().unwrap_or("the server answered with an error");
     if let Some(status) = error["data"]["httpStatus"].as_u64()
         && error["code"] == json!(code::UPSTREAM_LOST)
     {
         let cause = if error["data"]["login"] == true { Cause::Person } else { Cause::of_status(status) };
-        return lost(address, &StartError::new(cause, message));
+        return lost(address, server, &StartError::new(cause, message));
     }
     let code = error["code"].as_i64().map_or_else(String::new, |code| format!(" (code {code})"));
     Failure::new(

@@ -221,7 +221,7 @@ impl Catalog {
             _ => None,
         });
         if let Some((label, error)) = meant {
-            return lost(&label, error);
+            return lost(&label, &label, error);
         }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();
@@ -259,6 +259,7 @@ impl Known {
             Transport::Stdio(_) => "stdio",
             Transport::Http(http) if http.sse => "sse",
             Transport::Http(_) => "http",
+            Transport::Unset(unset) => unset.transport,
         }
     }
 }

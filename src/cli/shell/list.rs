@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::catalog::{Catalog, Row};
 use super::{Run, Said, What};
 use crate::catalog::Kind;
+use crate::cli::login::{as_json, as_text};
 use crate::config::locate::Face;
 use crate::json::quote;
 
@@ -48,13 +49,15 @@ impl Run {
                 Some(Err(error)) => (None, Some(error.to_string())),
                 None => (None, None),
             };
+            let login = known.upstream.known_login();
             if self.manner.json {
                 let tools = tools.map_or_else(|| "null".to_owned(), |tools| tools.to_string());
                 objects.push(format!(
-                    "{{{},\"transport\":\"{}\",\"tools\":{tools},\"error\":{}}}",
+                    "{{{},\"transport\":\"{}\",\"tools\":{tools},\"error\":{},\"login\":{}}}",
                     self.origin(catalog, n),
                     known.transport(),
                     error.map_or_else(|| "null".to_owned(), |error| quote(&error)),
+                    as_json(login.as_ref()),
                 ));
                 continue;
             }
@@ -69,15 +72,21 @@ impl Run {
                 row.push(known.upstream.server.to_string());
             }
             row.extend([known.transport().to_owned(), state]);
+            row.push(login.as_ref().map(as_text).unwrap_or_default());
             rows.push(row);
         }
-        match (self.manner.json, self.face) {
-            (true, _) => array(objects.into_iter()),
-            (false, Face::Workbench) => {
-                self.screen.table(&["TOOLBOX", "SERVER", "TRANSPORT", "TOOLS"], &rows)
-            }
-            (false, Face::Toolman) => self.screen.table(&["NAMESPACE", "TRANSPORT", "TOOLS"], &rows),
+        if self.manner.json {
+            return array(objects.into_iter());
         }
+        let mut heading = match self.face {
+            Face::Workbench => vec!["TOOLBOX", "SERVER", "TRANSPORT", "TOOLS", "LOGIN"],
+            Face::Toolman => vec!["NAMESPACE", "TRANSPORT", "TOOLS", "LOGIN"],
+        };
+        if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
+            heading.pop();
+            rows.iter_mut().for_each(|row| drop(row.pop()));
+        }
+        self.screen.table(&heading, &rows)
     }
 
     fn things(&self, catalog: &Catalog, kinds: &[Kind], word: &str) -> String {

@@ -11,17 +11,16 @@ mod search;
 mod show;
 mod tokens;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::catalog::Catalog;
 use super::failure::{Failure, Manner};
-use super::load::{Overrides, load, runtime, signal};
+use super::load::{Loader, Overrides, runtime, signal};
 use super::login;
 use super::screen::Screen;
-use super::variables::borrow;
 use super::{Names, World};
 use crate::catalog::Kind;
 use crate::config::locate::{Face, NotFound};
@@ -143,17 +142,14 @@ pub(super) fn run(
     file: Result<PathBuf, NotFound>,
     overrides: &Overrides,
     (manner, screen): (Manner, Screen),
-    mut world: World,
+    world: World,
 ) -> Result<u8, Failure> {
-    for one in file.iter().flat_map(|file| borrow(&mut world, face, file)) {
-        tracing::info!("{} is not set here; it is what {} has", one.variable, one.client);
-    }
-    let loaded = load(face, file, overrides, None, manner, &world)?.configured;
+    let (loaded, _) = Loader::for_asking(face, file, overrides, &world)?.load(manner)?;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let gateway = Gateway::new(loaded, world.engine_surroundings(io::stderr().is_terminal()));
+        let gateway = Gateway::new(loaded, world.engine_surroundings(world.attendance()));
         let mut shell = Shell::new(gateway, verb.names().client());
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
@@ -229,7 +225,8 @@ impl Run {
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
         let gather = || {
-            self.screen.while_waiting("asking the servers", Catalog::gather(shell, self.face, fresh, wanted))
+            let gather = Catalog::gather(shell, self.face, fresh, wanted);
+            self.screen.while_waiting("asking the servers", || shell.starting(), gather)
         };
         let catalog = gather().await;
         match login::go_through(self.screen, catalog.logins()).await {

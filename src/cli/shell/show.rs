@@ -1,4 +1,4 @@
-//! `show`
+//! The verb `show`.
 
 use super::catalog::{Catalog, Row};
 use super::tokens::estimate;

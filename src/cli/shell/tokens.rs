@@ -1,4 +1,4 @@
-//! `tokens`, and how tokens are counted.
+//! The verb `tokens`, and the estimate of tokens.
 
 use super::catalog::Catalog;
 use super::{Run, Said};
@@ -7,7 +7,7 @@ use crate::config::locate::Face;
 use crate::gateway::shell::Shell;
 use crate::json::quote;
 
-/// What counts the tokens.
+/// The name of the method that counts the tokens.
 pub(super) const TOKENIZER: &str = "estimate by kind of character (no model's own tokenizer)";
 
 impl Run {
@@ -92,12 +92,12 @@ impl Run {
     }
 }
 
-/// About how many tokens a text is to a model.
+/// Estimates the number of tokens in a text.
 ///
-/// Byte pair encoders of current models take a common word with the space before it as one token, cut longer and
-/// rarer words into pieces of about four letters, take up to three digits together, and join the punctuation of
-/// JSON in pairs. Other alphabets cost about a token for two letters, and scripts without spaces about one for each
-/// character.
+/// The byte pair encoders of current models take a common word and the space before it as one token, cut
+/// longer and rarer words into pieces of about four letters, take up to three digits together, and join the
+/// punctuation of JSON in pairs. Other alphabets cost about one token per two letters, and scripts without
+/// spaces about one per character.
 pub(super) fn estimate(text: &str) -> usize {
     let mut tokens = 0;
     let mut run = (Class::Space, 0usize);
@@ -138,7 +138,7 @@ impl Class {
 
 fn cost((class, length): (Class, usize)) -> usize {
     match class {
-        // One space goes with the word after it.
+        // A single space belongs to the word after it.
         Class::Space => usize::from(length > 1),
         Class::Letter if length <= 8 => 1,
         Class::Letter => length.div_ceil(5),

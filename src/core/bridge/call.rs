@@ -1,5 +1,5 @@
-//! A call between the eras as a machine: what can happen to it, and what is to be done then. Pure: nothing is sent, locked
-//! or waited for here; [`super::Call`] carries the effects out.
+//! A call between the eras as a state machine: the events, and the effects of each. [`super::Call`] carries
+//! the effects out.
 //!
 //! ```text
 //!            ┌───────────── brought ──────────────┐
@@ -13,8 +13,11 @@
 //!           Sent ── answered; or asks, or refuses for a page to visit (modern client)┘
 //! ```
 //!
-//! Invariant: the right to answer the client is here while the call is `Sent` or `Asking`, and leaves with exactly one
-//! effect. An answer of the upstream that comes while the call is `Parked` is kept for the client's return.
+//! Invariant: this module is pure. It sends nothing, locks nothing and waits for nothing.
+//!
+//! Invariant: the machine holds the right to answer the client while the call is `Sent` or `Asking`, and the
+//! right leaves with exactly one effect. An upstream's answer that arrives while the call is `Parked` is kept
+//! until the client returns.
 
 use std::mem;
 
@@ -22,87 +25,88 @@ use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::{Id, code};
 use crate::transport::peer::{Answer, Lost};
 
-/// How often an upstream may ask for more before a call fails.
+/// The number of times that an upstream may ask for more before the call fails.
 const MOST_ROUNDS: u32 = 10;
 
 const TOO_LATE: &str = "the client did not answer in time";
 const OVER: &str = "the call is over";
 
-/// Where a call is, and what it has been through. `R` is the right to answer its client.
+/// The state of a call and its history. `R` is the right to answer its client.
 pub(super) struct CallMachine<R> {
     client_is_modern: bool,
     state: CallState<R>,
-    /// How many questions a legacy upstream has asked so far.
+    /// The number of questions that a legacy upstream has asked so far.
     asked: usize,
-    /// How often a modern upstream has asked for more.
+    /// The number of times that a modern upstream has asked for more.
     rounds: u32,
     crowded: bool,
 }
 
 enum CallState<R> {
-    /// The upstream is at it.
+    /// The upstream is working on the call.
     Sent(R),
-    /// A modern upstream asks for more, and its legacy client is asked for that.
+    /// A modern upstream has asked for more, and the legacy client is being asked for it.
     Asking(R),
-    /// A legacy upstream has asked, and its modern client was told what to bring.
+    /// A legacy upstream has asked something, and the modern client was told what to bring.
     Parked { questions: Vec<Question>, early: Option<Early> },
-    /// The client has its answer, or will never have one.
+    /// The client has its answer, or will never get one.
     Done,
 }
 
 /// A question that waits for a modern client.
 struct Question {
-    /// What the client knows it by.
+    /// The client's name for the question.
     name: String,
-    /// What the upstream knows it by.
+    /// The upstream's id of the question.
     id: Id,
-    /// Method and parameters, as raw JSON.
+    /// The method and parameters as raw JSON.
     request: String,
 }
 
-/// What happens to a call.
+/// An event in the life of a call.
 pub(super) enum Event<'a, R> {
     /// The upstream has answered, or never will.
     Answered(Answer<'a>),
-    /// A legacy upstream asks a modern client. `crowded`: while several calls were under way, so that it may be another's.
+    /// A legacy upstream asks a modern client. `crowded` means that several calls were in flight, so the
+    /// question may belong to another one.
     Asked { id: Id, request: String, crowded: bool },
-    /// The modern client is back with what it was asked for, or part of it, and has its turn.
+    /// The modern client is back with all or some of the answers, and has the call's turn.
     Returned { responses: Node<'a>, right: R },
     /// The modern client did not come back in time.
     Expired,
-    /// The legacy client has answered every question: the parameters to send the call with again.
+    /// The legacy client has answered every question. These are the parameters for sending the call again.
     Brought(String),
     /// The legacy client did not answer.
     Refused(Lost),
 }
 
-/// What is to be done, in this order.
+/// What to do, in this order.
 pub(super) struct Effects<'a, R> {
-    /// Answers to the upstream's questions, or why the client has none.
+    /// The answers to the upstream's questions, or the reasons why there are none.
     pub(super) answers: Vec<(Id, Result<Node<'a>, &'static str>)>,
     pub(super) next: Next<'a, R>,
 }
 
-/// What is to be done at last.
+/// The last thing to do.
 pub(super) enum Next<'a, R> {
     Nothing,
-    /// Answer the client as the upstream has answered.
+    /// Answer the client with the upstream's answer.
     Deliver(R, Answer<'a>),
-    /// Answer the client that the call has failed.
+    /// Tell the client that the call has failed.
     Fail(R, Lost),
-    /// Hand a modern upstream's questions on to the modern client, which calls again.
+    /// Pass a modern upstream's questions on to the modern client, which calls again.
     HandOn(R, Node<'a>),
-    /// Have the modern client lead its user to the pages that this error names, and call again.
+    /// Tell the modern client to send its user to the pages that this error names, and to call again.
     VisitFirst(R, Node<'a>),
     /// Ask the legacy client what this result asks for.
     AskClient(Node<'a>),
-    /// Tell the modern client what to bring, as members of an object.
+    /// Tell the modern client what to bring, as the members of an object.
     TellClient(R, String),
     /// Send the call again with these parameters.
     SendAgain(String),
-    /// Let what came early happen now.
+    /// Handle an answer that came early.
     Replay(Early),
-    /// Cancel the call upstream, for this reason.
+    /// Cancel the call at the upstream, for this reason.
     Cancel(&'static str),
 }
 
@@ -119,7 +123,7 @@ impl<R> CallMachine<R> {
         Self { client_is_modern, state: CallState::Sent(right), asked: 0, rounds: 0, crowded: false }
     }
 
-    /// The right to answer, while it is here.
+    /// The right to answer, while the machine holds it.
     pub(super) fn right(&self) -> Option<&R> {
         match &self.state {
             CallState::Sent(right) | CallState::Asking(right) => Some(right),
@@ -127,7 +131,7 @@ impl<R> CallMachine<R> {
         }
     }
 
-    /// Whether a question of it waits for the modern client.
+    /// Whether one of the call's questions waits for the modern client.
     pub(super) fn is_parked(&self) -> bool {
         matches!(self.state, CallState::Parked { .. })
     }
@@ -137,12 +141,12 @@ impl<R> CallMachine<R> {
         matches!(self.state, CallState::Parked { early: None, .. })
     }
 
-    /// Whether a question of it may have been another call's.
+    /// Whether one of the call's questions may have belonged to another call.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Takes what happens, and says what is to be done.
+    /// Takes an event and returns its effects.
     pub(super) fn on<'a>(&mut self, event: Event<'a, R>) -> Effects<'a, R> {
         let mut answers = Vec::new();
         let (state, next) = match (mem::replace(&mut self.state, CallState::Done), event) {
@@ -155,7 +159,7 @@ impl<R> CallMachine<R> {
                 let requests = members(&questions);
                 (CallState::Parked { questions, early: None }, Next::TellClient(right, requests))
             }
-            // The client is away; it is told of this one when it comes back.
+            // The client is away and will be told about this question when it returns.
             (CallState::Parked { mut questions, early }, Event::Asked { id, request, crowded }) => {
                 questions.push(self.question(id, request, crowded));
                 (CallState::Parked { questions, early }, Next::Nothing)
@@ -186,7 +190,7 @@ impl<R> CallMachine<R> {
                 (CallState::Sent(right), Next::SendAgain(params))
             }
             (CallState::Asking(right), Event::Refused(lost)) => (CallState::Done, Next::Fail(right, lost)),
-            // What comes too late, or out of place: nobody is left to wait for it.
+            // Late and misplaced events: nobody waits for them any more.
             (state, Event::Asked { id, .. }) => {
                 answers.push((id, Err(OVER)));
                 (state, Next::Nothing)
@@ -235,7 +239,7 @@ impl From<Answer<'_>> for Early {
 }
 
 impl Early {
-    /// Hands it over as it came.
+    /// Passes the answer on as it came.
     pub(super) fn replay(&self, take: impl FnOnce(Answer<'_>)) {
         let mut scanner = Scanner::default();
         let valid = "validated when it was read";
@@ -252,7 +256,7 @@ fn asks(result: Node<'_>) -> bool {
     result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"")
 }
 
-/// Whether a legacy upstream's error says which pages the user has to visit first.
+/// Whether a legacy upstream's error names pages that the user must visit first.
 fn names_pages(error: Node<'_>) -> bool {
     error.get("code").is_some_and(|code| code.raw().parse() == Ok(code::URL_ELICITATION))
 }
@@ -267,7 +271,7 @@ fn members(questions: &[Question]) -> String {
 mod tests {
     use super::*;
 
-    /// A client's right to an answer, by a number.
+    /// In these tests, a client's right to an answer is a number.
     type Machine = CallMachine<u32>;
 
     const RESULT: &str = r#"{"content":[]}"#;
@@ -275,7 +279,7 @@ mod tests {
     const ERROR: &str = r#"{"code":-32603,"message":"m"}"#;
     const PAGES: &str = r#"{"code":-32042,"message":"m","data":{"elicitations":[]}}"#;
 
-    /// Lets something happen by its name, and tells what is to be done.
+    /// Applies an event by its name, and describes the effects.
     fn happen(machine: &mut Machine, event: &str) -> String {
         let (mut scanner, lost) = (Scanner::default(), Lost::new("gone"));
         let (event, detail) = event.split_once(' ').unwrap_or((event, ""));
@@ -359,7 +363,7 @@ mod tests {
 
     #[test]
     fn every_event_in_every_state() {
-        /// What came before, what happens, where it leads, and what is to be done.
+        /// The earlier events, the event, the state after it, and the effects.
         type Case = (&'static [&'static str], &'static str, &'static str, &'static str);
         let modern: &[Case] = &[
             (&[], "result", "done", "deliver result to 1"),

@@ -1,12 +1,15 @@
-//! Calls between the eras: questions that become `input_required` results, and the reverse.
+//! Calls between the eras: questions become `input_required` results, and the other way round.
 //!
-//! The engine [launches](Call::launch) a call here if its client or its upstream is modern. A call between a legacy client
-//! and a legacy upstream never comes here; it has no state beyond its answer. What can happen to a call, and what is done
-//! then, is decided by the machine in `call.rs`, where its states are drawn; this module carries that out. A client that
-//! was told to come back brings a state that only we can open (`seal.rs`).
+//! The engine [launches](Call::launch) a call here if its client or its upstream is modern. A call between a
+//! legacy client and a legacy upstream never comes here, because it has no state beyond its answer. The
+//! machine in `call.rs`, which also draws the states, decides what happens to a call; this module carries its
+//! decisions out. A client that was told to come back brings a state that only we can open (`seal.rs`).
 //!
-//! Invariant: effects are carried out with nothing locked: an answer may let the next call of the gate begin.
-//! Invariant: a call is parked before its client is told to come back, and its id upstream is noted before it is sent.
+//! Invariant: effects are carried out with nothing locked, because an answer may let the next call through
+//! the gate.
+//!
+//! Invariant: a call is parked before its client is told to come back, and its upstream id is recorded before
+//! it is sent.
 
 mod call;
 mod params;
@@ -46,19 +49,19 @@ pub struct Call {
     engine: Weak<Engine>,
     connection: Arc<Connection>,
     method: &'static str,
-    /// As the upstream gets them, but for `_meta`.
+    /// The parameters for the upstream, apart from `_meta`.
     params: String,
-    /// What a modern client said of itself with the call; `None` for a legacy one.
+    /// The metadata of a modern client's call; `None` for a legacy client.
     modern: Option<Arc<ModernCall>>,
     stage: Mutex<Stage>,
 }
 
-/// How far a call is, and what that takes.
+/// The progress of a call.
 struct Stage {
     machine: CallMachine<Right>,
     finish: Option<Finish>,
     upstream_id: Option<u64>,
-    /// While the upstream waits for a modern client.
+    /// Present while the upstream waits for a modern client.
     asking: Option<Asking>,
 }
 
@@ -69,7 +72,7 @@ struct Right {
 }
 
 impl Call {
-    /// Sends a call to an upstream; `params` are as the upstream gets them.
+    /// Sends a call to an upstream. `params` are in the upstream's form.
     pub(super) fn launch(
         engine: &Arc<Engine>,
         connection: &Arc<Connection>,
@@ -88,7 +91,8 @@ impl Call {
         });
     }
 
-    /// Sends it, or sends it again with what the upstream asked for, if the client still wants the answer.
+    /// Sends the call, or sends it again with what the upstream asked for, if the client still wants the
+    /// answer.
     fn send(self: &Arc<Self>, params: &str) {
         let Some((session, key)) = self.client() else { return };
         let mut scanner = Scanner::default();
@@ -129,14 +133,14 @@ impl Call {
         }
     }
 
-    /// The client and the key of its request, while it wants the answer.
+    /// The client and the key of its request, as long as the client wants the answer.
     fn client(&self) -> Option<(Arc<ClientSession>, Arc<str>)> {
         let stage = self.stage.lock();
         let reply = &stage.machine.right()?.reply;
         reply.is_wanted().then(|| (reply.session().clone(), reply.key().clone()))
     }
 
-    /// Takes what happens to it and does what is to be done then.
+    /// Takes an event and carries out its effects.
     fn take(self: &Arc<Self>, event: Event<'_, Right>) {
         let (Effects { answers, next }, _asking) = {
             let mut stage = self.stage.lock();
@@ -181,11 +185,11 @@ impl Call {
         adapt::deliver(&self.connection, self.method, None, answer, reply, finish);
     }
 
-    /// A modern upstream asks a modern client: its question is passed on, its state sealed in ours.
+    /// Passes a modern upstream's question on to a modern client, with the upstream's state sealed in ours.
     fn hand_on(&self, right: Right, result: Node<'_>) {
         let Right { reply, _turn } = right;
         let mut scanner = Scanner::default();
-        // By itself, since the members of questions stand too deep in an answer.
+        // The result is scanned on its own, because the questions are nested too deep in the whole answer.
         let result = scanner.scan_str(result.raw()).expect("validated when it was read").root();
         let missing = missing(result, reply.modern().map_or("{}", |modern| &modern.capabilities));
         if !missing.is_empty() {
@@ -196,7 +200,7 @@ impl Call {
         reply.relay(result, &[("requestState", Some(&quote(&sealed)))]);
     }
 
-    /// A legacy upstream wants the user to visit a page first: the client is asked to lead there and call again.
+    /// Asks a modern client to send its user to the pages that a legacy upstream requires, and to call again.
     fn visit_first(&self, right: Right, error: Node<'_>) {
         let Right { reply, _turn } = right;
         if !reply.modern().is_some_and(|modern| Needed::PAGE.is_in(&modern.capabilities)) {
@@ -206,8 +210,8 @@ impl Call {
         reply.result(&input_required(&visits(error), &sealed));
     }
 
-    /// A legacy upstream asks a modern client: the call waits here, the client is told what to bring. `crowded`: the
-    /// question came while several calls were under way.
+    /// Handles a legacy upstream's question to a modern client: the call waits here, and the client is told
+    /// what to bring. `crowded` means that several calls were in flight.
     pub(super) fn park(self: &Arc<Self>, id: Id, method: &str, params: Option<Node<'_>>, crowded: bool) {
         self.take(Event::Asked { id, request: request(method, params), crowded });
     }
@@ -222,7 +226,7 @@ impl Call {
             let mut stage = self.stage.lock();
             match stage.machine.awaits_client() {
                 true => stage.asking.replace(asking),
-                // The upstream has answered meanwhile.
+                // The upstream has answered in the meantime.
                 false => Some(asking),
             }
         };
@@ -237,12 +241,12 @@ impl Call {
         });
     }
 
-    /// What a modern client said of itself with the call; `None` for a legacy one.
+    /// The metadata of a modern client's call; `None` for a legacy client.
     pub(super) fn modern(&self) -> Option<&Arc<ModernCall>> {
         self.modern.as_ref()
     }
 
-    /// Whether a question of it waits for the client.
+    /// Whether one of the call's questions waits for the client.
     pub(super) fn is_parked(&self) -> bool {
         self.stage.lock().machine.is_parked()
     }
@@ -251,7 +255,8 @@ impl Call {
         self.stage.lock().upstream_id
     }
 
-    /// The client is back with what it was asked for. Progress belongs to the retry from now on.
+    /// Continues the call when its client is back with the answers. Progress belongs to the retry from now
+    /// on.
     fn resume(self: Arc<Self>, params: Node<'_>, reply: Reply) {
         if let Some(id) = self.upstream_id() {
             reply.session().goes_to(reply.key(), &self.connection, id);
@@ -273,7 +278,7 @@ impl Call {
         });
     }
 
-    /// A modern upstream asks a legacy client: it is asked for real, and the call goes out again with the answers.
+    /// Asks a legacy client what a modern upstream wants to know, and sends the call again with the answers.
     async fn ask_client(self: Arc<Self>, result: &str) {
         let mut scanner = Scanner::default();
         let result = scanner.scan_str(result).expect("validated when it was read").root();
@@ -302,7 +307,7 @@ impl Call {
         self.take(Event::Brought(params::again(&self.params, &responses, state)));
     }
 
-    /// Asks a legacy client for this call of it, its request with this key, and waits for the raw result.
+    /// Asks a legacy client a question on behalf of its request with this key, and waits for the raw result.
     async fn ask(
         &self,
         session: &Arc<ClientSession>,
@@ -317,7 +322,7 @@ impl Call {
             return Err(format!("it does not support {needed}"));
         }
         let Some(engine) = self.engine.upgrade() else { return Err("the gateway is gone".to_owned()) };
-        // A page to visit has an id in the legacy era, and none in the modern.
+        // A page to visit has an id in the legacy era and none in the modern one.
         let new_id = quote(&format!("{:016x}", engine.bridge.seal.number()));
         let without_id = |params: &Node<'_>| params.get("elicitationId").is_none();
         let id = params.filter(without_id).filter(|_| needed == Some(Needed::PAGE)).map(|_| &*new_id);
@@ -343,7 +348,7 @@ impl Call {
         drop(engine);
         let _asking = Asking::new(&self.connection, session);
         let opened = session.peer.open(session.peer.reserve(), question, deadline, on_answer);
-        // Whoever cancels the call from here on finds the question.
+        // Whoever cancels the call after this point finds the question.
         if let Some(opened) = opened
             && self.client().is_some()
         {
@@ -352,7 +357,7 @@ impl Call {
         receive.await.unwrap_or_else(|_| Err("it is gone".to_owned()))
     }
 
-    /// The state that a modern client is to bring back with the same parameters.
+    /// Seals the state that a modern client brings back with the same parameters.
     fn seal(&self, reply: &Reply, state: State) -> String {
         let Some(engine) = self.engine.upgrade() else { return String::new() };
         let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref());
@@ -366,8 +371,8 @@ impl Call {
     }
 }
 
-/// Goes on when it is a call's turn at this upstream, at once where calls need not wait for each other. `crowded`: its
-/// question may have been another's, so it must not wait for that one.
+/// Calls `go` when it is the call's turn at this upstream, or at once if calls need not take turns. A
+/// `crowded` call must not wait, because its question may belong to the call that has the turn.
 fn in_turn(
     connection: &Arc<Connection>,
     modern: Option<&ModernCall>,
@@ -382,22 +387,22 @@ fn in_turn(
     }
 }
 
-/// What clients are to come back to: the key of their states, those that were used, and the calls that wait.
+/// What returning clients need: the key for sealed states, the states that were used, and the parked calls.
 pub struct Bridge {
     pub(super) seal: Seal,
-    /// Sealed states that were used, until they expire.
+    /// The sealed states that were used, until they expire.
     used: Mutex<HashMap<String, u64>>,
-    /// Calls whose client is to answer questions, by numbers that nobody can guess.
+    /// The calls whose clients have questions to answer, by numbers that nobody can guess.
     parked: Mutex<HashMap<u64, Arc<Call>>>,
 }
 
 impl Bridge {
-    /// With the key of the configuration, if it has one.
+    /// A bridge with the configured key, if there is one.
     pub(super) fn new(key: Option<&str>) -> Self {
         Self { seal: Seal::new(key), used: Mutex::default(), parked: Mutex::default() }
     }
 
-    /// What a retry with `requestState` goes on with, if the state is ours and fits the request.
+    /// What a retry with `requestState` continues, if the state is ours and fits the request.
     pub fn unseal(
         &self,
         method: &str,
@@ -422,7 +427,7 @@ impl Bridge {
         }
     }
 
-    /// Goes on with a call that waits; the reply comes back if it does not wait any more.
+    /// Continues a parked call. Returns the reply if the call is no longer parked.
     pub fn resume(&self, token: u64, params: Node<'_>, reply: Reply) -> Result<(), Reply> {
         match self.unpark(token) {
             Some(call) => {

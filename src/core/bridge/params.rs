@@ -1,18 +1,18 @@
-//! The parameters of a call as the upstream's era wants them. Pure.
+//! The parameters of a call in the form that the upstream's era requires. Everything here is pure.
 
 use crate::json::{Node, Scanner};
 use crate::protocol::era::{LOG_LEVELS, TASKS, Version, meta, modern_meta};
 
-/// What is to be said of a client in a request to an upstream.
+/// What a request to an upstream says about the client.
 pub(super) struct Speaker {
-    /// What a legacy client can do; a modern one has said so in the request.
+    /// The capabilities of a legacy client. A modern client has declared its own in the request.
     pub(super) capabilities: Option<String>,
-    /// The least severity of log messages that it wants, as a place in the list of levels.
+    /// The lowest severity of log messages that the client wants, as an index into the list of levels.
     pub(super) level: Option<usize>,
 }
 
-/// Writes the parameters of a call for an upstream of this version, with `token` for the client's own where it wants
-/// progress.
+/// Writes the parameters of a call for an upstream of this version, with `token` in place of the client's own
+/// if it wants progress.
 pub(super) fn write(
     out: &mut Vec<u8>,
     params: Node<'_>,
@@ -26,14 +26,14 @@ pub(super) fn write(
     let changes: &[(&str, Option<&str>)] = match (text.as_str(), version.is_modern()) {
         ("{}", false) => &[gone("_meta"), gone("inputResponses"), gone("requestState")],
         (text, false) => &[("_meta", Some(text)), gone("inputResponses"), gone("requestState")],
-        // A task of the legacy era is not one of the modern.
+        // A legacy task is not a modern one.
         (text, true) if speaker.capabilities.is_some() => &[("_meta", Some(text)), gone("task")],
         (text, true) => &[("_meta", Some(text))],
     };
     params.write_with(out, changes);
 }
 
-/// The parameters of a call that goes out again with what the upstream asked for.
+/// The parameters of a call that is sent again with what the upstream asked for.
 pub(super) fn again(params: &str, responses: &str, state: Option<&str>) -> String {
     let mut scanner = Scanner::default();
     let params = scanner.scan_str(params).expect("written as valid JSON").root();
@@ -42,7 +42,7 @@ pub(super) fn again(params: &str, responses: &str, state: Option<&str>) -> Strin
     String::from_utf8(text).expect("written from UTF-8 texts")
 }
 
-/// The `_meta` that the upstream's era wants.
+/// The `_meta` that the upstream's era requires.
 fn meta_for(own: Option<Node<'_>>, version: Version, speaker: &Speaker, token: Option<u64>) -> String {
     let mut empty = Scanner::default();
     let own = own.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
@@ -70,8 +70,8 @@ fn meta_for(own: Option<Node<'_>>, version: Version, speaker: &Speaker, token: O
     text
 }
 
-/// Capabilities of a legacy client, for a modern upstream: what the extension for tasks is there, a legacy client
-/// cannot know.
+/// The capabilities of a legacy client for a modern upstream. The tasks extension is removed, because a
+/// legacy client cannot know its modern meaning.
 pub(super) fn without_tasks(capabilities: &str) -> String {
     let mut scanner = Scanner::default();
     let extensions = match scanner.scan_str(capabilities) {

@@ -1,4 +1,4 @@
-//! Questions of upstreams as the other era words them, and what a client must be able to do to be asked them.
+//! Upstreams' questions in the form of the other era, and the capabilities that a client needs to be asked.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,8 @@ use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{declares, declares_at};
 use crate::protocol::message::code;
 
-/// What a client must have declared to be asked something: a capability, and where it matters which part of it.
+/// A capability that a client must have declared to be asked something, and the part of it that matters, if
+/// any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) struct Needed {
     pub(in crate::core) capability: &'static str,
@@ -19,10 +20,10 @@ pub(in crate::core) struct Needed {
 }
 
 impl Needed {
-    /// A person to be led to a page.
+    /// The capability to send a person to a page.
     pub(super) const PAGE: Self = Self { capability: "elicitation", part: Some("url") };
 
-    /// What this question needs; `None` for questions that no rule names.
+    /// The capability that this question needs; `None` if no rule names the method.
     pub(in crate::core) fn of(method: &str, params: Option<Node<'_>>) -> Option<Self> {
         let member = |key| params.and_then(|params| params.get(key));
         let part_of = |capability, part| Some(Self { capability, part });
@@ -40,7 +41,8 @@ impl Needed {
         }
     }
 
-    /// Whether these capabilities, a raw object, hold it. Who names no page among the ways of elicitation can do forms.
+    /// Whether these raw capabilities include it. A client whose elicitation does not mention pages can do
+    /// forms.
     pub(in crate::core) fn is_in(self, capabilities: &str) -> bool {
         let has = |part| declares_at(capabilities, &[self.capability, part]);
         declares(capabilities, self.capability)
@@ -61,7 +63,7 @@ impl fmt::Display for Needed {
     }
 }
 
-/// What a modern upstream's result asks for that a client with these capabilities, a raw object, cannot do.
+/// The capabilities that a modern upstream's result needs and the client's raw capabilities lack.
 pub(super) fn missing(result: Node<'_>, capabilities: &str) -> BTreeSet<Needed> {
     let asked = result.get("inputRequests").into_iter().flat_map(Node::members);
     asked
@@ -70,7 +72,7 @@ pub(super) fn missing(result: Node<'_>, capabilities: &str) -> BTreeSet<Needed> 
         .collect()
 }
 
-/// A legacy upstream's question as a modern client reads it.
+/// A legacy upstream's question in the form for a modern client.
 pub(super) fn request(method: &str, params: Option<Node<'_>>) -> String {
     let mut request = format!("{{\"method\":{},\"params\":", quote(method)).into_bytes();
     match params {
@@ -82,7 +84,8 @@ pub(super) fn request(method: &str, params: Option<Node<'_>>) -> String {
     String::from_utf8(request).expect("written from UTF-8 texts")
 }
 
-/// The pages that a legacy upstream's error names, as questions to a modern client: members of an object.
+/// The pages that a legacy upstream's error names, as questions to a modern client in the form of an object's
+/// members.
 pub(super) fn visits(error: Node<'_>) -> String {
     let list = error.get("data").and_then(|data| data.get("elicitations")).map_or("[]", Node::raw);
     let list: Vec<&RawValue> = serde_json::from_str(list).unwrap_or_default();
@@ -101,7 +104,7 @@ pub(super) fn visits(error: Node<'_>) -> String {
     visits.join(",")
 }
 
-/// Tells a modern client what it must be able to do for this call.
+/// Tells a modern client which capabilities this call needs.
 pub(super) fn refuse_missing(reply: Reply, missing: &BTreeSet<Needed>) {
     let mut required = serde_json::Map::new();
     for needed in missing {
@@ -116,7 +119,7 @@ pub(super) fn refuse_missing(reply: Reply, missing: &BTreeSet<Needed>) {
     reply.error(code::MISSING_CAPABILITY, &message, Some(&data));
 }
 
-/// The result that asks a modern client for these, members of an object, with the state that it brings back.
+/// The result that asks a modern client these questions (members of an object), with the state to bring back.
 pub(super) fn input_required(requests: &str, sealed: &str) -> String {
     format!(
         "{{\"resultType\":\"input_required\",\"inputRequests\":{{{requests}}},\"requestState\":{}}}",

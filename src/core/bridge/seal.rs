@@ -1,6 +1,8 @@
-//! State that a client carries for us. The bridge seals it when it tells a client to come back, and opens it then.
+//! State that a client carries for us. The bridge seals it when it tells a client to come back, and opens it
+//! on the client's return.
 //!
-//! Invariant: it can be neither read nor changed, nor used by somebody else, for another request, or after its time.
+//! Invariant: nobody else can read or change the state, and it is useless to another client, for another
+//! request, and after it expires.
 
 use parking_lot::RwLock;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -10,51 +12,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::digest::{from_hex, hex};
 
-/// Seals and opens.
+/// Seals and opens states.
 pub struct Seal {
     key: RwLock<LessSafeKey>,
     random: SystemRandom,
 }
 
-/// What is sealed, and what it is good for.
+/// A state with the conditions for its use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
-    /// Who may use it.
+    /// The client that may use it.
     pub principal: String,
-    /// On which method.
+    /// The method that it is valid for.
     pub method: String,
-    /// With which parameters: a digest.
+    /// A digest of the parameters that it is valid for.
     pub digest: String,
-    /// Until when: seconds of the epoch.
+    /// The expiry as Unix time in seconds.
     pub expires: u64,
     /// The state itself.
     pub state: State,
 }
 
-/// What a retry goes on with.
+/// What a retry continues with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// A call that waits in this process.
+    /// A call that is parked in this process.
     Parked(u64),
-    /// The upstream's own state, as JSON; `None` where it gave none.
+    /// The upstream's own state as JSON; `None` if it sent none.
     Upstream(Option<String>),
-    /// A call that the upstream refused with this error until the user has been somewhere; the retry calls again.
+    /// A call that the upstream refused with this error until the user has visited a page. The retry calls
+    /// again.
     Refused(String),
 }
 
 impl Seal {
-    /// With the key of the configuration, so that replicas agree, or with one of this process.
+    /// Uses the configured key, so that replicas agree, or else a key of this process.
     pub fn new(key: Option<&str>) -> Self {
         let random = SystemRandom::new();
         Self { key: RwLock::new(made_of(key, &random)), random }
     }
 
-    /// Takes another key; what was sealed before can no longer be opened.
+    /// Switches to another key. What was sealed before can no longer be opened.
     pub fn renew(&self, key: Option<&str>) {
         *self.key.write() = made_of(key, &self.random);
     }
 
-    /// The state as text that only we can open.
+    /// Seals a state into a text that only we can open.
     pub fn seal(&self, sealed: &Sealed) -> String {
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).expect("the system has random numbers");
@@ -68,7 +71,7 @@ impl Seal {
         hex(whole)
     }
 
-    /// What was sealed; `None` for anything else, and after it has expired.
+    /// Opens a sealed text; `None` for any other text, and after it has expired.
     pub fn open(&self, text: &str, now: u64) -> Option<Sealed> {
         let whole = from_hex(text)?;
         let (nonce, rest) = whole.split_at_checked(NONCE_LEN)?;
@@ -96,7 +99,7 @@ fn made_of(key: Option<&str>, random: &SystemRandom) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).expect("the key has the right length"))
 }
 
-/// A digest of parameters, the same for every order of their keys.
+/// A digest of parameters that does not depend on the order of their keys.
 pub fn params_digest(params: &str) -> String {
     let mut value: serde_json::Value = serde_json::from_str(params).unwrap_or_default();
     if let Some(members) = value.as_object_mut() {

@@ -1,4 +1,4 @@
-//! What of an upstream has to be read again: lists that have changed, and what it says of itself.
+//! Which parts of an upstream have to be read again: its changed lists, and its description of itself.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 use crate::catalog::Kind;
 
-/// A bit for each list that has changed, and for what the upstream says of itself. Many may note them, the lifecycle alone
-/// waits for them.
+/// One bit for each changed list, and one for the upstream's description of itself. Many tasks set them; only
+/// the lifecycle waits for them.
 #[derive(Default)]
 pub(in crate::core) struct Changes {
     bits: AtomicU8,
@@ -15,9 +15,9 @@ pub(in crate::core) struct Changes {
 }
 
 impl Changes {
-    /// What the upstream says of itself may have changed.
+    /// The bit for the upstream's description of itself.
     pub(in crate::core) const HELLO: u8 = 1 << 7;
-    /// Every list may have changed.
+    /// The bits of all lists.
     pub(in crate::core) const LISTS: u8 = (1 << Kind::ALL.len()) - 1;
 
     /// The bit of one list.
@@ -25,18 +25,18 @@ impl Changes {
         1 << kind as u8
     }
 
-    /// Has these read again.
+    /// Requests that these be read again.
     pub(in crate::core) fn note(&self, bits: u8) {
         self.bits.fetch_or(bits, Ordering::Relaxed);
         self.news.notify_one();
     }
 
-    /// Waits until something was noted.
+    /// Waits until a bit is set.
     pub(in crate::core) async fn noted(&self) {
         self.news.notified().await;
     }
 
-    /// What was noted since this was last asked.
+    /// Takes the bits that were set since the last call.
     pub(in crate::core) fn take(&self) -> u8 {
         self.bits.swap(0, Ordering::Relaxed)
     }

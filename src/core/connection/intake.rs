@@ -1,6 +1,6 @@
-//! What an upstream sends, message by message: answers go to whoever waits for them, everything else to `relay`.
+//! Sorts an upstream's messages: answers go to whoever waits for them, everything else to `relay`.
 //!
-//! Invariant: an answer ends its request whatever is wrong with it, if only it can be told whose answer it is.
+//! Invariant: an answer ends its request, however broken it is, as long as it shows whose answer it is.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::protocol::message::{AnswerTo, Message, NoMessage, Outcome, Request};
 use crate::transport::lines::{Line, TooLong};
 use crate::transport::peer::Lost;
 
-/// How much of a message over the limit is shown.
+/// The number of bytes of an oversized message that are logged.
 const SHOWN: usize = 80;
 
 impl Connection {
-    /// Takes one message; `on` is our request on whose stream it came, where streams tell.
+    /// Takes one message. `on` is our request on whose stream it came, for transports with streams.
     pub(in crate::core) fn take(
         self: &Arc<Self>,
         engine: &Arc<Engine>,
@@ -67,8 +67,9 @@ impl Connection {
         }
     }
 
-    /// Ends the request that the answer names. An error that names none ends the one whose answer it can only be: that on
-    /// whose stream it came, else the only one that is open. `false`: nobody waits for it.
+    /// Ends the request that the answer names. An error without an id ends the only request that it can
+    /// belong to: the one on whose stream it came, else the only open one. Returns `false` if nobody waits
+    /// for the answer.
     fn take_answer(&self, to: AnswerTo, outcome: Outcome<'_>, on: Option<u64>) -> bool {
         let id = match (to, &outcome) {
             (AnswerTo::Ours(id), _) => Some(id),
@@ -79,16 +80,16 @@ impl Connection {
         id.is_some_and(|id| self.peer.resolve(id, outcome))
     }
 
-    /// The request that waits for an answer, if there is exactly one; a subscription waits for none.
+    /// The request that waits for an answer, if there is exactly one. Subscriptions do not count.
     fn only_open(&self) -> Option<u64> {
         self.subscription.with_ids(|ids| self.peer.only_open_besides(ids))
     }
 
-    /// A message over the limit fails the call that it answers, and only that.
+    /// Fails only the call that an oversized message answers.
     fn take_too_long(&self, engine: &Engine, scanner: &mut Scanner, line: &TooLong<'_>) {
         let (length, limit) = (line.length, engine.settings().max_message_bytes);
         let reason = format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes");
-        // Where a response does not show whose it is, it can only be that of the one call in flight.
+        // A response that does not show its id can only belong to the one call in flight.
         let response = id_of_response(scanner, line.start, line.end);
         let id = response.and_then(|id| id.or_else(|| self.only_open()));
         if !id.is_some_and(|id| self.peer.fail(id, &Lost::new(reason.as_str()))) {
@@ -96,7 +97,8 @@ impl Connection {
         }
     }
 
-    /// An answer that is no JSON fails its call, which would wait for ever. All else that is none is noise.
+    /// Fails the call that a malformed JSON answer belongs to, because it would wait for ever. Any other
+    /// malformed text is noise.
     fn take_broken(&self, scanner: &mut Scanner, text: &[u8]) {
         let id = id_of_broken_response(scanner, text);
         if !id.is_some_and(|id| self.peer.resolve(id, Outcome::Malformed("it is not JSON"))) {

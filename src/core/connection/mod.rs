@@ -1,7 +1,8 @@
-//! A live connection to an upstream. The lifecycle makes it and stops it, calls go out by [`Connection::peer`], and what
-//! the carrier reads comes in by [`Connection::take`].
+//! A live connection to an upstream. The lifecycle creates and stops it, calls leave through
+//! [`Connection::peer`], and the carrier passes incoming messages to [`Connection::take`].
 //!
-//! Invariant: each part that changes has a lock of its own, private to its type; none is held while another is taken.
+//! Invariant: each part that changes has its own lock, private to its type; no lock is held while another is
+//! taken.
 
 mod changes;
 mod intake;
@@ -32,40 +33,40 @@ use crate::protocol::message::code;
 use crate::transport::outbox::Outbox;
 use crate::transport::peer::{CallError, Deadline, Lost, Peer};
 
-/// Bytes that may wait for an upstream that does not read, before its calls are refused.
+/// The number of bytes that may wait for an upstream that does not read, before its calls are refused.
 const MOST_UNREAD: usize = 64 * 1024 * 1024;
 
 /// A live connection to an upstream.
 pub struct Connection {
-    /// Whose it is.
+    /// The upstream at the other end.
     pub upstream: Arc<Upstream>,
-    /// Our requests to it.
+    /// Our requests to the upstream.
     pub peer: Arc<Peer<Caller>>,
     pub(super) out: Arc<Outbox>,
-    /// What the upstream said of itself.
+    /// The upstream's description of itself.
     pub profile: Profile,
     pub(super) questions: Questions,
     pub(super) gate: Arc<CallGate>,
     pub(super) changes: Changes,
     pub(super) noise: Noise,
     subscription: Subscription,
-    /// The level of log messages that it was told, as a place in the list of levels.
+    /// The log level that the upstream was told, as an index into the list of levels.
     level: AtomicU8,
     pub(super) redactor: Redactor,
-    /// What requests of our own say that the client can do.
+    /// The capabilities that our own requests declare.
     capabilities: OnceLock<String>,
 }
 
-/// Whose request it was, and under which token it wants progress.
+/// The client behind a request, and the token under which it wants progress.
 #[derive(Default)]
 pub struct Caller {
-    /// `None` for our own requests.
+    /// The client; `None` for our own requests.
     pub session: Option<Arc<ClientSession>>,
-    /// The request's key in the session.
+    /// The key of the request in the client's session.
     pub key: Option<Arc<str>>,
     /// The state of a call between the eras.
     pub call: Option<Arc<Call>>,
-    /// The client's own token, raw.
+    /// The client's own progress token, raw.
     pub progress: Option<Box<str>>,
 }
 
@@ -108,19 +109,19 @@ impl Connection {
         self.profile.version()
     }
 
-    /// Whether its questions come without a hint at the call that they belong to.
+    /// Whether the upstream's questions do not show the call that they belong to.
     pub(super) fn asks_at_large(&self) -> bool {
         matches!(self.upstream.spec().transport, Transport::Stdio(_)) && !self.version().is_modern()
     }
 
-    /// When a call of this client to the upstream is cancelled for want of an answer.
+    /// The deadline of a call from this client.
     pub fn deadline(&self, session: &ClientSession) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
         let pause = (&self.questions.asked, session.workspace.client);
         Deadline::new(timeouts.call, timeouts.max_call, Some(pause))
     }
 
-    /// When a request of our own is cancelled for want of an answer.
+    /// The deadline of a request of our own.
     pub(super) fn own_deadline(&self) -> Option<Deadline> {
         let timeouts = self.upstream.spec().timeouts;
         Deadline::new(timeouts.call, timeouts.max_call, None)
@@ -131,7 +132,7 @@ impl Connection {
         self.out.held() < MOST_UNREAD
     }
 
-    /// Fails what is in flight, cancels its questions and closes the upstream's stdin.
+    /// Fails the calls in flight, cancels the upstream's questions and closes its stdin.
     pub fn stop(&self, reason: &str) {
         self.peer.close(&Lost::new(reason));
         self.out.close();
@@ -143,17 +144,17 @@ impl Connection {
         self.out.push(write);
     }
 
-    /// Lets the upstream send log messages of this level and above, if it has any.
+    /// Asks the upstream for log messages of this level and above, if it sends any.
     pub(super) fn want_level(self: &Arc<Self>, level: usize) {
         let level = level as u8;
-        // Who wants less is sent less by us.
+        // The level is never raised: we filter for clients that want fewer messages.
         if self.can("logging") && self.level.fetch_min(level, Ordering::Relaxed) > level {
             let params = format!("{{\"level\":\"{}\"}}", LOG_LEVELS[usize::from(level)]);
             send_quietly(self, "logging/setLevel", &params);
         }
     }
 
-    /// Tells a new session of the upstream which log messages the last one was to send.
+    /// Tells a new session of the upstream the log level of the previous one.
     pub(super) fn tell_level_again(self: &Arc<Self>) {
         let told = self.level.swap(u8::MAX, Ordering::Relaxed);
         if told != u8::MAX {
@@ -161,19 +162,19 @@ impl Connection {
         }
     }
 
-    /// Notes that the upstream may be another one by now: its lists are read again, and one without sessions is asked
-    /// again what it can do.
+    /// Notes that another server may have taken the upstream's place. Its lists are read again, and a modern
+    /// upstream is asked again for its capabilities.
     pub(super) fn doubt(&self) {
         let hello = if self.version().is_modern() { Changes::HELLO } else { 0 };
         self.changes.note(Changes::LISTS | hello);
     }
 
-    /// A request of our own.
+    /// Sends a request of our own and returns its raw result.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &str) -> Result<String, StartError> {
         self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
-    /// A request of our own, and what `read` makes of its result.
+    /// Sends a request of our own and returns what `read` makes of its result.
     pub(super) async fn ask_for<R: Send + 'static>(
         self: &Arc<Self>,
         method: &str,
@@ -195,8 +196,8 @@ impl Connection {
     }
 }
 
-/// What an error says to a request of our own; one that the way to the upstream made for want of a login is no answer
-/// of it.
+/// The error for a refused request of our own. An error that the transport made for lack of a login is not
+/// the upstream's answer.
 fn refusal(method: &str, error: &str) -> StartError {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();

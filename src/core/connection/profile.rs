@@ -1,5 +1,5 @@
-//! What an upstream said of itself, as it was last heard: its greeting, how long its lists may be kept, and what its tools
-//! want in headers. The lifecycle writes it, every call reads it.
+//! The upstream's latest description of itself: its greeting, how long its lists may be cached, and which
+//! parameters its tools want in headers. The lifecycle writes it, and every call reads it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -14,15 +14,16 @@ use crate::json::Scanner;
 use crate::protocol::era::{ServerHello, TaskSupport, Version};
 use crate::protocol::tool_headers::{self, ToolHeaders};
 
-/// What an upstream said of itself.
+/// The upstream's description of itself.
 pub struct Profile {
     hello: Mutex<Option<ServerHello>>,
-    /// The version in it, as a place in the list of versions: every call asks for it.
+    /// The version in `hello`, as an index into the list of versions. It is separate because every call reads
+    /// it.
     version: AtomicU8,
     mute: AtomicBool,
-    /// How long its lists may be kept, by kind; a legacy upstream's may not.
+    /// How long each list may be cached. A legacy upstream's lists may not.
     hints: Mutex<[Cache; 4]>,
-    /// Where the HTTP client looks up which parameters it mirrors into headers.
+    /// The table from which the HTTP client reads the parameters to mirror into headers.
     mirrored: OnceLock<Arc<ToolHeaders>>,
 }
 
@@ -39,33 +40,33 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Notes its greeting.
+    /// Stores the greeting.
     pub(in crate::core) fn greeted(&self, hello: ServerHello) {
         self.version.store(hello.version as u8, Ordering::Relaxed);
         *self.hello.lock() = Some(hello);
     }
 
-    /// Whether it has said what it speaks.
+    /// Whether the upstream has greeted us.
     pub(in crate::core) fn is_greeted(&self) -> bool {
         self.hello.lock().is_some()
     }
 
-    /// Whether it declared this capability.
+    /// Whether the upstream declared this capability.
     pub(super) fn can(&self, capability: &str) -> bool {
         self.hello.lock().as_ref().is_some_and(|hello| hello.can(capability))
     }
 
-    /// The version that it speaks.
+    /// The version that the upstream speaks.
     pub(super) fn version(&self) -> Version {
         Version::ALL[usize::from(self.version.load(Ordering::Relaxed))]
     }
 
-    /// What of tasks it can.
+    /// The upstream's support for tasks.
     pub(in crate::core) fn tasks(&self) -> TaskSupport {
         self.hello.lock().as_ref().map_or(TaskSupport::None, ServerHello::tasks)
     }
 
-    /// Whether it was asked for its era and has not answered anything yet.
+    /// Whether the upstream was asked for its era and has not answered anything yet.
     pub(in crate::core) fn is_mute(&self) -> bool {
         self.mute.load(Ordering::Relaxed)
     }
@@ -74,22 +75,22 @@ impl Profile {
         self.mute.store(mute, Ordering::Relaxed);
     }
 
-    /// How long its list of this kind may be kept.
+    /// How long the list of this kind may be cached.
     pub fn hint(&self, kind: Kind) -> Cache {
         self.hints.lock()[kind as usize]
     }
 
-    /// Notes how long its list of this kind may be kept.
+    /// Stores how long the list of this kind may be cached.
     pub(in crate::core) fn set_hint(&self, kind: Kind, hint: Cache) {
         self.hints.lock()[kind as usize] = hint;
     }
 
-    /// Lets the HTTP client know which parameters are mirrored into headers, once tools are listed.
+    /// Sets the table that the HTTP client reads, which is filled when tools are listed.
     pub(in crate::core) fn mirror_parameters(&self, headers: Arc<ToolHeaders>) {
         let _ = self.mirrored.set(headers);
     }
 
-    /// Takes note of the parameters that tools want in headers; those that want the impossible are left out.
+    /// Stores the parameters that tools want in headers. Tools whose marks break the rules are left out.
     pub(in crate::core) fn note_mirrored(&self, upstream: &Upstream, tools: Vec<Item>) -> Vec<Item> {
         let Some(mirrored) = self.mirrored.get().filter(|_| self.version().is_modern()) else { return tools };
         let mut known = HashMap::new();

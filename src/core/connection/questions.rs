@@ -1,5 +1,5 @@
-//! The questions of an upstream that wait for clients: by which ids each side knows them, and whose calls stand still
-//! meanwhile. `relay` asks the clients of the same era, `bridge` the others.
+//! The upstream's open questions to clients: the ids on both sides, and the clients whose calls are paused
+//! meanwhile. `relay` asks clients of the same era, `bridge` the others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use crate::transport::peer::Paused;
 
 /// The open questions of an upstream.
 ///
-/// Invariant: a question is noted before its client hears of it, so that an answer and a withdrawal find it.
+/// Invariant: a question is recorded before its client is asked, so that an answer and a withdrawal find it.
 #[derive(Default)]
 pub(in crate::core) struct Questions {
-    /// By the upstream's id: ours towards the client, and the client.
+    /// For each id of the upstream, our id towards the client and the client.
     open: Mutex<HashMap<Arc<str>, Asked>>,
-    /// The clients that are asked something just now.
+    /// The clients that are being asked something.
     pub(super) asked: Arc<Paused>,
 }
 
 impl Questions {
-    /// Notes a question that a client is about to be asked; `false`: another that is open has its id.
+    /// Records a question before its client is asked. Returns `false` if another open question has the same
+    /// id.
     pub(in crate::core) fn add(&self, id: Arc<str>, ours: u64, session: &Arc<ClientSession>) -> bool {
         let mut open = self.open.lock();
         let is_new = !open.contains_key(&id);
@@ -32,12 +33,12 @@ impl Questions {
         is_new
     }
 
-    /// Takes a question out that is answered or cancelled: our id, and the client.
+    /// Removes a question that was answered or cancelled, and returns our id and the client.
     pub(in crate::core) fn remove(&self, id: &str) -> Option<(u64, Arc<ClientSession>)> {
         self.open.lock().remove(id)
     }
 
-    /// Tells clients that none of them needs an answer any more.
+    /// Tells the clients that their answers are no longer needed.
     pub(in crate::core) fn cancel(&self) {
         let open = std::mem::take(&mut *self.open.lock());
         for (ours, session) in open.into_values() {
@@ -48,18 +49,18 @@ impl Questions {
     }
 }
 
-/// Our id of a question, and the client that it went to.
+/// Our id of a question, and the client that was asked.
 type Asked = (u64, Arc<ClientSession>);
 
-/// An open question of an upstream. No call to it of the client that is asked runs out of time meanwhile, and each has
-/// all of its time afterwards.
+/// An open question of an upstream. While it exists, no call from the asked client to this upstream times
+/// out; afterwards each call has its full time again.
 pub(in crate::core) struct Asking {
     connection: Arc<Connection>,
     client: u64,
 }
 
 impl Asking {
-    /// The upstream asks this client something, for as long as what is returned lasts.
+    /// Marks the client as asked until the returned value is dropped.
     pub(in crate::core) fn new(connection: &Arc<Connection>, session: &ClientSession) -> Self {
         let client = session.workspace.client;
         connection.questions.asked.add(client);

@@ -1,6 +1,6 @@
-//! Our subscription at a modern upstream: everything that it may tell of its own accord comes by it.
+//! Our subscription at a modern upstream, which carries everything that the upstream sends unasked.
 //!
-//! What is wanted can change only by a new `subscriptions/listen`, so there may be several for a while:
+//! The subscription can be changed only by a new `subscriptions/listen`, so there may be several for a while:
 //!
 //! ```text
 //! listen ──▶ begun ──acknowledged──▶ the only one, a little later (those before it are cancelled)
@@ -8,9 +8,10 @@
 //!              └──ended or broken──▶ after a pause, doubled while none is acknowledged: listen
 //! ```
 //!
-//! Relies on one thread: of two that begin at once, the later one must be the one that knows all that is watched.
+//! Invariant: this relies on one thread. If two subscriptions begin at once, the later one must include
+//! everything that is watched.
 //!
-//! Invariant: a subscription is noted before it is sent, so that its acknowledgement and its end find it.
+//! Invariant: a subscription is recorded before it is sent, so that its acknowledgement and its end find it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +24,13 @@ use crate::json::quote;
 use crate::protocol::era::modern_meta;
 use crate::transport::peer::{Answer, OnAnswer};
 
-/// Between the end of our subscription by the upstream's will and the next; and how long one outlasts its successor's
-/// beginning.
+/// The pause after the upstream ends our subscription, and how long an old subscription outlives the start of
+/// its successor.
 const BETWEEN_LISTENS: Duration = Duration::from_secs(1);
-/// How often the pause before the next subscription is doubled while none is acknowledged.
+/// The number of times that this pause is doubled while no subscription is acknowledged.
 const MOST_DOUBLINGS: u32 = 5;
 
-/// What a client declares that wants to hear of tasks.
+/// The capabilities of a client that wants to hear about tasks.
 const WITH_TASKS: &str = "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}";
 
 /// Our subscriptions at one upstream.
@@ -38,9 +39,9 @@ pub(super) struct Subscription(Mutex<Listening>);
 
 #[derive(Default)]
 struct Listening {
-    /// The last one counts, those before it end when it is acknowledged.
+    /// The ids. The last one counts; those before it end when it is acknowledged.
     ids: Vec<u64>,
-    /// How many of them have ended by no will of ours since one was acknowledged.
+    /// The number of subscriptions that the upstream has ended since one was acknowledged.
     broken: u32,
 }
 
@@ -49,7 +50,8 @@ impl Subscription {
         self.0.lock().ids.push(id);
     }
 
-    /// Notes that this one has ended by no will of ours: how many had before. `None`: another has taken its place.
+    /// Records that the upstream ended this subscription. Returns how many had ended before, or `None` if
+    /// another has replaced this one.
     fn broke(&self, id: u64) -> Option<u32> {
         let mut state = self.0.lock();
         if state.ids.last() != Some(&id) {
@@ -67,27 +69,28 @@ impl Subscription {
         self.0.lock().broken > 0
     }
 
-    /// Notes that the upstream listens again, or never will; `true` if something may have been missed.
+    /// Records that the upstream is listening again, or never will. Returns whether a change may have been
+    /// missed.
     fn catch_up(&self) -> bool {
         std::mem::take(&mut self.0.lock().broken) > 0
     }
 
-    /// Takes those out that came before this one.
+    /// Removes and returns the subscriptions before this one.
     fn take_before(&self, id: u64) -> Vec<u64> {
         let mut state = self.0.lock();
         let at = state.ids.iter().position(|known| *known == id).unwrap_or(0);
         state.ids.drain(..at).collect()
     }
 
-    /// Does something with their ids.
+    /// Calls `look` with the ids.
     pub(super) fn with_ids<R>(&self, look: impl FnOnce(&[u64]) -> R) -> R {
         look(&self.0.lock().ids)
     }
 }
 
 impl Connection {
-    /// Subscribes to everything that a modern upstream may tell of its own accord, anew if what is wanted has changed.
-    /// The subscription before outlasts the beginning of this one, so that no change falls between the two.
+    /// Subscribes to everything that a modern upstream may send unasked, again if that has changed. The
+    /// previous subscription outlives the start of this one, so that no change is lost between them.
     pub(in crate::core) fn listen(self: &Arc<Self>) {
         let (uris, tasks) = self.upstream.watched();
         let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
@@ -113,9 +116,10 @@ impl Connection {
         }
     }
 
-    /// One of our subscriptions was answered: the upstream refuses it, has ended it, or the stream broke.
+    /// Handles the end of one of our subscriptions: the upstream refused or ended it, or the stream broke.
     fn subscription_ended(self: &Arc<Self>, id: u64, answer: &Answer<'_>) {
-        // The connection may be over altogether, or another has taken its place: a server may allow one at a time.
+        // A connection that is gone needs no new subscription, and neither does a replaced one; a server may
+        // allow only one at a time.
         if !self.peer.is_open() || !self.subscription.is_current(id) {
             return;
         }
@@ -132,7 +136,7 @@ impl Connection {
         tokio::spawn(async move {
             sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
             connection.listen();
-            // One that never acknowledges it may have been replaced all the same.
+            // An upstream that never acknowledges may have been replaced all the same.
             sleep(BETWEEN_LISTENS).await;
             if before == 0 && connection.subscription.is_broken() {
                 connection.doubt();
@@ -140,15 +144,17 @@ impl Connection {
         });
     }
 
-    /// The upstream listens again, or refuses to: nobody knows what has changed meanwhile.
+    /// The upstream is listening again, or refuses to. Changes in between are unknown, so everything is read
+    /// again.
     fn caught_up(&self) {
         if self.subscription.catch_up() {
             self.doubt();
         }
     }
 
-    /// The upstream has acknowledged one of our subscriptions: those before it are cancelled, a little later, since a
-    /// server may say that it listens before it does. Who watches a resource may hear of it twice meanwhile.
+    /// Handles an acknowledgement: the earlier subscriptions are cancelled a little later, because a server
+    /// may say that it listens before it does. In between, a client that watches a resource may be told
+    /// twice.
     pub(in crate::core) fn listens(self: &Arc<Self>, id: u64) {
         self.caught_up();
         let before = self.subscription.take_before(id);

@@ -1,8 +1,8 @@
-//! The user's browser, which is no upstream: it lives on after us.
+//! Opens the user's browser. The browser is not an upstream: it outlives us.
 
 use std::process::Stdio;
 
-/// Tries to show a page. The URL is one of ours or checked; it goes to the program as one argument, past any shell.
+/// Tries to show a page. The URL is our own or was checked, and it is passed as one argument without a shell.
 pub fn browse(url: &str) {
     let (program, arguments): (_, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),
@@ -13,7 +13,7 @@ pub fn browse(url: &str) {
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     #[cfg(unix)]
-    // Ctrl-C in the terminal is for us.
+    // Ctrl-C in the terminal must not reach the browser.
     command.process_group(0);
     if let Err(error) = command.spawn() {
         tracing::debug!("{program} cannot be started: {error}");

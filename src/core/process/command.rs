@@ -1,4 +1,4 @@
-//! From a configured command to a program that exists and the environment it gets.
+//! Turns a configured command into an existing program and its environment, for [`super::Launcher`].
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Launch;
 use crate::config::{self, Secret};
 
-/// Variables that every upstream gets, as the official SDKs do it.
+/// The variables that every upstream gets, as with the official SDKs.
 #[cfg(not(windows))]
 const HANDED_ON: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR"];
 #[cfg(windows)]
@@ -28,11 +28,12 @@ const HANDED_ON: &[&str] = &[
     "USERPROFILE",
 ];
 
-/// Looks the program up and builds the environment.
+/// Finds the program and builds its environment.
 ///
-/// A bare name is looked for in the absolute entries of the upstream's `PATH`, then of `login_path`, and never
-/// in a working directory; an upstream found by the latter gets that `PATH` too, else `npx` would not find
-/// `node`. Anything with a slash is a path, relative to the upstream's working directory.
+/// A bare name is looked for in the absolute entries of the upstream's `PATH`, then of `login_path`, and
+/// never in a working directory. An upstream that was found in `login_path` gets that `PATH` as well;
+/// otherwise `npx` would not find `node`. A name with a slash is a path relative to the upstream's working
+/// directory.
 pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
     command: &config::Command,
     vars: &[(OsString, OsString)],
@@ -83,7 +84,7 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
     Ok(Launch { program, args: command.args.clone(), env, cwd: command.cwd.clone() })
 }
 
-/// What an upstream sees of our environment, and what its entry declares, which wins.
+/// The variables that an upstream gets from our environment, overridden by those that its entry declares.
 pub(super) fn environment(
     vars: &[(OsString, OsString)],
     inherit: &[String],
@@ -103,48 +104,48 @@ pub(super) fn environment(
     env
 }
 
-/// Why a command cannot be started, and what to do about it.
+/// The reason why a command cannot be started, with a hint.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// A bare name that no directory has.
+    /// No directory has a program of this bare name.
     NotFound {
         /// The name.
         program: String,
         /// The directories of the upstream's `PATH`.
         searched: Vec<PathBuf>,
-        /// The directories of the login shell's.
+        /// The directories of the login shell's `PATH`.
         login: Vec<PathBuf>,
-        /// A file of that name that cannot be executed.
+        /// A file of that name that is not executable.
         unusable: Option<PathBuf>,
-        /// Whether the working directory has such a file, which does not count.
+        /// Whether the working directory has such a file, which is deliberately not used.
         local: bool,
     },
-    /// A path where there is nothing.
+    /// The path does not exist.
     Missing {
-        /// The path, absolute.
+        /// The absolute path.
         path: PathBuf,
     },
-    /// A path to a directory.
+    /// The path is a directory.
     Directory {
-        /// The path, absolute.
+        /// The absolute path.
         path: PathBuf,
     },
-    /// A path to something that may not be executed.
+    /// The path is not executable.
     NotExecutable {
-        /// The path, absolute.
+        /// The absolute path.
         path: PathBuf,
     },
-    /// The directory to run in is not one.
+    /// The working directory does not exist or is not a directory.
     WorkingDirectory {
-        /// The path, absolute.
+        /// The absolute path.
         path: PathBuf,
-        /// Whether there is something else.
+        /// Whether something else exists at the path.
         exists: bool,
     },
 }
 
 impl CommandError {
-    /// Where it was looked for, where that is a longer story.
+    /// The places that were searched, if there are several.
     pub fn places(&self) -> Option<String> {
         match self {
             Self::NotFound { program, searched, login, .. } => {
@@ -154,7 +155,7 @@ impl CommandError {
         }
     }
 
-    /// What to do about it.
+    /// A hint on how to fix it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "install it, or give its absolute path as the command",
@@ -169,7 +170,7 @@ impl CommandError {
     }
 }
 
-/// What is wrong, without the [`hint`](CommandError::hint).
+/// The problem, without the [`hint`](CommandError::hint).
 impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -202,10 +203,11 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// Directories for an error message; many are only counted, since a model reads it too.
+/// Directories in an error message. If there are many, they are only counted, because a model reads the
+/// message too.
 struct Listed<'a>(&'a [PathBuf]);
 
-/// Most directories that are named one by one.
+/// The largest number of directories that are named one by one.
 const NAMED: usize = 4;
 
 impl fmt::Display for Listed<'_> {
@@ -227,7 +229,7 @@ fn is_bare(program: &str) -> bool {
     !program.contains(std::path::is_separator)
 }
 
-/// The file that a path means: on Windows the ending may be left out.
+/// The file that a path names. On Windows its extension may be omitted.
 fn named(cwd: &Path, program: &str) -> PathBuf {
     let path = cwd.join(program);
     #[cfg(windows)]
@@ -237,7 +239,7 @@ fn named(cwd: &Path, program: &str) -> PathBuf {
     path
 }
 
-/// The first file of that name that can be executed, else one that cannot.
+/// The first executable file of that name; otherwise one that is not executable.
 fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, Option<PathBuf>> {
     let mut unusable = None;
     for path in directories.iter().flat_map(|directory| candidates(directory, program)) {
@@ -252,11 +254,12 @@ fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, Option<PathBu
 
 #[cfg(not(windows))]
 fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> {
-    // An empty name, or one of dots, would be the directory itself.
+    // An empty name, or one of dots only, would mean the directory itself.
     (!matches!(program, "" | "." | "..")).then(|| directory.join(program)).into_iter()
 }
 
-/// A name without an ending means any that the system can start by itself; `PATHEXT` may name others.
+/// The files that a name can mean. A name without an extension means any file that the system itself can
+/// start; `PATHEXT` may list others.
 #[cfg(windows)]
 fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> {
     const ENDINGS: [&str; 4] = ["exe", "cmd", "bat", "com"];
@@ -271,7 +274,7 @@ fn candidates(directory: &Path, program: &str) -> impl Iterator<Item = PathBuf> 
         .into_iter()
 }
 
-/// The absolute entries of a `PATH`, each once.
+/// The absolute entries of a `PATH`, without duplicates.
 fn directories(path: impl AsRef<OsStr>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::env::split_paths(path.as_ref()).filter(|entry| entry.is_absolute()) {
@@ -284,7 +287,7 @@ fn directories(path: impl AsRef<OsStr>) -> Vec<PathBuf> {
 
 fn joined(first: &OsStr, second: &OsStr) -> OsString {
     let entries = std::env::split_paths(first).chain(std::env::split_paths(second));
-    // Entries that were split off can be joined again.
+    // Entries that came from splitting can always be joined again.
     std::env::join_paths(entries).unwrap_or_else(|_| first.into())
 }
 

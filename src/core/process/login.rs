@@ -1,7 +1,7 @@
 //! The `PATH` of the user's login shell.
 //!
-//! A client with a window starts us with the desktop's minimal `PATH`, while `npx` or `uvx` stand where a
-//! version manager put them, which only the shell's own files know.
+//! A graphical client starts us with the desktop's minimal `PATH`, while `npx` or `uvx` are where a version
+//! manager put them, which only the shell's start-up files know.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,17 +11,17 @@ use tokio::io::{AsyncReadExt, copy, sink};
 
 use super::{Child, Launch, Launcher, command};
 
-/// Longest that a shell may take over its files.
+/// The time that a shell has to run its start-up files.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Most that a shell may say.
+/// The largest output of a shell, in bytes.
 const MOST_OUTPUT: u64 = 1 << 20;
 
-/// What stands before and after the value: a shell's files may print anything.
+/// The marks around the value. They are needed because a shell's start-up files may print anything.
 const BEGIN: &str = "[mcp-workbench:PATH=";
 const END: &str = "=PATH:mcp-workbench]";
 
-/// Asks `$SHELL`; `None`, and a line in the log, if it does not tell in time.
+/// Asks `$SHELL`. If it does not answer in time, the result is `None` and the log says so.
 pub(super) async fn ask(launcher: &Launcher, vars: &[(OsString, OsString)]) -> Option<OsString> {
     if !cfg!(unix) {
         return None;
@@ -46,8 +46,8 @@ pub(super) async fn ask(launcher: &Launcher, vars: &[(OsString, OsString)]) -> O
     path
 }
 
-/// An interactive login shell, as editors start it for the same reason: many version managers write
-/// themselves into a file that only interactive shells read.
+/// The command for an interactive login shell. Editors start one for the same reason: many version managers
+/// put themselves into a file that only interactive shells read.
 fn question(vars: &[(OsString, OsString)]) -> Launch {
     let shell = vars.iter().find(|(name, _)| name == "SHELL").map(|(_, shell)| shell.as_os_str());
     let shell = shell.filter(|shell| Path::new(shell).is_absolute()).unwrap_or(OsStr::new("/bin/sh"));
@@ -63,7 +63,8 @@ fn question(vars: &[(OsString, OsString)]) -> Launch {
     }
 }
 
-/// Everything the program writes to stdout. Dropping the future kills it, with all that it started.
+/// Everything that the program writes to stdout. Dropping the future kills the program with all that it
+/// started.
 async fn output_of(launcher: &Launcher, launch: &Launch) -> std::io::Result<Vec<u8>> {
     let Child { stdin, stdout, mut stderr, control: _control } = launcher.spawn(launch)?;
     drop(stdin);

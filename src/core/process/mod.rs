@@ -1,13 +1,13 @@
 //! Starts upstreams so that nothing they spawn outlives them, or us.
 //!
-//! [`Launcher::prepare`] turns a configured command into a [`Launch`]: the program looked up, the
-//! environment built. [`Launcher::spawn`] runs it. From then on the whole tree of processes, however its
-//! members detached themselves, ends with [`Control::stop`], with the drop of the [`Control`], with the
-//! exit of the program itself, and with the death of the gateway, `kill -9` included.
+//! [`Launcher::prepare`] turns a configured command into a [`Launch`]: it finds the program and builds the
+//! environment. [`Launcher::spawn`] runs it. From then on the whole tree of processes, however its members
+//! detached themselves, ends with [`Control::stop`], with the drop of the [`Control`], with the exit of the
+//! program itself, and with the death of the gateway, `kill -9` included.
 //!
-//! On Linux and macOS each upstream has a small supervisor, the shim, which is this very executable started
-//! again: `main` calls [`run_shim_if_asked`] before anything else. On Windows it has a job object, which the
-//! system closes with us.
+//! On Linux and macOS each upstream has a small supervisor, the shim. It is this very executable started
+//! again: `main` calls [`run_shim_if_asked`] before anything else. On Windows each upstream has a job object,
+//! which the system closes with us.
 //!
 //! Invariant: no child outlives its task. Whoever drops a [`Control`] kills the tree.
 
@@ -22,6 +22,7 @@ use crate::config;
 
 mod browser;
 mod command;
+mod git;
 mod login;
 #[cfg(unix)]
 mod shim;
@@ -37,6 +38,7 @@ use windows as system;
 
 pub use browser::browse;
 pub use command::CommandError;
+pub use git::git_may_commit;
 pub use system::Control;
 
 /// The pipe to an upstream's stdin.
@@ -59,17 +61,18 @@ pub type Stdout = tokio::process::ChildStdout;
 #[cfg(windows)]
 pub type Stderr = tokio::process::ChildStderr;
 
-/// Starts upstreams. One for the whole process, since it remembers the login shell's `PATH`.
+/// Starts upstreams. There is one launcher per process, because it remembers the login shell's `PATH`.
 #[derive(Debug)]
 pub struct Launcher {
     /// The executable that becomes the shim.
     shim: PathBuf,
-    /// What the login shell said; `None` inside when it said nothing usable.
+    /// The login shell's answer; the inner `None` means that it was not usable.
     login_path: OnceCell<Option<OsString>>,
 }
 
 impl Launcher {
-    /// A launcher whose shims are the running executable itself; on Linux also after its file was replaced.
+    /// A launcher whose shims are the running executable itself. On Linux that works even after its file was
+    /// replaced.
     pub fn new() -> Self {
         #[cfg(target_os = "linux")]
         let itself = PathBuf::from("/proc/self/exe");
@@ -78,13 +81,14 @@ impl Launcher {
         Self::with_shim(itself)
     }
 
-    /// A launcher for executables whose `main` does not call [`run_shim_if_asked`]: tests, benchmarks.
+    /// A launcher for executables whose `main` does not call [`run_shim_if_asked`], such as tests and
+    /// benchmarks.
     pub fn with_shim(shim: impl Into<PathBuf>) -> Self {
         Self { shim: shim.into(), login_path: OnceCell::new() }
     }
 
-    /// Looks the program up and builds the environment. `vars` is our own environment, `directory` our
-    /// working directory. Asks the login shell for its `PATH`, once, if ours does not have the program.
+    /// Finds the program and builds its environment. `vars` is our own environment, `directory` our working
+    /// directory. If our `PATH` does not have the program, the login shell is asked for its own, once.
     pub async fn prepare(
         &self,
         command: &config::Command,
@@ -95,7 +99,7 @@ impl Launcher {
         command::prepare(command, vars, directory, login_path).await
     }
 
-    /// Whether the program is found without the login shell.
+    /// Whether the program can be found without asking the login shell.
     pub async fn finds_by_itself(
         &self,
         command: &config::Command,
@@ -105,8 +109,8 @@ impl Launcher {
         command::prepare(command, vars, directory, || async { None }).await.is_ok()
     }
 
-    /// Starts the program and returns at once; whether it could be executed is told by
-    /// [`Control::started`] and [`Control::exited`]. Must be called inside a tokio runtime.
+    /// Starts the program and returns at once. [`Control::started`] and [`Control::exited`] tell whether it
+    /// could be executed. Must be called inside a tokio runtime.
     pub fn spawn(&self, launch: &Launch) -> io::Result<Child> {
         system::spawn(&self.shim, launch)
     }
@@ -118,21 +122,21 @@ impl Default for Launcher {
     }
 }
 
-/// What to start: nothing is looked up or added any more.
+/// A command that is ready to start; nothing is looked up or added any more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The file to execute.
     pub program: PathBuf,
-    /// Its arguments, without its own name.
+    /// The arguments, without the program's name.
     pub args: Vec<String>,
-    /// Its whole environment.
+    /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory; `None` is ours.
+    /// The working directory; `None` means ours.
     pub cwd: Option<PathBuf>,
 }
 
 impl fmt::Debug for Launch {
-    /// Names of variables only, and the number of arguments: the values may be secrets.
+    /// Shows the names of variables and the number of arguments only, because the values may be secrets.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Launch")
             .field("program", &self.program)
@@ -143,29 +147,29 @@ impl fmt::Debug for Launch {
     }
 }
 
-/// A started upstream. The pipes lead straight to it: nothing stands between.
+/// A started upstream. Its pipes lead straight to it, with nothing in between.
 #[derive(Debug)]
 pub struct Child {
-    /// Closing it is the polite way to ask a server to end.
+    /// Closing it politely asks a server to end.
     pub stdin: Stdin,
-    /// Ends when the last process that holds it is gone.
+    /// It ends when the last process that holds it is gone.
     pub stdout: Stdout,
-    /// Must be drained, else the upstream blocks once it is full.
+    /// It must be drained, or else the upstream blocks once the pipe is full.
     pub stderr: Stderr,
-    /// Holds the tree: dropping it kills everything.
+    /// The tree of processes. Dropping it kills everything.
     pub control: Control,
 }
 
 /// How an upstream's own process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited with this status.
+    /// The process exited with this status.
     Code(i32),
-    /// This signal killed it.
+    /// This signal killed the process.
     Signal(i32),
-    /// It never ran: the system's error number.
+    /// The process never ran, because of this system error.
     NotStarted(i32),
-    /// Its supervisor is gone without a word, and the upstream with it.
+    /// The supervisor disappeared without a report, and the upstream with it.
     Lost,
 }
 
@@ -185,8 +189,8 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Becomes the supervisor of an upstream, and does not return, if that is what this process was started
-/// for. Call it first thing in `main`: the shim has no use for anything that comes later, and stays small.
+/// Turns this process into the supervisor of an upstream, if it was started as one, and does not return then.
+/// Call it first in `main`, because the shim must stay small and needs nothing that comes later.
 pub fn run_shim_if_asked() {
     #[cfg(unix)]
     shim::run_if_asked();

@@ -1,9 +1,15 @@
-//! The supervisor of one upstream: a process of its own, so that it outlives a gateway that is killed.
+//! The supervisor of one upstream: a separate process, so that it survives the death of the gateway.
 //!
-//! It starts the program, tells of its end, and kills the tree when it is told to, when the program has ended, or
-//! when the gateway is gone. How the tree is found and watched differs between systems: `linux.rs`, `macos.rs`.
+//! It starts the program, reports its end, and kills the tree when it is told to, when the program has ended,
+//! or when the gateway is gone. `linux.rs` and `macos.rs` find and watch the tree. The shim has one thread
+//! and no tokio, and takes about a megabyte per upstream.
 //!
-//! One thread, no tokio: about a megabyte for each upstream.
+//! ```text
+//! Running ── stop, signal, program ended, gateway gone ──▶ Ending (SIGTERM) ── grace over ──▶ Killing
+//!                                                                                  (SIGKILL, repeated)
+//! ```
+//!
+//! Invariant: phases only move forward, and the shim exits only when no process of the tree is left.
 #![allow(unsafe_code, reason = "signals and descriptors have no safe interface in std")]
 
 use std::ffi::c_int;
@@ -32,16 +38,16 @@ use macos as system;
 
 use system::Watch;
 
-/// What the shim is called in lists of processes.
+/// The shim's name in process lists.
 pub(super) const NAME: &str = "mcp-upstream-shim";
 
-/// The first argument that, together with the name, makes a shim of us.
+/// The first argument that, together with the name, turns this executable into a shim.
 pub(super) const ARGUMENT: &str = "--supervise";
 
-/// Signals that ask the shim to end its tree.
+/// The signals that ask the shim to end its tree.
 const HEARD: [c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
-/// Between SIGTERM and SIGKILL when nobody is there to wait longer: the gateway is gone, or the upstream.
+/// The time between SIGTERM and SIGKILL if the gateway or the upstream is gone and nobody waits any longer.
 const BLINK: Duration = Duration::from_millis(50);
 
 /// Runs the shim and exits, if the arguments are those of a shim.
@@ -61,7 +67,7 @@ pub(super) fn run_if_asked() {
 fn run(lifeline: RawFd, launch: RawFd) -> io::Result<()> {
     let (lifeline, launch) = (take(lifeline)?, take(launch)?);
     close_all_but(&[lifeline.as_raw_fd(), launch.as_raw_fd()]);
-    // A terminal's SIGINT is not for upstreams, nor can they prompt on it.
+    // A new session keeps the terminal's SIGINT away from upstreams, and keeps them from prompting on it.
     // SAFETY: concerns this process only, touches no memory; fails only for a leader of a group.
     unsafe { libc::setsid() };
     let watch = Watch::new()?;
@@ -71,13 +77,13 @@ fn run(lifeline: RawFd, launch: RawFd) -> io::Result<()> {
     File::from(launch).read_to_end(&mut bytes)?;
     let started = decode(&bytes).ok_or(libc::EINVAL).and_then(|launch| start(&launch));
     drop(bytes);
-    // From here on only the upstream holds its pipes: their ends are seen on the other side.
+    // From here on only the upstream holds its pipes, so the gateway sees when they close.
     let_go_of_stdio();
     let _ = std::env::set_current_dir("/");
 
     match started {
         Ok(main) => {
-            // Who does not hear this is gone, and the poll will say so.
+            // If the gateway does not hear this, it is gone, and the poll will report that.
             let _ = lifeline.write_all(&Report::Started(main.cast_unsigned()).encode());
             let mut supervisor =
                 Supervisor { lifeline, watch, main, heard: Vec::new(), phase: Phase::Running };
@@ -93,7 +99,7 @@ fn start(launch: &Launch) -> Result<c_int, i32> {
     let shim = std::process::id();
     #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
     let mut command = std::process::Command::new(&launch.program);
-    // A group of its own, so that a server that signals its group does not hit the shim.
+    // The program gets its own process group, so that a server that signals its group does not hit the shim.
     command.args(&launch.args).env_clear().envs(launch.env.iter().map(|(n, v)| (n, v))).process_group(0);
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
@@ -126,22 +132,22 @@ struct Supervisor {
     watch: Watch,
     /// The upstream's own process.
     main: c_int,
-    /// What came over the lifeline and is not a whole message yet.
+    /// Bytes from the lifeline that are not a whole message yet.
     heard: Vec<u8>,
     phase: Phase,
 }
 
-/// Phases only move forward.
+/// The phase of the supervision. Phases only move forward.
 enum Phase {
     Running,
-    /// SIGTERM was sent; SIGKILL follows at that time.
+    /// SIGTERM was sent, and SIGKILL follows at this time.
     Ending(Instant),
-    /// SIGKILL is sent again and again; the pause until the next round, longer each time that nobody died.
+    /// SIGKILL is sent repeatedly. The pause until the next round grows each time that nobody died.
     Killing(Duration),
 }
 
 impl Supervisor {
-    /// Returns when no process of the tree is left.
+    /// Supervises until no process of the tree is left.
     fn run(mut self) -> io::Result<()> {
         let mut connected = true;
         while self.reap() {
@@ -172,7 +178,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Collects every child that has ended; whether any process of the tree is left.
+    /// Reaps every child that has ended. Returns whether any process of the tree is left.
     fn reap(&mut self) -> bool {
         loop {
             let mut status = 0;
@@ -191,7 +197,8 @@ impl Supervisor {
                             false => Exit::Code(libc::WEXITSTATUS(status)),
                         };
                         let _ = self.lifeline.write_all(&Report::Ended(exit).encode());
-                        // While the tree ends anyway, its other members keep the grace they were given.
+                        // If the tree is ending anyway, its other members keep the grace that they were
+                        // given.
                         if matches!(self.phase, Phase::Running) {
                             self.end(BLINK);
                         }
@@ -201,13 +208,14 @@ impl Supervisor {
         }
     }
 
-    /// Asks every process of the tree to end, and notes when to insist. Asked again, the earlier time counts.
+    /// Asks every process of the tree to end, and records when to insist. Of several such times, the earliest
+    /// counts.
     fn end(&mut self, grace: Duration) {
         let until = Instant::now() + grace;
         match &mut self.phase {
             Phase::Running => {
-                // An id found deeper in the tree may be stale; that it was given anew within microseconds would
-                // take a whole round of all ids.
+                // An id from deeper in the tree may be stale, but the system reuses it only after a whole
+                // round of all ids, which takes far longer than these microseconds.
                 for pid in self.watch.all() {
                     signal(pid, libc::SIGTERM);
                     signal(pid, libc::SIGCONT);
@@ -219,7 +227,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads the lifeline; whether it still holds.
+    /// Reads the lifeline. Returns whether it is still connected.
     fn listen(&mut self) -> bool {
         let mut buffer = [0; 16];
         match self.lifeline.read(&mut buffer) {
@@ -241,10 +249,10 @@ impl Supervisor {
     }
 }
 
-/// Why a wait ended; neither, if its time was over or the tree changed.
+/// The reason why a wait ended. Neither is set if the time was over or the tree changed.
 #[derive(Default)]
 struct Woken {
-    /// There is something to hear on the lifeline, if only its end.
+    /// The lifeline has data, or was closed.
     lifeline: bool,
     /// A signal asks us to end.
     asked: bool,
@@ -255,9 +263,10 @@ fn signal(pid: c_int, signal: c_int) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Owns a descriptor that was handed on, and keeps it from being handed on further.
+/// Takes ownership of an inherited descriptor, and keeps it from being inherited further.
 fn take(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: sets a flag, which also shows that the descriptor is open; nothing else in this process owns it.
+    // SAFETY: sets a flag, which also shows that the descriptor is open; nothing else in this process owns
+    // it.
     unsafe {
         match libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) {
             -1 => Err(io::Error::last_os_error()),
@@ -266,7 +275,8 @@ fn take(fd: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Closes what the gateway had inherited and handed on unknowingly, so that it does not reach the upstream.
+/// Closes the descriptors that the gateway had inherited and passed on unknowingly, so that they do not reach
+/// the upstream.
 fn close_all_but(keep: &[RawFd]) {
     let Ok(open) = fs::read_dir(system::DESCRIPTORS) else { return };
     let open: Vec<RawFd> =
@@ -278,7 +288,7 @@ fn close_all_but(keep: &[RawFd]) {
     }
 }
 
-/// Replaces stdin, stdout and stderr by nothing.
+/// Redirects stdin, stdout and stderr to `/dev/null`.
 fn let_go_of_stdio() {
     let null = File::options().read(true).write(true).open("/dev/null");
     for fd in libc::STDIN_FILENO..=libc::STDERR_FILENO {

@@ -1,7 +1,7 @@
-//! The gateway's side of the shim: starting it, hearing from it, telling it to stop.
+//! The gateway's side of the shim: starts it, hears its reports, and tells it to stop.
 //!
-//! A socket, the lifeline, joins the two. Its other end is held by the shim alone, so that our end's
-//! closing, by a drop or by the death of the gateway, always reaches the shim.
+//! The two are connected by a socket, the lifeline. Only the shim holds the other end, so the closing of our
+//! end, by a drop or by the death of the gateway, always reaches the shim.
 #![allow(unsafe_code, reason = "memfd_create, kill, and fcntl between fork and exec")]
 
 use std::ffi::OsString;
@@ -22,13 +22,13 @@ use tokio::net::UnixStream;
 
 use super::{Child, Exit, Launch, Stderr, Stdin, Stdout, shim};
 
-/// Starts a shim, which starts the program. The launch travels in a file without a name and not as
-/// arguments: the shim's own command line and environment show nothing of the upstream's.
+/// Starts a shim, which starts the program. The launch is passed in an unnamed file instead of arguments, so
+/// that the shim's own command line and environment reveal nothing about the upstream.
 pub(super) fn spawn(shim: &Path, launch: &Launch) -> io::Result<Child> {
     let (lifeline, shims_end) = Socket::pair()?;
     let launch = nameless_file(&encode(launch)?)?;
-    // Pipes keep the system's size: what one asks for beyond it counts against a limit for all processes
-    // of the user, past which new pipes shrink to a page.
+    // The pipes keep the system's size. A larger pipe counts against a limit for all processes of the user,
+    // beyond which new pipes shrink to one page.
     let (its_stdin, stdin) = io::pipe()?;
     let (stdout, its_stdout) = io::pipe()?;
     let (stderr, its_stderr) = io::pipe()?;
@@ -65,13 +65,13 @@ pub(super) fn spawn(shim: &Path, launch: &Launch) -> io::Result<Child> {
     })
 }
 
-/// Holds a tree of processes. Dropping it ends the tree: SIGTERM, a blink, SIGKILL.
+/// Holds a process tree. Dropping it ends the tree: SIGTERM, a short pause, SIGKILL.
 #[derive(Debug)]
 pub struct Control {
     lifeline: UnixStream,
-    /// `None` once somebody else waits for it.
+    /// The shim; `None` once another task waits for it.
     shim: Option<tokio::process::Child>,
-    /// The part of a report that has arrived; kept here so that a dropped wait loses nothing.
+    /// The part of a report that has arrived. It is kept here so that a dropped wait loses nothing.
     report: [u8; REPORT],
     filled: usize,
     pid: Option<u32>,
@@ -79,7 +79,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Resolves as soon as the program runs, to its process id, or could not be executed.
+    /// Resolves to the process id as soon as the program runs, or to an error if it could not be executed.
     pub async fn started(&mut self) -> Result<u32, Exit> {
         loop {
             match (self.pid, self.exit) {
@@ -90,8 +90,8 @@ impl Control {
         }
     }
 
-    /// Resolves as soon as the program's own process has ended; what is left of its tree is killed by
-    /// itself. May be dropped and asked again.
+    /// Resolves as soon as the program's own process has ended; the shim kills the rest of the tree by
+    /// itself. The future may be dropped and requested again.
     pub async fn exited(&mut self) -> Exit {
         loop {
             match self.exit {
@@ -101,10 +101,10 @@ impl Control {
         }
     }
 
-    /// Sends SIGTERM to the whole tree, SIGKILL after the grace to what is left of it, and resolves when
-    /// nothing is. Dropping the future cuts the grace short.
+    /// Sends SIGTERM to the whole tree, SIGKILL to whatever is left after the grace, and resolves when
+    /// nothing is left. Dropping the future cuts the grace short.
     pub async fn stop(mut self, grace: Duration) {
-        // The socket's buffer is empty, so this is at once; it fails only if the shim is gone.
+        // The socket's buffer is empty, so this does not wait; it fails only if the shim is gone.
         let _ = self.lifeline.write_all(&Stop(grace).encode()).await;
         if let Some(shim) = &mut self.shim
             && let Err(error) = shim.wait().await
@@ -128,8 +128,8 @@ impl Control {
         }
     }
 
-    /// The shim is gone without a report. On Linux the kernel ends the upstream with it; elsewhere we end at
-    /// least the upstream's group.
+    /// Handles a shim that disappeared without a report. On Linux the kernel ends the upstream with it;
+    /// elsewhere we end at least the upstream's process group.
     fn lose(&mut self) {
         self.exit = Some(Exit::Lost);
         #[cfg(not(target_os = "linux"))]
@@ -141,8 +141,8 @@ impl Control {
 }
 
 impl Drop for Control {
-    /// The lifeline closes with the field; the shim, which ends a moment later, is waited for in the
-    /// background, so that it does not stay behind as a zombie.
+    /// The lifeline closes with its field. The shim ends a moment later and is awaited in the background, so
+    /// that it does not remain as a zombie.
     fn drop(&mut self) {
         if let Some(mut shim) = self.shim.take()
             && !matches!(shim.try_wait(), Ok(Some(_)))
@@ -153,15 +153,15 @@ impl Drop for Control {
     }
 }
 
-/// Bytes of a [`Report`].
+/// The size of a [`Report`] in bytes.
 pub(super) const REPORT: usize = 5;
 
-/// What the shim says.
+/// A message from the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
-    /// The program was executed, as this process.
+    /// The program is running with this process id.
     Started(u32),
-    /// The program's process ended, or never was.
+    /// The program's process ended, or never started.
     Ended(Exit),
 }
 
@@ -191,12 +191,12 @@ impl Report {
     }
 }
 
-/// The one thing that the gateway says: end the tree, with this grace between SIGTERM and SIGKILL.
+/// The only message from the gateway: end the tree, with this grace between SIGTERM and SIGKILL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stop(pub(super) Duration);
 
 impl Stop {
-    /// Bytes of a `Stop`.
+    /// The size of a `Stop` in bytes.
     pub(super) const SIZE: usize = 4;
 
     pub(super) fn encode(&self) -> [u8; Self::SIZE] {
@@ -208,8 +208,8 @@ impl Stop {
     }
 }
 
-/// The launch as strings that each end with a zero byte: working directory (empty for none), program, number
-/// of arguments, the arguments, then names and values of the environment in turn.
+/// Encodes the launch as strings that each end with a zero byte: working directory (empty for none), program,
+/// number of arguments, the arguments, then names and values of the environment in turn.
 fn encode(launch: &Launch) -> io::Result<Vec<u8>> {
     let count = launch.args.len().to_string();
     let head = [
@@ -232,7 +232,7 @@ fn encode(launch: &Launch) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The inverse of [`encode`]; `None` if the bytes are not from there.
+/// The inverse of [`encode`]; `None` if the bytes do not come from it.
 pub(super) fn decode(bytes: &[u8]) -> Option<Launch> {
     let mut fields = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
     let cwd = Some(fields.next()?).filter(|cwd| !cwd.is_empty()).map(|cwd| PathBuf::from(os_string(cwd)));
@@ -251,7 +251,7 @@ fn os_string(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// A file that only those who inherit it can read.
+/// A file that only processes which inherit it can read.
 fn nameless_file(content: &[u8]) -> io::Result<File> {
     let mut file = empty_file()?;
     file.write_all(content)?;
@@ -270,7 +270,8 @@ fn empty_file() -> io::Result<File> {
     }
 }
 
-/// Has a name for a moment, in a directory where nobody else can take it away, and is nobody else's to open.
+/// A file that has a name only for a moment, in a directory where nobody else can remove it, and that nobody
+/// else can open.
 #[cfg(not(target_os = "linux"))]
 fn empty_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -282,8 +283,8 @@ fn empty_file() -> io::Result<File> {
     Ok(file)
 }
 
-/// Clears close-on-exec. In the forked child only: the flags belong to a process, so no other child, forked
-/// at the same moment by another thread, inherits the descriptor.
+/// Clears close-on-exec. This is done in the forked child only: the flag belongs to a process, so no child
+/// that another thread forks at the same moment inherits the descriptor.
 fn survive_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: sets a flag of a descriptor, touches no memory.
     match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {

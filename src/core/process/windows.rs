@@ -1,8 +1,8 @@
-//! Windows: a job object for each upstream.
+//! The process tree on Windows: a job object for each upstream.
 //!
-//! The program is started suspended, put into the job, and only then let run, so that everything it starts is in the
-//! job as well; nothing may leave it. The job is killed with its last handle, and that is ours: the system closes
-//! it when we end, however we end.
+//! The program is started suspended, put into the job, and only then resumed, so that everything it starts is
+//! in the job as well; nothing may leave it. The system kills the job with its last handle. We hold that
+//! handle, and the system closes it when we end, however we end.
 #![allow(unsafe_code, reason = "job objects and suspended threads have no safe interface in std")]
 
 use std::ffi::c_void;
@@ -29,19 +29,19 @@ use windows_sys::Win32::System::Threading::{
 
 use super::{Child, Exit, Launch};
 
-/// Longest that a killed tree may take to be gone, and how often we look.
+/// The longest time that a killed tree may take to disappear, and how often we check.
 const GONE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The status of processes that we kill.
+/// The exit status of processes that we kill.
 const KILLED: u32 = 1;
 
-/// Starts the program in a job of its own. There is no shim.
+/// Starts the program in its own job. There is no shim on Windows.
 pub(super) fn spawn(_shim: &Path, launch: &Launch) -> io::Result<Child> {
     #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
     let mut command = std::process::Command::new(&launch.program);
     match shell_text(launch) {
-        // The shell takes what stands between the outer quotes as it is.
+        // The shell takes the text between the outer quotes literally.
         Some(text) => command.raw_arg(format!("/D /S /C \"{text}\"")),
         None => command.args(&launch.args),
     };
@@ -51,14 +51,14 @@ pub(super) fn spawn(_shim: &Path, launch: &Launch) -> io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // No window pops up, and Ctrl-C in a terminal is for us alone.
+        // No window opens, and Ctrl-C in a terminal does not reach the program.
         .creation_flags(CREATE_SUSPENDED | CREATE_NO_WINDOW);
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
     let job = Job::new()?;
     let mut command = tokio::process::Command::from(command);
-    // Should it not get into the job, it goes with an error of this function.
+    // If the process cannot be put into the job, it is killed when this function returns the error.
     let mut child = command.kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| io::Error::other("the process has no id"))?;
     job.take_in(child.raw_handle().ok_or_else(|| io::Error::other("the process has no handle"))?)?;
@@ -85,8 +85,8 @@ impl Control {
         Ok(self.pid)
     }
 
-    /// Resolves as soon as the program's own process has ended; what is left of its tree is killed. May be
-    /// dropped and asked again.
+    /// Resolves as soon as the program's own process has ended, and kills the rest of its tree. The future
+    /// may be dropped and requested again.
     pub async fn exited(&mut self) -> Exit {
         if let Some(exit) = self.exit {
             return exit;
@@ -98,8 +98,8 @@ impl Control {
         exit
     }
 
-    /// Gives the program, whose stdin is closed by now, the grace to end by itself, kills what is left of its
-    /// tree, and resolves when nothing is. There is no signal that a program without a console would hear.
+    /// Gives the program, whose stdin is already closed, the grace to end by itself, kills the rest of its
+    /// tree, and resolves when nothing is left. No signal would reach a program without a console.
     pub async fn stop(mut self, grace: Duration) {
         let _ = tokio::time::timeout(grace, self.child.wait()).await;
         self.job.kill();
@@ -114,7 +114,7 @@ impl Control {
     }
 }
 
-/// What to hand to the command interpreter, if the launch is one of its `/C` with a single text.
+/// The text for the command interpreter, if the launch is `cmd /C` with a single text.
 fn shell_text(launch: &Launch) -> Option<&str> {
     let name = launch.program.file_stem()?;
     match launch.args.as_slice() {
@@ -129,8 +129,8 @@ struct Job(OwnedHandle);
 
 impl Job {
     fn new() -> io::Result<Self> {
-        // SAFETY: neither attributes nor a name are given, so the handle is not inherited and the job is nobody
-        // else's; the result is checked, and then owned by nobody else.
+        // SAFETY: neither attributes nor a name are given, so the handle is not inherited and the job is
+        // nobody else's; the result is checked, and then owned by nobody else.
         let job = unsafe {
             let handle = CreateJobObjectW(std::ptr::null(), std::ptr::null());
             if handle.is_null() {
@@ -164,7 +164,7 @@ impl Job {
         unsafe { TerminateJobObject(self.handle(), KILLED) };
     }
 
-    /// The number of processes that run in it.
+    /// The number of processes in the job.
     fn members(&self) -> u32 {
         let mut account = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         // SAFETY: the pointer and the size are those of one structure, which is the one of this class.
@@ -185,7 +185,8 @@ impl Job {
     }
 }
 
-/// Lets a process run that was started suspended; so far it has one thread, whose handle std does not give out.
+/// Resumes a process that was started suspended. It has only one thread so far, whose handle std does not
+/// expose.
 fn resume(pid: u32) -> io::Result<()> {
     // SAFETY: the results are checked, and then owned by nobody else; the entry knows its own size.
     unsafe {
@@ -238,7 +239,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
     const ROLE: &str = "MCP_WORKBENCH_TEST_ROLE";
 
-    /// What this executable does when a test starts it again: a tree of processes, each of which says its id.
+    /// The role of this executable when a test starts it again: a tree of processes, each of which prints its
+    /// id.
     #[test]
     fn role() {
         let Some(role) = std::env::var_os(ROLE) else { return };
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    /// This executable in that role.
+    /// A launch of this executable in that role.
     fn acting(role: &str) -> Launch {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         env.retain(|(name, _)| name != ROLE);

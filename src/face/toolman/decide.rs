@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, ToolFilter, Transport};
+use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
-use crate::core::upstream::Spec;
+use crate::core::start_error::StartError;
+use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
-use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages};
+use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages, spellings};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::message::{Refusal, code};
 
 impl Face for Toolman {
@@ -45,6 +47,8 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation == Isolation::Shared,
                 isolation: server.isolation,
+                start: server.running.or(self.config.common.running).start.unwrap_or(Start::Open),
+                always_listed: false,
             },
         });
         declared.collect()
@@ -92,7 +96,7 @@ impl Face for Toolman {
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.look());
         let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
-        [first, if viewer.modern { self.call_tool() } else { String::new() }]
+        [first, if keeps_its_list(viewer) { self.call_tool() } else { String::new() }]
     }
 
     fn call<'a>(
@@ -127,7 +131,7 @@ impl Face for Toolman {
 
     fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &Change) -> String {
         let message = self.confirmation(view, viewer.look(), change);
-        let result = match viewer.modern {
+        let result = match keeps_its_list(viewer) {
             true => self.activated(view, viewer.look(), &message, change),
             false => quote(&message),
         };
@@ -146,7 +150,7 @@ impl Face for Toolman {
     }
 
     /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
-    /// can be read whatever its state, as long as its server runs. So can the page of an app by a host; anybody else asks
+    /// can be read whatever its state, as long as its server is on offer. So can the page of an app by a host; anybody else asks
     /// for it as for any other resource.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let exposed = match page_owner(self, view, viewer, wanted.uri) {
@@ -159,6 +163,7 @@ impl Face for Toolman {
             }
         };
         let uri = exposed.as_deref().unwrap_or(wanted.uri);
+        let spellings = || spellings(self, view, uri);
         let unknown = || {
             let message = self.unknown_resource(view, uri);
             Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
@@ -171,22 +176,23 @@ impl Face for Toolman {
             };
         }
         let linked = || {
-            let sender = wanted.sender.clone().filter(|upstream| upstream.connection().is_some());
+            let sender = wanted.sender.clone().filter(|upstream| upstream.is_on_offer());
             sender.map(|upstream| Found::At(upstream, quote(uri)))
         };
         let inactive = |name: &str| {
             let message = self.inactive(Kind::Resource, name);
             linked().unwrap_or_else(|| Found::Refused(self.refusal(code::INVALID_PARAMS, &message)))
         };
-        if let Some(target) = view.find(Kind::Resource, uri) {
+        if let Some(target) = spellings().find_map(|uri| view.find(Kind::Resource, &uri)) {
             return match target.active || wanted.leaves {
                 true => Found::At(target.upstream.clone(), target.raw_key().to_owned()),
                 false => inactive(target.name()),
             };
         }
-        if let Some((entry, item)) = closest_template(view, uri) {
+        let fitting = spellings().find_map(|uri| Some((closest_template(view, &uri)?, uri)));
+        if let Some(((entry, item), uri)) = fitting {
             if wanted.leaves || view.is_active(Kind::Template, item) {
-                let (upstream, own) = own_uri(self, &entry.upstream, uri);
+                let (upstream, own) = own_uri(self, &entry.upstream, &uri);
                 return Found::At(upstream, own);
             }
             return inactive(&item.name);
@@ -206,6 +212,12 @@ impl Face for Toolman {
                 Wording::Result(tool_result(Err(&format!("{}: {lost}", target.name()))))
             }
         }
+    }
+
+    fn failed_wait(&self, call: &ToolCall<'_>, _upstream: &Upstream, error: &StartError) -> Wording {
+        let inner = if call.name == CALL { called(call.arguments).ok() } else { None };
+        let name = inner.as_ref().map_or(call.name, |(inner, _)| inner);
+        Wording::Result(tool_result(Err(&format!("{name}: {error}"))))
     }
 
     fn too_late(&self, _view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
@@ -236,7 +248,10 @@ impl Toolman {
             [target] => Err(self.inactive(Kind::Tool, target.name())),
             [_, ..] => Err(several_called(name, &found)),
             [] if !viewer.settled => Ok(Step::Wait),
-            [] => Err(self.unknown_tool(view, name) + &waiting(view)),
+            [] => match starting_with(view, name) {
+                Some(upstream) => Ok(Step::WaitFor(upstream)),
+                None => Err(self.unknown_tool(view, name) + &waiting(view)),
+            },
         }
     }
 
@@ -248,6 +263,21 @@ impl Toolman {
             quote(&catalog)
         )
     }
+}
+
+/// Whether a client goes on with the list of tools that it has: what is switched on must be called through
+/// `toolman_call`, and what it is like stands in the answer.
+fn keeps_its_list(viewer: &Viewer<'_>) -> bool {
+    viewer.modern || viewer.client.is_some_and(|client| Behaviour::of(&client.name).keeps_its_list())
+}
+
+/// A server that is on its way up and may have the tool of this name.
+fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let rest = name.strip_prefix(&*upstream.group);
+        !upstream.group.is_empty() && rest.is_some_and(|rest| rest.starts_with('_')) && upstream.is_starting()
+    };
+    view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
 
 /// What is said of servers whose things are not there because somebody has to log in first.

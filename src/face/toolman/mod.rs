@@ -28,6 +28,11 @@ pub const FIND: &str = "toolman_find";
 /// The resource that holds the catalog.
 pub const CATALOG: &str = "toolman://catalog";
 
+/// Stands between namespace and URI of a resource unless the file says otherwise, although no scheme can have it: so do
+/// other programs that read such files, and most clients do not mind.
+const SEPARATOR: &str = "_";
+/// Stands there in the spelling that every client takes.
+const STRICT_SEPARATOR: &str = "+";
 /// Characters of a description in the catalog.
 const DESCRIPTION: usize = 132;
 /// Bytes of a description that clients show.
@@ -72,6 +77,10 @@ impl Toolman {
     fn with_keys(config: config::Toolman, keys: Vec<Arc<str>>) -> Self {
         let active = config.active_toolsets.iter().map(|pattern| Glob::new(pattern)).collect();
         Self { config, active, keys }
+    }
+
+    fn separator(&self) -> &str {
+        self.config.resource_separator.as_deref().unwrap_or(SEPARATOR)
     }
 
     /// The text of the handshake.
@@ -200,7 +209,7 @@ impl Toolman {
         OwnTool { name: CALL, title, effect, description: &description, input_schema }.definition()
     }
 
-    /// What a modern client gets to know of what was switched on: the message, and the definitions in full.
+    /// What a client that keeps its list gets to know of what was switched on: the message, and the definitions in full.
     fn activated<'a>(&'a self, view: &'a View, look: Look, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
@@ -254,7 +263,7 @@ impl Toolman {
                 namespace => format!("{namespace}{separator}*"),
             };
             let (tools, resources) = (counted(*tools, "tool"), counted(*resources, "resource"));
-            let separator = &self.config.resource_separator;
+            let separator = self.separator();
             match (tools, resources) {
                 (Some(tools), Some(resources)) if separator == "_" || namespace.is_empty() => {
                     parts.push(format!("{} ({tools}, {resources})", pattern("_")));
@@ -297,8 +306,11 @@ impl Toolman {
                 self.catalog(view, look)
             ));
         }
-        let known =
-            [names_of(view, look, &[Kind::Tool]), names_of(view, look, &[Kind::Resource, Kind::Template])];
+        let known = [&[Kind::Tool][..], &[Kind::Resource, Kind::Template]].map(|kinds| {
+            let items =
+                kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|found| (*kind, found)));
+            items.map(|(kind, (entry, item))| Nameable::new(self, kind, entry, item)).collect::<Vec<_>>()
+        });
         let (mut change, mut unknown, mut seen) = (Change::default(), Vec::new(), HashSet::new());
         for (names, on, class) in lists {
             let side = if on { &mut change.on } else { &mut change.off };
@@ -306,11 +318,13 @@ impl Toolman {
                 let mut found = matching(&known[class], name);
                 if found.is_empty() && class == 0 {
                     let full = view.find_tool(self, name).map(|target| target.full_name().clone());
-                    found.extend(full.filter(|full| known[0].iter().any(|item| item.full_name() == full)));
+                    found.extend(
+                        full.filter(|full| known[0].iter().any(|known| known.item.full_name() == full)),
+                    );
                 }
                 if found.is_empty() {
                     let side = if on { "on" } else { "off" };
-                    let near = nearest(name, known[class].iter().map(|item| &*item.name), SIMILAR);
+                    let near = nearest(name, known[class].iter().map(|known| &*known.item.name), SIMILAR);
                     let hint = match (class, matching(&known[1 - class], name).is_empty()) {
                         (0, false) => format!(" (a resource: name it in resources_{side})"),
                         (_, false) => format!(" (a tool: name it in tools_{side})"),
@@ -464,28 +478,45 @@ fn about(kind: Kind, definition: &str) -> String {
     text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
 }
 
-fn names_of<'a>(view: &'a View, look: Look, kinds: &[Kind]) -> Vec<&'a ExposedItem> {
-    kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|(_, item)| item)).collect()
-}
-
 /// What the catalog has of a kind: all but what hosts of apps see to themselves.
 fn catalogued(view: &View, look: Look, kind: Kind) -> impl Iterator<Item = (&Entry, &ExposedItem)> {
     view.items(kind).filter(move |(_, item)| !(look.as_host && item.own.is_for_hosts()))
 }
 
+/// What a list of `toolman_activate` can name, and how.
+struct Nameable<'a> {
+    item: &'a ExposedItem,
+    other_spelling: Option<String>,
+}
+
+impl<'a> Nameable<'a> {
+    fn new(face: &Toolman, kind: Kind, entry: &Entry, item: &'a ExposedItem) -> Self {
+        let other_spelling = match kind {
+            Kind::Tool | Kind::Prompt => None,
+            Kind::Resource | Kind::Template => face.other_spelling(&entry.upstream, &item.own.key),
+        };
+        Self { item, other_spelling }
+    }
+
+    fn is_called(&self, fits: impl Fn(&str) -> bool) -> bool {
+        fits(&self.item.name)
+            || fits(self.item.full_name())
+            || self.other_spelling.as_ref().is_some_and(|other| fits(other))
+    }
+}
+
 /// The full names that an entry of a list stands for: its own, or those that fit the pattern.
-fn matching(known: &[&ExposedItem], entry: &str) -> Vec<Arc<str>> {
-    let exact: Vec<_> = known
-        .iter()
-        .filter(|item| &*item.name == entry || &**item.full_name() == entry)
-        .map(|item| item.full_name().clone())
-        .collect();
+fn matching(known: &[Nameable<'_>], entry: &str) -> Vec<Arc<str>> {
+    let all = |fits: &dyn Fn(&str) -> bool| -> Vec<_> {
+        let called = known.iter().filter(|known| known.is_called(fits));
+        called.map(|known| known.item.full_name().clone()).collect()
+    };
+    let exact = all(&|name| name == entry);
     if !exact.is_empty() || !Glob::is_pattern(entry) {
         return exact;
     }
     let glob = Glob::new(entry);
-    let fits = |item: &&&ExposedItem| glob.matches(&item.name) || glob.matches(item.full_name());
-    known.iter().filter(fits).map(|item| item.full_name().clone()).collect()
+    all(&|name| glob.matches(name))
 }
 
 impl Switches {
@@ -549,7 +580,7 @@ impl Exposure for Toolman {
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String {
         let separator = match kind {
             Kind::Tool | Kind::Prompt => "_",
-            Kind::Resource | Kind::Template => &self.config.resource_separator,
+            Kind::Resource | Kind::Template => self.separator(),
         };
         if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
@@ -576,8 +607,13 @@ impl Exposure for Toolman {
         !own
     }
 
-    fn starts_active(&self, _kind: Kind, full: &str, name: &str) -> bool {
-        self.active.iter().any(|pattern| pattern.matches(full) || pattern.matches(name))
+    fn other_spelling(&self, upstream: &Upstream, key: &str) -> Option<String> {
+        let is_default = self.config.resource_separator.is_none();
+        (is_default && !upstream.group.is_empty()).then(|| [&*upstream.group, STRICT_SEPARATOR, key].concat())
+    }
+
+    fn starts_active(&self, names: &[&str]) -> bool {
+        self.active.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
     fn clash(&self) -> Clash {
@@ -598,7 +634,7 @@ impl Exposure for Toolman {
 
     fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        [&find, &*self.config.resource_separator].concat()
+        [&find, self.separator()].concat()
     }
 
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {

@@ -6,7 +6,11 @@ use proptest::prelude::*;
 const LOOK: Look = Look { from_start: false, as_host: false };
 
 fn toolman(text: &str) -> Toolman {
-    let loaded = config::load_toolman(std::path::Path::new("tools.toml"), text.as_bytes(), &|_| None);
+    let loaded = config::load_toolman(
+        std::path::Path::new("tools.toml"),
+        text.as_bytes(),
+        &config::Inputs::of(&|_| None),
+    );
     Toolman::new(loaded.expect("a valid file").0)
 }
 

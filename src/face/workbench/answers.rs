@@ -28,7 +28,8 @@ impl Workbench {
     ) -> String {
         let group = toolbox.name.as_str();
         let errors = failures(group, failed);
-        if !errors.is_empty() && errors.len() == toolbox.servers.len() {
+        let late = view.group(group).any(|entry| entry.upstream.is_starting());
+        if !late && !errors.is_empty() && errors.len() == toolbox.servers.len() {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
@@ -52,7 +53,7 @@ impl Workbench {
         );
         let takes = self.takes(viewer);
         let value = match self.mode_for(viewer) {
-            Mode::Dynamic if !as_ancestor => {
+            Mode::Dynamic | Mode::Flat if !as_ancestor => {
                 let count: usize = entries().map(|entry| for_model(viewer, entry).count()).sum();
                 format!("{head},\"tools_registered\":{count}{rest}}}")
             }
@@ -72,7 +73,7 @@ impl Workbench {
 
     /// The answer to `describe_tools`: the whole definitions of these tools, and why some have none.
     pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
-        let classic = self.config.meta_tools == MetaTools::Classic;
+        let by_registered = self.config.meta_tools == MetaTools::Classic || self.is_flat();
         let (mut tools, mut errors) = (Vec::new(), Vec::new());
         for address in wanted {
             let entry = view.server(&address.toolbox, &address.server);
@@ -82,7 +83,8 @@ impl Workbench {
                 }
                 (Ok(target), Some(entry)) => {
                     let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
-                    tools.extend(item.map(|item| self.proxied_tool(viewer, classic, entry, item).whole()));
+                    let shown = |item| self.proxied_tool(viewer, by_registered, entry, item).whole();
+                    tools.extend(item.map(shown));
                 }
                 (Err(blocks), _) => errors.push(blocks.join("\n")),
                 (Ok(_), None) => {}
@@ -168,6 +170,7 @@ impl Workbench {
     /// nothing fits, it says what there is.
     pub(super) fn found_tools(
         &self,
+        view: &View,
         viewer: &Viewer<'_>,
         query: &str,
         tools: &[FoundThing<'_>],
@@ -177,7 +180,14 @@ impl Workbench {
             .iter()
             .map(|found| {
                 let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
-                proxied(viewer, vec![name], [toolbox, server], found.item.raw()).whole()
+                let listed = view
+                    .server(toolbox, server)
+                    .filter(|_| self.is_flat())
+                    .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
+                match listed {
+                    Some((entry, item)) => self.proxied_tool(viewer, true, entry, item).whole(),
+                    None => proxied(viewer, vec![name], [toolbox, server], found.item.raw()).whole(),
+                }
             })
             .collect();
         let fitting: Vec<_> = toolboxes

@@ -1,6 +1,7 @@
 //! What a client's requests mean under this face.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{
@@ -9,8 +10,9 @@ use super::arguments::{
 use super::{Address, Meta, Mode, Workbench, short_name};
 use crate::apps::unplaced;
 use crate::catalog::{Kind, is_marked};
-use crate::config::{Common, Server, Toolbox};
-use crate::core::upstream::Spec;
+use crate::config::{Common, Server, Start, Toolbox};
+use crate::core::start_error::StartError;
+use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
@@ -29,7 +31,11 @@ impl Face for Workbench {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        self.config.toolboxes.iter().flat_map(declared).collect()
+        self.config
+            .toolboxes
+            .iter()
+            .flat_map(|toolbox| declared(toolbox, &self.config.common, self.is_flat()))
+            .collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -47,11 +53,16 @@ impl Face for Workbench {
             return Some(Arc::new(Self { config }));
         };
         let toolbox = self.toolbox(toolbox).filter(|toolbox| part.admits(toolbox.name.as_str()))?;
-        Some(Arc::new(Plain { toolbox: toolbox.clone(), common: self.config.common.clone() }))
+        let (toolbox, common) = (toolbox.clone(), self.config.common.clone());
+        Some(Arc::new(Plain { toolbox, common, flat: self.is_flat() }))
     }
 
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face> {
         self
+    }
+
+    fn starts_all(&self) -> Option<Duration> {
+        self.is_flat().then_some(Duration::ZERO)
     }
 
     fn searches(&self) -> Option<Searched> {
@@ -81,8 +92,9 @@ impl Face for Workbench {
             let called = if viewer.renders_apps { view.find_called(call.name) } else { Vec::new() };
             return match &called[..] {
                 [target] => Step::Forward(target.clone(), None),
-                [] => self
-                    .closed_toolbox(view, call.name, remembered, None)
+                [] => starting_with(view, call.name)
+                    .map(Step::WaitFor)
+                    .or_else(|| self.closed_toolbox(view, call.name, remembered, None))
                     .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
                 several => refusal(&vec![several_called(call.name, several)]),
             };
@@ -126,7 +138,7 @@ impl Face for Workbench {
 
     fn found(
         &self,
-        _view: &View,
+        view: &View,
         viewer: &Viewer<'_>,
         query: &str,
         things: &[FoundThing<'_>],
@@ -138,7 +150,7 @@ impl Face for Workbench {
                 toolboxes.push(toolbox);
             }
         }
-        self.found_tools(viewer, query, things, &toolboxes)
+        self.found_tools(view, viewer, query, things, &toolboxes)
     }
 
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
@@ -173,6 +185,16 @@ impl Face for Workbench {
         })
     }
 
+    fn failed_wait(&self, call: &ToolCall<'_>, upstream: &Upstream, error: &StartError) -> Wording {
+        let address = match self.meta(call.name) {
+            Some(Meta::Use) => use_tool(call.arguments).ok().map(|(address, _)| address.to_string()),
+            Some(_) => classic_use_tool(call.arguments).ok().map(|(_, tool, _)| tool.into_owned()),
+            None => Some(call.name.to_owned()),
+        };
+        let (address, reason) = (address.unwrap_or_else(|| upstream.to_string()), error.to_string());
+        Wording::Result(failed_call(&address, &reason, &error_object(code::UPSTREAM_LOST, &reason, None)))
+    }
+
     fn too_late(&self, view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
         let error = error_object(code::UPSTREAM_LOST, reason, None);
         Wording::Result(failed_call(&self.address(view, call), reason, &error))
@@ -182,7 +204,10 @@ impl Face for Workbench {
 impl Workbench {
     /// The mode for whoever looks: the lists of modern clients cannot grow.
     pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
-        if viewer.modern { Mode::Proxy } else { self.mode(viewer.client) }
+        match self.mode(viewer.client) {
+            Mode::Dynamic if viewer.modern => Mode::Proxy,
+            mode => mode,
+        }
     }
 
     /// What a call of a meta-tool means; the error is for the model.
@@ -205,7 +230,12 @@ impl Workbench {
             }
             Meta::Use => {
                 let (address, inner) = use_tool(call.arguments)?;
-                match self.find(view, &address) {
+                let found = self.find(view, &address);
+                let starting = || starting(view, &address.toolbox, &address.server);
+                if let Some(upstream) = found.is_err().then(starting).flatten() {
+                    return Ok(Step::WaitFor(upstream));
+                }
+                match found {
                     Ok(target) => Ok(Step::Forward(target, Some(inner))),
                     Err(_) if self.opens_by_itself(view, &address.toolbox) => {
                         let then = Then::Call {
@@ -221,9 +251,10 @@ impl Workbench {
                 let (toolbox, tool, inner) = classic_use_tool(call.arguments)?;
                 match self.find_registered(view, &toolbox, &tool) {
                     Ok(target) => Ok(Step::Forward(target, Some(inner))),
-                    Err(refused) => {
-                        self.closed_toolbox(view, &tool, remembered, Some(&toolbox)).ok_or(refused)
-                    }
+                    Err(refused) => starting_with(view, &tool)
+                        .map(Step::WaitFor)
+                        .or_else(|| self.closed_toolbox(view, &tool, remembered, Some(&toolbox)))
+                        .ok_or(refused),
                 }
             }
             Meta::Find => {
@@ -361,14 +392,36 @@ impl Workbench {
     }
 }
 
+/// A server that is on its way up, so that its tools are not known yet.
+fn starting(view: &View, toolbox: &str, server: &str) -> Option<Arc<Upstream>> {
+    let entry = view.server(toolbox, server).filter(|entry| entry.upstream.is_starting())?;
+    Some(entry.upstream.clone())
+}
+
+/// A server that is on its way up and may have the tool that is registered under this name.
+fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let rest = name.strip_prefix(&*upstream.group).and_then(|rest| rest.strip_prefix("__"));
+        let rest = rest.and_then(|rest| rest.strip_prefix(&*upstream.server));
+        rest.is_some_and(|rest| rest.starts_with("__")) && upstream.is_starting()
+    };
+    view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
+}
+
 /// The result that tells the model what is wrong.
 fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
     Step::result(error_result(blocks))
 }
 
-/// The servers of a toolbox.
-pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Declared<'_>> {
-    toolbox.servers.iter().map(|server| {
+/// The servers of a toolbox; `flat`: it is open from the start.
+pub(in crate::face) fn declared<'a>(
+    toolbox: &'a Toolbox,
+    common: &Common,
+    flat: bool,
+) -> impl Iterator<Item = Declared<'a>> {
+    let running = common.running;
+    let start = if flat { Start::Call } else { Start::Open };
+    toolbox.servers.iter().map(move |server| {
         let name = server.name.as_str();
         Declared {
             group: toolbox.name.as_str(),
@@ -382,6 +435,8 @@ pub(in crate::face) fn declared(toolbox: &Toolbox) -> impl Iterator<Item = Decla
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
+                start: server.running.or(running).start.unwrap_or(start),
+                always_listed: flat,
             },
         }
     })

@@ -52,6 +52,8 @@ pub enum Mode {
     Dynamic,
     /// Called through `use_tool`.
     Proxy,
+    /// Registered from the start: every toolbox is open.
+    Flat,
 }
 
 /// The address of a tool, as `use_tool` gives it.
@@ -122,11 +124,17 @@ impl Workbench {
         match self.config.tool_mode {
             ToolMode::Dynamic => Mode::Dynamic,
             ToolMode::Proxy => Mode::Proxy,
+            ToolMode::Flat => Mode::Flat,
             ToolMode::Auto => {
                 let behaviour = client.map(|client| Behaviour::of(&client.name));
                 if behaviour.is_some_and(Behaviour::takes_up_changes) { Mode::Dynamic } else { Mode::Proxy }
             }
         }
+    }
+
+    /// Whether every toolbox is open from the start.
+    fn is_flat(&self) -> bool {
+        self.config.tool_mode == ToolMode::Flat
     }
 
     /// The toolbox with this name.
@@ -158,7 +166,7 @@ impl Workbench {
         Takes { bytes, structured_content: known.structured_content }
     }
 
-    /// Whether whoever looks may be shown tools in brief.
+    /// Whether whoever looks may be shown tools in brief by an opening.
     fn is_brief_to(&self, viewer: &Viewer<'_>) -> bool {
         self.mode_for(viewer) == Mode::Proxy && self.takes(viewer).bytes.is_some()
     }
@@ -166,6 +174,7 @@ impl Workbench {
     /// The meta-tools that a client sees, in order.
     fn listed(&self, viewer: &Viewer<'_>) -> impl Iterator<Item = Meta> {
         let listed: &[Meta] = match (self.config.meta_tools, self.mode_for(viewer)) {
+            (_, Mode::Flat) => &[],
             (MetaTools::Current, Mode::Dynamic) => &[Meta::Open],
             (MetaTools::Current, Mode::Proxy) => &[Meta::Open, Meta::Use],
             (MetaTools::Classic, Mode::Dynamic) => {
@@ -176,7 +185,8 @@ impl Workbench {
             }
         };
         let find = self.config.search.then_some(Meta::Find);
-        listed.iter().copied().chain(find).chain(self.is_brief_to(viewer).then_some(Meta::Describe))
+        let describes = if self.is_flat() { self.config.search } else { self.is_brief_to(viewer) };
+        listed.iter().copied().chain(find).chain(describes.then_some(Meta::Describe))
     }
 }
 
@@ -242,7 +252,11 @@ impl Exposure for Workbench {
     }
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
-        kind != Kind::Tool || self.mode(client) == Mode::Dynamic
+        kind != Kind::Tool || self.mode(client) != Mode::Proxy
+    }
+
+    fn lists_to_modern(&self) -> bool {
+        self.is_flat()
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {

@@ -13,13 +13,25 @@ impl Workbench {
     /// The text of the handshake: which toolboxes there are and how to use them.
     pub(super) fn introduction(&self, viewer: &Viewer<'_>) -> String {
         let mode = self.mode_for(viewer);
-        let (open, example) = (self.open_tool().name(), self.example());
         if self.config.toolboxes.is_empty() {
             return "No toolboxes are configured, so there is nothing to open. Ask the user to add MCP servers under \
                     \"toolboxes\" in workbench-config.json."
                 .to_owned();
         }
+        let find = match (self.config.search, mode) {
+            (false, _) => "",
+            (true, Mode::Flat) => " find_tools searches them: name a platform and what it is to do.",
+            (true, _) => {
+                " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do."
+            }
+        };
+        let (open, example) = (self.open_tool().name(), self.example());
         let how = match (self.config.meta_tools, mode) {
+            (_, Mode::Flat) => {
+                let how = "All tools are in your tool list already, named toolbox__server__tool; there is nothing to open.";
+                let head = "Tools of many MCP servers, grouped in toolboxes.\n\nToolboxes:\n";
+                return self.listing(head, &format!("\n{how}{find}"));
+            }
             (_, Mode::Dynamic) => format!(
                 "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox. Its tools then appear in your tool list, \
                  named toolbox__server__tool.",
@@ -38,12 +50,6 @@ impl Workbench {
             MetaTools::Classic => {
                 "workbench_list_toolboxes shows what is open, workbench_close_toolbox closes a toolbox."
             }
-        };
-        let find = match self.config.search {
-            true => {
-                " find_tools searches the tools of all toolboxes, open or not: name a platform and what it is to do."
-            }
-            false => "",
         };
         let describe = match self.is_brief_to(viewer) {
             true => {
@@ -84,7 +90,7 @@ impl Workbench {
         match meta {
             Meta::Open | Meta::ClassicOpen => {
                 let then = match mode {
-                    Mode::Dynamic => "Its tools are then added to your tool list.",
+                    Mode::Dynamic | Mode::Flat => "Its tools are then added to your tool list.",
                     Mode::Proxy => "The answer lists its tools with their schemas.",
                 };
                 let head = format!(
@@ -98,10 +104,16 @@ impl Workbench {
                  \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
             ),
             Meta::Find => self.find_description(mode),
-            Meta::Describe => format!(
-                "Show the whole definitions of tools of an open toolbox, where opening showed them in brief. Example: \
+            Meta::Describe => {
+                let of_what = match mode {
+                    Mode::Flat => "",
+                    _ => " of an open toolbox, where opening showed them in brief",
+                };
+                format!(
+                "Show the whole definitions of tools{of_what}. Example: \
                  {{\"tools\": [{{\"toolbox\": {example}, \"server\": \"filesystem\", \"tool\": \"read_file\"}}]}}"
-            ),
+            )
+            }
             Meta::ClassicList => {
                 "List the toolboxes: name, description, servers, whether it is open, number of tools. Example: {}".to_owned()
             }
@@ -160,6 +172,7 @@ impl Workbench {
     fn find_description(&self, mode: Mode) -> String {
         let open = self.open_tool().name();
         let then = match (self.config.meta_tools, mode) {
+            (_, Mode::Flat) => "call one by its name".to_owned(),
             (_, Mode::Dynamic) => format!("open the toolbox of one with {open}, then call it"),
             (MetaTools::Current, Mode::Proxy) => {
                 "call one with use_tool; its toolbox opens by itself".to_owned()
@@ -205,10 +218,11 @@ impl Workbench {
             })
             .collect();
         let all = match self.config.meta_tools {
-            MetaTools::Current => "open_toolbox with any other name lists all of them",
-            MetaTools::Classic => "workbench_list_toolboxes lists all of them",
+            _ if self.is_flat() => "",
+            MetaTools::Current => ": open_toolbox with any other name lists all of them",
+            MetaTools::Classic => ": workbench_list_toolboxes lists all of them",
         };
-        let omitted = |count| format!("- … and {count} more: {all}");
+        let omitted = |count| format!("- … and {count} more{all}");
         Listing { head, rows: &rows, omitted: &omitted, tail }.fit(self.config.instructions_limit)
     }
 

@@ -1,4 +1,4 @@
-//! Responses: their bodies, their headers, and what refusals look like.
+//! HTTP responses: bodies, headers, and refusals.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,25 +10,26 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::stream::{CutOff, Reader};
+use crate::protocol::era::OUR_NAME;
 use crate::protocol::message::{Id, Malformed, Refusal, code, is_modern_code};
 
 pub(super) type HttpAnswer = Response<Payload>;
 
-/// Why a message is not taken in, and the status that says so.
+/// The reason why a message is refused, and the HTTP status.
 pub(super) struct Denied {
     pub(super) status: StatusCode,
-    /// Of the request, where it could be read.
+    /// The id of the request, if it could be read.
     pub(super) id: Option<Id>,
     pub(super) why: Refusal,
 }
 
 impl Denied {
-    /// For a reason in these words.
+    /// A refusal with this message.
     pub(super) fn new(status: StatusCode, words: impl Into<String>) -> Self {
         Self { status, id: None, why: Refusal::new(code::INVALID_REQUEST, words) }
     }
 
-    /// The request with this id is denied.
+    /// The refusal of the request with this id.
     pub(super) fn to(self, id: Id) -> Self {
         Self { id: Some(id), ..self }
     }
@@ -54,19 +55,19 @@ impl From<Malformed> for Denied {
 
 /// The body of a response.
 pub(super) enum Payload {
-    /// Known as a whole.
+    /// A body that is complete.
     Whole(Bytes),
     /// Events as they come.
     Events(Box<Events>),
 }
 
-/// A connection's reading of a stream.
+/// The reading of a stream by one connection.
 pub(super) struct Events {
     pub(super) reader: Reader,
     start: Option<Bytes>,
     silence: Duration,
     alarm: Pin<Box<Sleep>>,
-    /// Dropped when the client is gone or has all.
+    /// Dropped when the client is gone or has received everything.
     _held: Box<dyn Send>,
 }
 
@@ -132,7 +133,7 @@ fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Http
     answer
 }
 
-/// The status of the lone answer to a modern request.
+/// The HTTP status of a modern request's only answer.
 pub(super) fn modern_status(error: Option<i64>) -> StatusCode {
     match error {
         Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
@@ -145,7 +146,8 @@ pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpAnswer {
     whole(status, "application/json", body)
 }
 
-/// Events as they come, and a sign of life after so much silence; `held` is dropped when the client is gone or has all.
+/// Sends events as they come, and a sign of life after each such `silence`. `held` is dropped when the client
+/// is gone or has received everything.
 pub(super) fn event_stream(
     reader: Reader,
     start: Option<Bytes>,
@@ -169,9 +171,24 @@ pub(super) fn text(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     whole(status, "text/plain; charset=utf-8", words.into() + "\n")
 }
 
-/// Refuses a request before its message is looked at.
+/// Refuses a request before its message is read.
 pub(super) fn refuse(status: StatusCode, words: impl Into<String>) -> HttpAnswer {
     Denied::new(status, words).answer()
+}
+
+pub(super) fn nothing_here() -> HttpAnswer {
+    refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp")
+}
+
+/// What a person sees who opens our address in a browser, whoever that is: it names nothing of the configuration.
+pub(super) fn page() -> HttpAnswer {
+    let body = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{OUR_NAME}</title>\n\
+         <h1>{OUR_NAME}</h1>\n\
+         <p>A gateway to MCP servers, for programs that speak the Model Context Protocol.</p>\n\
+         <p>Its address for them is this one with <code>/mcp</code> at the end.</p>\n</html>\n"
+    );
+    whole(StatusCode::OK, "text/html; charset=utf-8", body)
 }
 
 pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {
@@ -199,7 +216,7 @@ pub(super) fn answer_preflight(headers: &HeaderMap) -> HttpAnswer {
     let mut answer = empty(StatusCode::NO_CONTENT);
     let out = answer.headers_mut();
     out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
-    // `Mcp-Param-…` headers have no list, and `*` would leave out `Authorization`.
+    // The `Mcp-Param-…` headers cannot be listed, and `*` would exclude `Authorization`.
     if let Some(wanted) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }

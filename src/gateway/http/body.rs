@@ -1,4 +1,4 @@
-//! Request bodies: read with a cap and within a time.
+//! Reads request bodies within limits of size and time.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use hyper::StatusCode;
 use hyper::body::{Body, Bytes};
 use tokio::time::{Instant, timeout_at};
 
-/// The longest time that a body may take in all.
+/// The longest time for a whole body.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Reads the whole body, or says with which status it is refused. What is longer than `limit` is never held, and
-/// `silence` is the longest pause inside it.
+/// Reads the whole body, or returns the status that refuses it. A body longer than `limit` is never held in
+/// memory, and `silence` is the longest pause inside a body.
 pub(super) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
 where
     B: Body<Data = Bytes>,
@@ -49,13 +49,13 @@ where
     }
 }
 
-/// Bytes of a refused body that are read and thrown away.
+/// The number of bytes of a refused body that are read and discarded.
 const MOST_DISCARDED: usize = 64 * 1024 * 1024;
-/// How long that may take in all.
+/// The longest time for discarding.
 const DISCARDING: Duration = Duration::from_secs(60);
 
-/// Reads on after the response, for as long as something comes: a connection closed over unread bytes is reset, and the
-/// client, still sending, would never see why it was refused.
+/// Reads on after the response for as long as data comes. A connection that is closed with unread bytes is
+/// reset, and a client that is still sending would never see why it was refused.
 pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, silence: Duration) {
     let mut left = MOST_DISCARDED;
     let end = Instant::now() + DISCARDING;

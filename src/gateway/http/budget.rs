@@ -1,4 +1,5 @@
-//! What all streams together keep for readers that come back, and which of them give way when it is too much.
+//! Limits what all streams together keep for returning readers, and decides which streams give way when it is
+//! too much.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::stream::Stream;
 
-/// What all streams of a process keep.
+/// The budget of all streams of a process.
 pub(super) struct Budget {
     most: usize,
     ledger: Mutex<Ledger>,
@@ -17,24 +18,24 @@ pub(super) struct Budget {
 struct Ledger {
     kept: usize,
     next: u64,
-    /// The streams that keep something; the first gives way first.
+    /// The streams that keep something. The first one gives way first.
     order: BTreeMap<Rank, Weak<Stream>>,
 }
 
 type Rank = (Claim, u64);
 
-/// How much a stream needs what it keeps, least first.
+/// How much a stream needs what it keeps; the least comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
-    /// Nothing more comes.
+    /// No more messages come.
     Finished,
-    /// Somebody reads it and has had what is kept.
+    /// A reader is attached and has received what is kept.
     Read,
-    /// Nobody has had all of it.
+    /// Nobody has received all of it.
     Waiting,
 }
 
-/// What one stream keeps.
+/// The account of one stream.
 #[derive(Default)]
 pub(super) struct Account {
     kept: usize,
@@ -42,12 +43,13 @@ pub(super) struct Account {
 }
 
 impl Budget {
-    /// An account of at most so many bytes.
+    /// A budget of at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         Self { most, ledger: Mutex::default() }
     }
 
-    /// Notes what a stream keeps now. Streams of the same claim stand in the order in which they came to it.
+    /// Records what a stream keeps now. Streams with the same claim are in the order in which they came to
+    /// it.
     pub(super) fn note(&self, account: &mut Account, kept: usize, claim: Claim, stream: &Weak<Stream>) {
         let rank = account.rank.filter(|rank| kept > 0 && rank.0 == claim);
         if kept == account.kept && rank == account.rank {
@@ -69,10 +71,11 @@ impl Budget {
         }
     }
 
-    /// Has streams let go of what they keep until it is no longer too much. The caller holds no stream's lock.
+    /// Makes streams drop what they keep until the budget is met. The caller must not hold the lock of any
+    /// stream.
     pub(super) fn enforce(&self) {
         while let Some(stream) = self.first_to_give_way() {
-            // One that is just being dropped gives its part back by itself.
+            // A stream that is just being dropped gives its share back by itself.
             if let Some(stream) = stream.upgrade() {
                 stream.let_go();
             }
@@ -87,7 +90,7 @@ impl Budget {
         ledger.order.pop_first().map(|(_, stream)| stream)
     }
 
-    /// Bytes that are kept.
+    /// The number of bytes that are kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         let ledger = self.ledger.lock();

@@ -1,6 +1,6 @@
 //! One HTTP request and its response.
 //!
-//! The order of checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
+//! Invariant: the order of the checks is part of the contract: 403, 401, 404/405, 415/406, 413, 400.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, refuse, text, unauthorized, wrong_method,
+    modern_status, nothing_here, page, refuse, text, unauthorized, wrong_method,
 };
 use super::guard::{authenticate, single};
-use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, says_modern};
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
 use super::plan::{Begun, LegacyCall};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
@@ -23,12 +23,12 @@ use super::{Backend, Caller, HttpServer, body};
 use crate::text::percent::decode_strictly;
 
 impl<B: Backend> HttpServer<B> {
-    /// Answers one request of the connection that `hang_up` closes.
+    /// Answers one request. `hang_up` closes its connection.
     pub(super) async fn respond(&self, request: Request<Incoming>, hang_up: &Arc<Notify>) -> HttpAnswer {
         let (head, mut body) = request.into_parts();
         let waits = head.headers.contains_key(header::EXPECT);
         let answer = self.admitted(Request::from_parts(head, &mut body)).await;
-        // Who waits to be asked for the body has not sent it.
+        // A client that waits for `100 Continue` has not sent the body.
         if !body.is_end_stream() && !waits {
             tokio::spawn(body::discard(body, self.settings.head_timeout));
         }
@@ -69,6 +69,12 @@ impl<B: Backend> HttpServer<B> {
                 _ => wrong_method("GET, HEAD"),
             };
         }
+        if path == "/" && matches!(method, Method::GET | Method::HEAD) {
+            return match names_html(request.headers()) {
+                true => page(),
+                false => nothing_here(),
+            };
+        }
         let rule = self.settings.rules.get();
         let token = if self.needs_no_token(&rule) {
             None
@@ -79,12 +85,12 @@ impl<B: Backend> HttpServer<B> {
             }
         };
         let toolbox = match path.strip_prefix("/mcp") {
-            Some("") => None,
+            Some("" | "/") => None,
             Some(rest) => match rest.strip_prefix('/').and_then(segment) {
                 Some(name) => Some(name.into()),
-                None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+                None => return nothing_here(),
             },
-            None => return refuse(StatusCode::NOT_FOUND, "nothing is served at this path; try /mcp"),
+            None => return nothing_here(),
         };
         let caller = Caller { toolbox, token };
         if caller.toolbox.is_some() && !self.backend.toolbox_exists(&caller) {
@@ -108,7 +114,7 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Opens the stream of messages that belong to no request, or resumes a stream.
+    /// Opens the stream for messages that belong to no request, or resumes a stream.
     fn get(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
         let session = self.session(headers, caller);
         if let Err(denied) = &session
@@ -156,7 +162,8 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// The session that the request names: none 400, not the caller's 404.
+    /// The session that the request names. A request that names none is refused with 400, one that names
+    /// another caller's with 404.
     fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
         let (status, words) = match single(headers, &SESSION_ID) {
             Ok(Some(id)) => match self.sessions.get(id, caller) {
@@ -172,7 +179,8 @@ impl<B: Backend> HttpServer<B> {
         Err(Denied::new(status, words))
     }
 
-    /// The session of a legacy message: the caller's, and a version that we speak.
+    /// The session of a legacy message, which must be the caller's, and the version header must be one that
+    /// we speak.
     pub(super) fn live_session(
         &self,
         headers: &HeaderMap,
@@ -188,11 +196,11 @@ impl<B: Backend> HttpServer<B> {
     }
 
     async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
-        // Whether a message is modern, and its session of no account, shows only in its body.
+        // Only the body shows whether a message is modern, so that its session does not matter.
         let session = self.session(request.headers(), &caller).err();
         let stale = session
             .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
-        // What belongs to a call in flight, the answer to a question above all, still comes in.
+        // Messages for a call in flight are still accepted, above all the answer to a question.
         if self.is_draining() && !request.headers().contains_key(SESSION_ID) {
             return draining();
         }
@@ -227,7 +235,7 @@ impl<B: Backend> HttpServer<B> {
             }
         };
         let begun = self.begin(&head.headers, caller, &message, stale);
-        // A call may take its time; nobody needs its text any more.
+        // A call may take a long time, and its text is not needed any more.
         drop(message);
         match begun {
             Err(denied) => denied.answer(),
@@ -256,7 +264,7 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Answers the first request of a session, which ends where the client does not learn of it.
+    /// Answers the first request of a session. The session ends if the client never learns of it.
     async fn initialized(&self, call: LegacyCall<B::Legacy>) -> HttpAnswer {
         let session = call.session.clone();
         let mut opening = Opening { server: self, session: &session, opened: false };
@@ -269,7 +277,7 @@ impl<B: Backend> HttpServer<B> {
         answer
     }
 
-    /// The answer to requests of a session, and whether it is more than nothing or a lone error.
+    /// The answer to requests of a session, and whether it is more than nothing or a single error.
     async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
         let LegacyCall { session, stream, mut reader } = call;
         match reader.kind().await {
@@ -287,7 +295,7 @@ impl<B: Backend> HttpServer<B> {
     }
 }
 
-/// Ends a session whose client has not heard of it.
+/// Ends a session that its client has not learnt of.
 struct Opening<'a, B: Backend> {
     server: &'a HttpServer<B>,
     session: &'a HttpSession<B::Legacy>,
@@ -302,7 +310,8 @@ impl<B: Backend> Drop for Opening<'_, B> {
     }
 }
 
-/// The text of one path segment.
+/// The decoded text of a single path segment, which may end with a `/`.
 fn segment(path: &str) -> Option<Cow<'_, str>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
     if path.contains('/') { None } else { decode_strictly(path).filter(|name| !name.is_empty()) }
 }

@@ -1,4 +1,6 @@
-//! Who may come in: `Host`, `Origin` and bearer tokens, before anything else of a request is looked at.
+//! Decides who may come in, by `Host`, `Origin` and bearer tokens.
+//!
+//! Invariant: these are checked before anything else in a request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::Token;
 
-/// The names under which we may be addressed, and the origins that may do so.
+/// The host names by which we may be addressed, and the origins that may do so.
 pub(super) struct Guard {
     bound: IpAddr,
     hosts: Vec<String>,
@@ -24,14 +26,14 @@ impl Guard {
         Self { bound: bound.ip(), hosts, origins }
     }
 
-    /// Lets a request pass by its `Host` and `Origin`, or says with which status and words it is refused.
+    /// Admits a request by its `Host` and `Origin`, or returns the status and message that refuse it.
     pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
         let host = match single(headers, &header::HOST) {
             Ok(Some(host)) => host,
             Ok(None) => return Err((StatusCode::BAD_REQUEST, "a request has a Host header")),
             Err(Repeated) => return Err((StatusCode::BAD_REQUEST, "a request has one Host header")),
         };
-        // A request target with a host of its own wins over the header for other parsers.
+        // Other parsers prefer a host in the request target over the header, so both are checked.
         let target = uri.authority().map(|authority| authority.as_str());
         if ![Some(host), target].into_iter().flatten().all(|host| self.is_our_name(host)) {
             return Err((StatusCode::FORBIDDEN, "this Host is not served here; --allow-host adds one"));
@@ -62,7 +64,7 @@ impl Guard {
     }
 }
 
-/// Whether this is an origin as browsers send it; anything else would never match.
+/// Whether this is an origin as browsers send it. Anything else would never match.
 pub fn is_origin(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, rest)| {
         !scheme.is_empty() && scheme.bytes().all(is_scheme_byte) && !rest.is_empty() && is_plain(rest)
@@ -74,9 +76,9 @@ pub fn is_host(text: &str) -> bool {
     host_name(text).is_some()
 }
 
-/// The token that the request carries: `Err` where tokens are demanded and it carries none of them.
+/// The token that the request carries; `Err` if it carries none of the configured ones.
 ///
-/// Every configured token is compared, and each in a time that does not depend on where they differ.
+/// Every configured token is compared, each in a time that does not depend on where the texts differ.
 pub(super) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result<Arc<Token>, ()> {
     let given = single(headers, &header::AUTHORIZATION).ok().flatten().ok_or(())?;
     let (scheme, given) = given.split_once(' ').ok_or(())?;
@@ -93,10 +95,10 @@ pub(super) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result
     found.cloned().ok_or(())
 }
 
-/// A header stands twice where it may stand once, or is no text.
+/// A header that may occur only once is repeated, or is not text.
 pub(super) struct Repeated;
 
-/// The value of a header that may stand once.
+/// The value of a header that may occur only once.
 pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,4 +1,4 @@
-//! What headers say of a message: media types, and the modern headers that must agree with the body.
+//! Headers of a message: the media types, and the modern headers that must agree with the body.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Which kinds of answer a client takes.
+/// The kinds of answer that a client accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Accepted {
     pub(super) json: bool,
@@ -26,34 +26,39 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// Reads `Accept`; none at all accepts everything.
+    /// Reads `Accept`. A request without it accepts everything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
-        let values: Vec<_> = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .map(|value| String::from_utf8_lossy(value.as_bytes()))
-            .collect();
-        let ranges: Vec<&str> = values
-            .iter()
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .filter(|range| !range.is_empty())
-            .collect();
         let takes = |kind: &str, whole: &str| {
             // The most specific range decides.
-            let quality = |name: &str| {
-                ranges.iter().find_map(|range| {
-                    let mut parts = range.split(';').map(str::trim);
-                    parts.next()?.eq_ignore_ascii_case(name).then(|| !parts.any(is_zero_quality))
-                })
-            };
-            quality(whole).or_else(|| quality(kind)).or_else(|| quality("*/*")).unwrap_or(ranges.is_empty())
+            let named = |name: &str| is_accepted(headers, name);
+            named(whole).or_else(|| named(kind)).or_else(|| named("*/*"))
         };
+        let is_silent = ranges(headers).next().is_none();
         Self {
-            json: takes("application/*", "application/json"),
-            events: takes("text/*", "text/event-stream"),
+            json: takes("application/*", "application/json").unwrap_or(is_silent),
+            events: takes("text/*", "text/event-stream").unwrap_or(is_silent),
         }
     }
+}
+
+/// Whether `Accept` names pages, as browsers do.
+pub(super) fn names_html(headers: &HeaderMap) -> bool {
+    is_accepted(headers, "text/html") == Some(true)
+}
+
+/// Whether the range of this name is accepted; `None` where `Accept` does not name it.
+fn is_accepted(headers: &HeaderMap, name: &str) -> Option<bool> {
+    ranges(headers).find_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        parts.next()?.eq_ignore_ascii_case(name).then(|| !parts.any(is_zero_quality))
+    })
+}
+
+/// The media ranges of `Accept`.
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::ACCEPT).iter();
+    let ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    ranges.map(|range| str::from_utf8(range).unwrap_or("?").trim()).filter(|range| !range.is_empty())
 }
 
 fn is_zero_quality(parameter: &str) -> bool {
@@ -70,7 +75,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     !encoded && essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Whether the request says by its header that it is modern.
+/// Whether the version header says that the request is modern.
 pub(super) fn says_modern(headers: &HeaderMap) -> bool {
     headers.get(PROTOCOL_VERSION).is_some_and(|version| version == Version::MODERN.as_str())
 }
@@ -79,7 +84,7 @@ fn mismatch(message: String) -> Refusal {
     Refusal::new(code::HEADER_MISMATCH, format!("Header mismatch: {message}"))
 }
 
-/// The version header of a legacy request: absent, or one that we speak.
+/// Checks the version header of a legacy request, which must be absent or a version that we speak.
 pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
     match single(headers, &PROTOCOL_VERSION) {
         Ok(None) => Ok(()),
@@ -89,8 +94,8 @@ pub(super) fn legacy_version(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a modern request: what its `_meta` must hold, that no key stands twice by which we route, and that headers and
-/// body say the same. What headers say of a tool's parameters is left to [`mirror`].
+/// Checks a modern request: its `_meta` must be complete, no key that we route by may occur twice, and
+/// headers and body must agree. [`mirror`] checks the headers for a tool's parameters.
 pub(super) fn agree(headers: &HeaderMap, request: &Request<'_>) -> Result<(), Refusal> {
     let meta = request.meta.ok_or_else(|| ModernMeta::lacks(meta::VERSION))?;
     let (method, params) = (&*request.method, request.params.unwrap_or_else(Node::empty));
@@ -111,7 +116,7 @@ pub(super) fn agree(headers: &HeaderMap, request: &Request<'_>) -> Result<(), Re
     }
 }
 
-/// The keys of `params` by which we route a request, and those inside of the first of them.
+/// The keys of `params` that we route by, and those inside the first of them.
 fn routed_by(method: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match method {
         "tools/call" => (&["name", "arguments", "requestState", "inputResponses"], &[]),
@@ -140,7 +145,7 @@ fn stand_once(object: Node<'_>, keys: &[&str], place: &str) -> Result<(), Refusa
     }
 }
 
-/// The headers that stand for parameters of a tool.
+/// The headers that mirror parameters of a tool.
 pub(super) fn mirrored(headers: &HeaderMap) -> HeaderMap {
     let mut own = HeaderMap::new();
     for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-param-")) {
@@ -149,8 +154,8 @@ pub(super) fn mirrored(headers: &HeaderMap) -> HeaderMap {
     own
 }
 
-/// Checks that headers mirror the arguments of a call: each parameter that the tool's raw input schema marks, once, if
-/// the call has it.
+/// Checks that the headers mirror the arguments of a call: each parameter that the tool's raw input schema
+/// marks must appear once, if the call has it.
 pub(in crate::gateway) fn mirror(
     headers: &HeaderMap,
     schema: &str,
@@ -171,13 +176,13 @@ pub(in crate::gateway) fn mirror(
     Ok(())
 }
 
-/// The header stands once and is this text.
+/// Checks that the header occurs once and equals this text.
 fn must_equal(headers: &HeaderMap, header: &HeaderName, title: &str, body: &str) -> Result<(), Refusal> {
     let value = once(headers, header, title)?;
     if value == body { Ok(()) } else { Err(differs(title, value, Some(body))) }
 }
 
-/// The header stands once and is, decoded, this value.
+/// Checks that the header occurs once and equals this value after decoding.
 fn must_hold(
     headers: &HeaderMap,
     header: &HeaderName,
@@ -217,8 +222,8 @@ fn decoded(raw: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The value at a path of object keys as it would stand in a header, and whether it is text; `None` for `null` and
-/// for no value.
+/// The value at a path of object keys in the form of a header value, and whether it is text; `None` for
+/// `null` and for a missing value.
 fn value_at(object: &str, path: &[String]) -> Option<(String, bool)> {
     let mut scanner = Scanner::default();
     let Some((key, rest)) = path.split_first() else {
@@ -232,7 +237,7 @@ fn value_at(object: &str, path: &[String]) -> Option<(String, bool)> {
     value_at(scanner.scan_str(object).ok()?.root().get(key)?.raw(), rest)
 }
 
-/// Whether both are the same whole number, `42` or `42.0`.
+/// Whether both are the same whole number, as `42` and `42.0` are.
 fn same_integer(one: &str, other: &str) -> bool {
     let whole = |text: &str| {
         let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -284,7 +289,7 @@ mod tests {
         assert_eq!(decoded("=?BASE64?eA==?=").as_deref(), Some("=?BASE64?eA==?="));
     }
 
-    /// A schema with parameters that are wanted in headers.
+    /// A schema with parameters that belong in headers.
     const MARKED: &str = r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},
         "a":{"properties":{"b":{"properties":{"c":{"type":"integer","x-mcp-header":"Deep"}}}}}}}"#;
 
@@ -314,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Whether headers agree with a call of this tool with this argument, which the tool wants in a header.
+    /// Whether the headers agree with a call of this tool whose argument belongs in a header.
     fn agrees(headers: &HeaderMap, tool: &str, argument: &str) -> Result<(), i64> {
         let params = json!({
             "name": tool, "arguments": {"region": argument},

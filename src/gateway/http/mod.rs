@@ -1,5 +1,11 @@
-//! Streamable HTTP for both eras: connections, limits and the way a server ends. What a request means is in
-//! `exchange`; who may come in, in `guard`.
+//! Streamable HTTP for both eras: connections, limits, and the shutdown of a server. `guard` decides who may
+//! come in, `exchange` and `plan` what a request means; the gateway is the [`Backend`].
+//!
+//! ```text
+//! connection ─▶ guard (Host, Origin, token) ─▶ exchange (method, media, size) ─▶ plan (message) ─▶ Backend
+//!                                                                                                   │
+//!                                  answer (JSON or events) ◀── stream ◀── Sink ◀────────────────────┘
+//! ```
 
 mod answer;
 mod body;
@@ -39,7 +45,7 @@ use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
 use crate::protocol::message::{Malformed, Message};
 
-/// The way to headers for fuzz targets.
+/// Access to the headers for fuzz targets.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     use hyper::header::HeaderMap;
@@ -49,7 +55,7 @@ pub(crate) mod fuzzing {
     use crate::protocol::era::ModernMeta;
     use crate::protocol::message::{Id, Request};
 
-    /// Looks at headers in every way there is, and at whether they agree with a body.
+    /// Reads headers in every possible way, and checks whether they agree with a body.
     pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
         let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
         let _ = legacy_version(headers);
@@ -63,37 +69,39 @@ pub(crate) mod fuzzing {
     }
 }
 
-/// On whose behalf a request comes, and what it is about.
+/// The caller of a request, and the toolbox that it asks for.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The toolbox of `/mcp/{toolbox}`.
     pub toolbox: Option<Arc<str>>,
-    /// Who asks; `None` where no tokens are configured.
+    /// The caller's token; `None` if no tokens are configured.
     pub token: Option<Arc<Token>>,
 }
 
 impl Caller {
-    /// Whether both are the same path and the same caller.
+    /// Whether both are the same caller on the same path.
     fn is_same(&self, other: &Self) -> bool {
         let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
         self.toolbox == other.toolbox && secret(self) == secret(other)
     }
 }
 
-/// What stands behind the transport.
+/// What the transport serves; the gateway implements it.
 pub trait Backend: Send + Sync + 'static {
     /// A legacy client.
     type Legacy: Send + Sync + 'static;
 
     /// Whether the caller's toolbox exists for its token.
     fn toolbox_exists(&self, caller: &Caller) -> bool;
-    /// Whether requests are served; the error says why not yet.
+    /// Whether requests are served. The error says why not yet.
     fn ready(&self) -> Result<(), String>;
-    /// A legacy client comes, its `initialize` follows; `unrelated` takes messages that belong to no request.
+    /// Creates a legacy client, whose `initialize` follows. `unrelated` takes messages that belong to no
+    /// request.
     fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
-    /// A message of a legacy client. The answer goes to `stream`, and before it whatever belongs to the request.
+    /// Handles a legacy client's message. The answer goes to `stream`, after everything else that belongs to
+    /// the request.
     fn legacy(&self, client: &Arc<Self::Legacy>, message: Message<'_>, stream: Arc<dyn Sink>);
-    /// Messages of a legacy client that came together, and those parts that are none. Their answers go to `stream`
+    /// Handles a legacy client's batch, including the parts that are not messages. The answers go to `stream`
     /// together.
     fn legacy_batch(
         &self,
@@ -101,10 +109,10 @@ pub trait Backend: Send + Sync + 'static {
         parts: Vec<Result<Message<'_>, Malformed>>,
         stream: Arc<dyn Sink>,
     );
-    /// A legacy client is gone: its calls are cancelled, what it opened is released.
+    /// Handles the end of a legacy client: its calls are cancelled, and what it opened is released.
     fn close(&self, client: &Arc<Self::Legacy>);
-    /// A modern request or notification, checked against its headers but for `mirrored`, those that stand for parameters
-    /// of a tool. What is returned cancels the request when it is dropped before the answer.
+    /// Handles a modern request or notification. Its headers have been checked, except `mirrored`, which
+    /// stand for parameters of a tool. Dropping the returned value before the answer cancels the request.
     fn modern(
         &self,
         caller: Caller,
@@ -112,40 +120,41 @@ pub trait Backend: Send + Sync + 'static {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send>;
-    /// The server ends and no further request comes: subscriptions end with their completion response.
+    /// Handles the shutdown of the server: no more requests come, and subscriptions end with their completion
+    /// response.
     fn drain(&self);
-    /// The time to finish is over: every request that is not answered fails with an error, now.
+    /// Handles the end of the time for shutdown: every unanswered request fails with an error at once.
     fn abandon(&self);
 }
 
-/// How to serve.
+/// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
-    /// Further names under which we may be addressed.
+    /// Further host names by which we may be addressed.
     pub allow_host: Vec<String>,
-    /// Further origins that browsers may call us from.
+    /// Further origins from which browsers may call us.
     pub allow_origin: Vec<String>,
-    /// What calls in flight may take to finish when the server ends.
+    /// The time that calls in flight have to finish on shutdown.
     pub drain: Duration,
-    /// Connections at most.
+    /// The largest number of connections.
     pub max_connections: usize,
-    /// Legacy sessions at most.
+    /// The largest number of legacy sessions.
     pub max_sessions: usize,
-    /// What a client may take for the head of a request, how long it may pause inside a body, and how long an unused
-    /// connection stays open.
+    /// The time for the head of a request, the longest pause inside a body, and how long an unused connection
+    /// stays open.
     pub head_timeout: Duration,
     /// How long a broken stream can be resumed.
     pub kept_for: Duration,
-    /// Bytes that all streams together keep for that, at most.
+    /// The largest number of bytes that all streams together keep for resuming.
     pub kept_bytes: usize,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
-    /// What may change while we serve.
+    /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
 }
 
 impl Settings {
-    /// The usual limits.
+    /// Settings with the usual limits.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self {
             allow_host: Vec::new(),
@@ -164,7 +173,7 @@ impl Settings {
 
 /// Settings that a reload of the configuration may change.
 pub struct Rules {
-    /// A token that no configuration names.
+    /// A token that is not in the configuration.
     further: Option<Token>,
     current: RwLock<Arc<Rule>>,
     changed: Notify,
@@ -178,13 +187,13 @@ struct Rule {
 }
 
 impl Rules {
-    /// The rules of a configuration; `further` is a token that counts whatever the configuration says.
+    /// The rules of a configuration. The token `further` counts whatever the configuration says.
     pub fn new(serving: &Serving, further: Option<Token>) -> Arc<Self> {
         let current = RwLock::new(Rule::new(serving, further.as_ref()));
         Arc::new(Self { further, current, changed: Notify::new() })
     }
 
-    /// Puts the rules of a new configuration in force. Sessions whose token is gone end.
+    /// Applies the rules of a new configuration. Sessions whose token is gone end.
     pub fn replace(&self, serving: &Serving) {
         *self.current.write() = Rule::new(serving, self.further.as_ref());
         self.changed.notify_one();
@@ -209,7 +218,7 @@ impl Rule {
         })
     }
 
-    /// The caller as the rules see it now; `None` if its token is gone.
+    /// The caller under the current rules; `None` if its token is gone.
     fn renewed(&self, caller: &Caller) -> Option<Caller> {
         let token = match &caller.token {
             None => None,
@@ -219,12 +228,12 @@ impl Rule {
     }
 }
 
-/// What clients may take to read the last of their answers.
+/// The time that clients have to read the last of their answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
-/// The longest head of a request, and what a connection buffers at most.
+/// The largest head of a request, and the largest buffer of a connection.
 const BUFFER: usize = 64 * 1024;
 
-/// Serves until `shutdown` resolves and the calls in flight then have had their time.
+/// Serves until `shutdown` resolves and the calls in flight have had their time.
 pub async fn serve<B: Backend>(
     backend: Arc<B>,
     listener: TcpListener,
@@ -257,7 +266,8 @@ pub async fn serve<B: Backend>(
                     let _ = stream.set_nodelay(true);
                     connections.spawn(server.clone().connection(stream, server.lobby.enter()));
                 }
-                // Most likely we are out of file descriptors: whoever has not said anything yet gives way.
+                // We are most likely out of file descriptors, so a connection that has not sent anything yet
+                // gives way.
                 Err(error) => {
                     tracing::warn!("a connection cannot be accepted: {error}");
                     server.lobby.make_room();
@@ -277,7 +287,7 @@ pub async fn serve<B: Backend>(
 struct HttpServer<B: Backend> {
     backend: Arc<B>,
     guard: guard::Guard,
-    /// Whether nobody comes in without a token, whatever the rules say.
+    /// Whether a token is always required, whatever the rules say.
     closed_to_strangers: bool,
     settings: Settings,
     sessions: Sessions<B::Legacy>,
@@ -306,7 +316,7 @@ impl<B: Backend> HttpServer<B> {
 
     async fn connection(self: Arc<Self>, stream: TcpStream, seat: Seat) {
         let mut closing = self.closing.subscribe();
-        // Until something comes a connection costs no buffer.
+        // A connection takes no buffer until data comes.
         let waited = tokio::select! {
             ready = timeout(self.settings.head_timeout, stream.readable()) => ready.is_ok(),
             () = seat.evicted.notified() => false,
@@ -333,7 +343,7 @@ impl<B: Backend> HttpServer<B> {
         self.lobby.leave(seat.number);
     }
 
-    /// Ends sessions whose time has come, for ever.
+    /// Ends expired sessions, for as long as the server runs.
     async fn sweep(&self) {
         loop {
             let rule = self.settings.rules.get();
@@ -348,7 +358,7 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Lets calls in flight finish, then fails them, then ends all streams.
+    /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.backend.drain();
@@ -361,7 +371,7 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Whether everybody may come in: no token is configured, and nobody can come from another machine.
+    /// Whether everybody may come in: no token is configured, and nobody can connect from another machine.
     fn needs_no_token(&self, rule: &Rule) -> bool {
         rule.tokens.is_empty() && !self.closed_to_strangers
     }
@@ -371,14 +381,14 @@ impl<B: Backend> HttpServer<B> {
     }
 }
 
-/// Counts requests that are not answered yet.
+/// Counts unanswered requests.
 #[derive(Default)]
 struct Calls {
     count: AtomicUsize,
     none: Notify,
 }
 
-/// One request that is not answered yet.
+/// One unanswered request.
 struct OpenCall(Arc<Calls>);
 
 impl Calls {
@@ -406,8 +416,8 @@ impl Drop for OpenCall {
     }
 }
 
-/// Connections that have not yet sent a whole request head. Where room is needed the oldest gives way, so that those
-/// who only knock cannot keep others out.
+/// Connections that have not sent a whole request head yet. If room is needed, the oldest gives way, so that
+/// idle connections cannot keep others out.
 #[derive(Default)]
 struct Lobby(Mutex<Seats>);
 

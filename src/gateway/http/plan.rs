@@ -1,6 +1,7 @@
-//! What a POST asks for: its message is read, checked, and handed to the backend, all without waiting.
+//! Reads and checks the message of a POST and passes it to the backend, without waiting.
 //!
-//! Invariant: the body is scanned once. What is found there goes on as values; headers are compared with them.
+//! Invariant: the body is scanned once. Its contents travel on as values, and headers are compared with
+//! those.
 
 use std::sync::Arc;
 
@@ -19,29 +20,29 @@ use crate::protocol::message::{Id, Malformed, Message, Refusal, Request, batch_p
 /// JSON nested deeper than this is refused.
 const DEEPEST: usize = 512;
 
-/// A POST whose message was handed on.
+/// A POST whose message was passed on.
 pub(super) enum Begun<S> {
-    /// Nothing remains but the response.
+    /// Only the response is left to send.
     Done(HttpAnswer),
-    /// A modern request; what cancels it is dropped with its answer.
+    /// A modern request. Dropping the second value cancels it.
     Modern(Reader, Box<dyn Send>),
     /// The first request of a session.
     Initialize(LegacyCall<S>),
-    /// One or several requests in a session.
+    /// One or more requests in a session.
     Legacy(LegacyCall<S>),
 }
 
-/// Requests of a legacy client, and where their answer will come.
+/// Requests of a legacy client, and the stream for their answers.
 pub(super) struct LegacyCall<S> {
     pub(super) session: Arc<HttpSession<S>>,
     pub(super) stream: Arc<Stream>,
     pub(super) reader: Reader,
 }
 
-/// What stands in a body.
+/// The contents of a body.
 enum Posted<'a> {
     Message(Message<'a>),
-    /// Several of them: an array.
+    /// Several messages in an array.
     Batch(Node<'a>),
 }
 
@@ -59,7 +60,7 @@ impl<'a> Posted<'a> {
     }
 }
 
-/// Whether the message says by its `_meta` that it is modern.
+/// Whether the message's `_meta` makes it modern.
 fn is_modern(message: &Message<'_>) -> Result<bool, Refusal> {
     match message {
         Message::Request(request) => Ok(request.meta.is_some()),
@@ -69,8 +70,8 @@ fn is_modern(message: &Message<'_>) -> Result<bool, Refusal> {
 }
 
 impl<B: Backend> HttpServer<B> {
-    /// Reads a body and hands its message on. Who names a session that is not there is `lost`, unless the message is
-    /// modern, where sessions are of no account.
+    /// Reads a body and passes its message on. `lost` is the refusal of a request that names an unknown
+    /// session. It does not apply to modern messages, for which sessions do not matter.
     pub(super) fn begin(
         &self,
         headers: &HeaderMap,
@@ -129,7 +130,8 @@ impl<B: Backend> HttpServer<B> {
         if self.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        // A lone answer is looked at before it becomes an event: it may have a status of its own.
+        // A single answer is inspected before it becomes an event, because it may have an HTTP status of its
+        // own.
         let looked_at = Accepted { json: true, ..accepted };
         let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
         let reader = stream.read_after(0).expect("there is always a place before the first event");
@@ -234,7 +236,7 @@ fn is_string_or_integer(id: &Id) -> bool {
     raw.starts_with('"') || raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Takes what nobody waits for.
+/// A sink for messages that nobody waits for.
 struct Nobody;
 
 impl Sink for Nobody {

@@ -1,4 +1,9 @@
-//! Legacy sessions: who they belong to, their streams, and when they end.
+//! Legacy sessions: their owners, their streams, and when they end.
+//!
+//! ```text
+//! initialize ──▶ unused ── any request ──▶ used ── DELETE, idle too long, token gone, shutdown ──▶ ended
+//!                  └── idle too long, or gives way when there are too many ────────────────────────▶ ended
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,38 +20,38 @@ use crate::core::route::{Outgoing, OutgoingKind};
 use crate::protocol::era::Version;
 use crate::text::digest::hex;
 
-/// Streams of one session that are kept for readers that come back, at most.
+/// The largest number of streams that one session keeps for returning readers.
 const MOST_STREAMS: usize = 256;
-/// Bytes that all finished streams of one session keep, at most.
+/// The largest number of bytes that all finished streams of one session keep.
 const MOST_KEPT: usize = 8 * super::stream::KEPT;
 
-/// Kinds of `list_changed` that wait for a stream, at most.
+/// The largest number of kinds of `list_changed` that wait for a stream.
 const MOST_KINDS: usize = 16;
-/// Bytes of such a message, at most: it only says that something changed.
+/// The largest size of such a message in bytes. It only says that something changed.
 const LONGEST_NEWS: usize = 1024;
 
-/// A client that said `initialize`.
+/// A client that has sent `initialize`.
 pub(super) struct HttpSession<S> {
     pub(super) id: Box<str>,
     pub(super) caller: Caller,
-    /// Negotiated.
+    /// The negotiated version.
     pub(super) version: Version,
     pub(super) backend: Arc<S>,
     pub(super) inbox: Arc<Inbox>,
-    /// Answers that can be read again.
+    /// The answers that can be read again.
     streams: Mutex<BTreeMap<u64, Arc<Stream>>>,
     activity: Arc<Mutex<Activity>>,
 }
 
 struct Activity {
-    /// Requests in progress and streams that are read.
+    /// The number of requests in progress and of streams with a reader.
     count: usize,
     since: Instant,
     /// Whether anything came after `initialize`.
     used: bool,
 }
 
-/// As long as it lives, its session is not idle.
+/// A guard that keeps its session from being idle.
 pub(super) struct Busy(Arc<Mutex<Activity>>);
 
 impl Drop for Busy {
@@ -58,7 +63,7 @@ impl Drop for Busy {
 }
 
 impl<S> HttpSession<S> {
-    /// A session with an id that nobody can guess; `open` makes the backend's part of it.
+    /// A session with an id that nobody can guess. `open` creates the backend's part of it.
     pub(super) fn new(
         caller: Caller,
         version: Version,
@@ -80,7 +85,7 @@ impl<S> HttpSession<S> {
         }))
     }
 
-    /// Keeps the session from being idle.
+    /// Keeps the session from being idle until the guard is dropped.
     pub(super) fn busy(&self) -> Busy {
         let mut activity = self.activity.lock();
         activity.count += 1;
@@ -94,7 +99,7 @@ impl<S> HttpSession<S> {
         self.inbox.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Keeps a stream of events for a reader that comes back; the oldest finished ones give way.
+    /// Keeps a stream of events for a returning reader. The oldest finished streams give way.
     pub(super) fn keep(&self, stream: &Arc<Stream>) {
         let mut streams = self.streams.lock();
         streams.insert(stream.number, stream.clone());
@@ -112,7 +117,7 @@ impl<S> HttpSession<S> {
         }
     }
 
-    /// The stream that a `Last-Event-ID` names, read on from there.
+    /// Resumes the stream that a `Last-Event-ID` names after that event.
     pub(super) fn resume(&self, event_id: &str, kept_for: Duration) -> Option<Reader> {
         let (number, position) = event_id.split_once('-')?;
         let (number, position) = (number.parse().ok()?, position.parse().ok()?);
@@ -129,7 +134,7 @@ impl<S> HttpSession<S> {
         activity.count == 0 && activity.since.elapsed() >= timeout
     }
 
-    /// When it was opened, if nobody has used it since.
+    /// When the session was opened, if it has not been used since.
     fn unused_since(&self) -> Option<Instant> {
         let activity = self.activity.lock();
         (activity.count == 0 && !activity.used).then_some(activity.since)
@@ -156,7 +161,7 @@ impl<S> HttpSession<S> {
     }
 }
 
-/// Messages that belong to no request, and the stream that carries them.
+/// The messages that belong to no request, and the stream that carries them.
 pub(super) struct Inbox {
     numbers: AtomicU64,
     budget: Arc<Budget>,
@@ -166,7 +171,7 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct InboxState {
     stream: Option<Arc<Stream>>,
-    /// By method, the `list_changed` that found no reader.
+    /// The `list_changed` notifications without a reader, by method.
     missed: Vec<(String, Vec<u8>)>,
     ended: bool,
 }
@@ -196,6 +201,10 @@ impl Sink for Inbox {
         }
         pushed != Pushed::Nowhere
     }
+
+    fn is_read(&self) -> bool {
+        self.state.lock().stream.as_ref().is_some_and(|stream| stream.is_read())
+    }
 }
 
 impl Inbox {
@@ -203,7 +212,7 @@ impl Inbox {
         Self { numbers: AtomicU64::default(), budget: budget.clone(), state: Mutex::default() }
     }
 
-    /// A new stream in the place of the one before.
+    /// Opens a new stream in place of the previous one.
     pub(super) fn open(&self) -> Reader {
         let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed), self.budget.clone());
         let reader = stream.read_after(0).expect("there is always a place before the first event");
@@ -226,7 +235,7 @@ impl Inbox {
         let stream =
             state.stream.as_ref().filter(|stream| stream.number == number && !stream.is_stale(kept_for))?;
         let reader = stream.read_after(position)?;
-        // What was missed stands among the events that are read again.
+        // The missed messages are among the events that are read again.
         state.missed.clear();
         Some(reader)
     }
@@ -248,7 +257,7 @@ impl Inbox {
     }
 }
 
-/// There are too many sessions, and all of them are in use.
+/// The error that there are too many sessions, all of them in use.
 #[derive(Debug)]
 pub(super) struct Full;
 
@@ -259,12 +268,12 @@ pub(super) struct Sessions<S> {
 }
 
 impl<S> Sessions<S> {
-    /// A table of at most so many.
+    /// A table of at most `most` sessions.
     pub(super) fn new(most: usize) -> Self {
         Self { most, table: Mutex::default() }
     }
 
-    /// Takes a session in. Where there are too many, the oldest that was never used gives way and is answered; an error
+    /// Adds a session. If there are too many, the oldest unused one is removed and returned; it is an error
     /// if all are in use.
     pub(super) fn insert(&self, session: &Arc<HttpSession<S>>) -> Result<Option<Arc<HttpSession<S>>>, Full> {
         let mut sessions = self.table.lock();
@@ -290,14 +299,15 @@ impl<S> Sessions<S> {
         Some(session)
     }
 
-    /// Ends a session; `false` if it had ended before.
+    /// Ends a session. Returns `false` if it had already ended.
     pub(super) fn remove(&self, session: &HttpSession<S>) -> bool {
         let removed = self.table.lock().remove(&session.id).is_some();
         session.end();
         removed
     }
 
-    /// Takes out what is idle, or no longer `allowed`, and forgets streams that nobody came back to.
+    /// Removes the sessions that are idle or no longer `allowed`, and forgets streams to which nobody
+    /// returned.
     pub(super) fn sweep(
         &self,
         idle: Duration,
@@ -313,7 +323,7 @@ impl<S> Sessions<S> {
             .collect()
     }
 
-    /// Takes out all of them.
+    /// Removes all sessions.
     pub(super) fn drain(&self) -> Vec<Arc<HttpSession<S>>> {
         let all: Vec<_> = self.table.lock().drain().map(|(_, session)| session).collect();
         all.iter().for_each(|session| session.end());
@@ -335,7 +345,7 @@ mod tests {
         HttpSession::new(CALLER, Version::V2025November, budget, |_| Arc::new(())).unwrap()
     }
 
-    /// The answer to a request, of which so many bytes came after the client had gone.
+    /// The answer to a request of which this many bytes came after the client had gone.
     fn broken_off(
         session: &HttpSession<()>,
         budget: &Arc<Budget>,
@@ -388,20 +398,20 @@ mod tests {
             assert!(table.insert(&session).unwrap().is_none());
             drop(session.inbox.open());
             assert!(session.inbox.send(message([b'1'; 1000], false)));
-            // The backend goes on with the request; its stream outlives the session.
+            // The backend goes on with the request, so its stream outlives the session.
             let stream = broken_off(&session, &budget, 1000, false);
             assert!(budget.kept() > 2000);
             (session, stream)
         };
-        // DELETE.
+        // The client sends DELETE.
         let (session, stream) = begin();
         assert!(table.remove(&session));
         assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
-        // The server ends.
+        // The server shuts down.
         let (_session, _stream) = begin();
         assert_eq!(table.drain().len(), 1);
         assert_eq!(budget.kept(), 0);
-        // Nobody came back in time; the session itself lives on.
+        // Nobody came back in time, but the session lives on.
         let (session, stream) = begin();
         assert!(table.sweep(LATER, Duration::ZERO, |_| true).is_empty());
         assert_eq!((budget.kept(), stream.push(message("more", false))), (0, Pushed::Nowhere));
@@ -409,11 +419,11 @@ mod tests {
         stream.finish();
         // The session is idle.
         assert_eq!(table.sweep(Duration::ZERO, LATER, |_| true).len(), 1);
-        // Another stream takes the place of the one for messages without a request.
+        // Another stream replaces the one for messages that belong to no request.
         let (session, stream) = begin();
         let _reader = session.inbox.open();
         assert_eq!(budget.kept(), stream.held());
-        // Its answers are too many.
+        // The session has too many answers.
         stream.finish();
         for _ in 0..MOST_STREAMS {
             broken_off(&session, &budget, 0, true);

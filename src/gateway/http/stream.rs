@@ -1,10 +1,13 @@
 //! One answer on its way to a client: a single JSON text, or events that can be read again.
 //!
-//! A stream has one writer (the backend, through a [`Sink`]) and at most one reader (a connection). Readers come and
-//! go: a new one replaces the old one, and goes on where it says that the old one stopped. What a stream holds is
-//! bounded: a reader that does not keep up is cut off, and what was read or nobody reads is kept up to [`KEPT`] bytes,
-//! the newest last, and for as long as the [`Budget`] of all streams has room for it. Nobody goes on behind a gap: an
-//! event whose successor is forgotten counts as unknown.
+//! A stream has one writer (the backend, through a [`Sink`]) and at most one reader (a connection). Readers
+//! come and go: a new reader replaces the old one and continues after the event that it names.
+//!
+//! Invariant: a stream's memory is bounded. A reader that does not keep up is cut off. Events that were read,
+//! or that nobody reads, are kept up to [`KEPT`] bytes, newest last, as long as the [`Budget`] of all streams
+//! has room.
+//!
+//! Invariant: nobody continues after a gap. An event whose successor is forgotten counts as unknown.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -21,94 +24,94 @@ use super::budget::{Account, Budget, Claim};
 use super::headers::Accepted;
 use crate::core::route::{Outgoing, OutgoingKind};
 
-/// Bytes of events that a stream keeps for a reader that comes back.
+/// The number of bytes of events that a stream keeps for a returning reader.
 pub(super) const KEPT: usize = 1024 * 1024;
-/// Bytes by which a reader may lag behind before it is cut off.
+/// The number of bytes that a reader may lag behind before it is cut off.
 const LAG: usize = 4 * KEPT;
-/// Events that are handed to a connection at once.
+/// The number of bytes of events that are passed to a connection at once.
 const CHUNK: usize = 64 * 1024;
 
-/// One answer, or one session's messages that belong to no request.
+/// The stream of one answer, or of a session's messages that belong to no request.
 pub(super) struct Stream {
-    /// Unique in its session; stands in its event ids.
+    /// The stream's number, unique in its session and part of its event ids.
     pub(super) number: u64,
     accepted: Accepted,
-    /// Where what it keeps counts; without it events have no ids and are not kept.
+    /// The budget for what the stream keeps. Without one, events have no ids and are not kept.
     budget: Option<Arc<Budget>>,
     own: Weak<Stream>,
     state: Mutex<StreamState>,
 }
 
 struct StreamState {
-    /// The only message of a stream that has no events.
+    /// The only message of a stream without events.
     answer: Option<LoneAnswer>,
-    /// Whether there are, or will only be, events.
+    /// Whether the stream has events, or will only have events.
     started: bool,
     backlog: Backlog,
     reading: Reading,
-    /// Whether a reader can come back, for whom events are kept.
+    /// Whether a reader can come back, so that events are kept.
     keeps: bool,
     account: Account,
     finished: bool,
-    /// When the last reader left or the last message came.
+    /// The time when the last reader left or the last message came.
     since: Instant,
-    /// Released when the stream is finished.
+    /// Dropped when the stream is finished.
     work: Option<Box<dyn Send>>,
 }
 
 /// The events that a stream holds.
 struct Backlog {
     events: VecDeque<Bytes>,
-    /// Position of the first of `events`; positions begin at 1.
+    /// The position of the first of `events`. Positions begin at 1.
     first: u64,
-    /// Position of the event that the reader gets next.
+    /// The position of the event that the reader gets next.
     next: u64,
-    /// Bytes of all of them.
+    /// The size of all events in bytes.
     held: usize,
-    /// Bytes of those that the reader has yet to get.
+    /// The size of the events that the reader has yet to get.
     unread: usize,
 }
 
-/// Who reads a stream.
+/// The reader of a stream.
 #[derive(Default)]
 struct Reading {
-    /// Counts readers; only the latest one reads.
+    /// The number of readers so far. Only the latest one reads.
     turn: u64,
     attached: bool,
     waker: Option<Waker>,
-    /// Closes the connection of a reader that is cut off: its writing is stuck.
+    /// Closes the connection of a reader that is cut off, because its writing is stuck.
     hang_up: Option<Arc<Notify>>,
 }
 
-/// The reading end; dropped, the stream waits for the next one.
+/// The reading end. When it is dropped, the stream waits for the next reader.
 pub(super) struct Reader {
     stream: Arc<Stream>,
     turn: u64,
 }
 
-/// What a stream turns out to be.
+/// The form of an answer.
 pub(super) enum AnswerForm {
     /// One JSON text.
     Json(LoneAnswer),
-    /// Events.
+    /// A stream of events.
     Events,
-    /// It ended without a message.
+    /// The stream ended without a message.
     Nothing,
 }
 
-/// An answer that nothing went before.
+/// An answer that no other message preceded.
 pub(super) struct LoneAnswer {
     pub(super) body: Bytes,
-    /// Its code, if it is an error.
+    /// The error code, if the answer is an error.
     pub(super) error: Option<i64>,
 }
 
-/// The reader was too slow.
+/// The error that the reader was too slow.
 #[derive(Debug)]
 pub(super) struct CutOff;
 
 impl Stream {
-    /// A stream for the answer to a request; `work` is dropped when the answer is complete.
+    /// A stream for the answer to a request. `work` is dropped when the answer is complete.
     pub(super) fn answer(
         number: u64,
         accepted: Accepted,
@@ -118,7 +121,7 @@ impl Stream {
         Self::new(number, accepted, budget, Some(work))
     }
 
-    /// A stream of events that nothing finishes but [`Stream::finish`].
+    /// A stream of events that only [`Stream::finish`] ends.
     pub(super) fn events(number: u64, budget: Arc<Budget>) -> Arc<Self> {
         let stream = Self::new(number, Accepted { json: false, events: true }, Some(budget), None);
         stream.state.lock().started = true;
@@ -146,8 +149,8 @@ impl Stream {
         Arc::new_cyclic(|own| Self { number, accepted, budget, own: own.clone(), state })
     }
 
-    /// A reader of everything after the event at `position`; the reader before it ends. `None`: there is no such
-    /// event, or what came after it is forgotten.
+    /// A reader of everything after the event at `position`, in place of the current reader; `None` if there
+    /// is no such event, or the event after it is forgotten.
     pub(super) fn read_after(self: &Arc<Self>, position: u64) -> Option<Reader> {
         let mut state = self.state.lock();
         if !state.backlog.read_on_after(position) {
@@ -156,12 +159,12 @@ impl Stream {
         let turn = state.reading.turn + 1;
         state.wake();
         state.reading = Reading { turn, attached: true, waker: None, hang_up: None };
-        // What it passes over is kept from now on.
+        // The events that the reader skips are kept from now on.
         self.settle(state);
         Some(Reader { stream: self.clone(), turn })
     }
 
-    /// Appends a message and says what becomes of it.
+    /// Appends a message. Returns what becomes of it.
     pub(super) fn push(&self, message: Outgoing<'_>) -> Pushed {
         let mut state = self.state.lock();
         if state.finished {
@@ -226,7 +229,7 @@ impl Stream {
         event.into()
     }
 
-    /// No further message comes.
+    /// Ends the stream; no more messages come.
     pub(super) fn finish(&self) {
         let work = {
             let mut state = self.state.lock();
@@ -241,20 +244,20 @@ impl Stream {
         drop(work);
     }
 
-    /// Nobody can come back to it: nothing is kept, and what finds no reader goes nowhere.
+    /// Gives up returning readers: nothing is kept, and messages without a reader are lost.
     pub(super) fn abandon(&self) {
         self.state.lock().keeps = false;
         self.let_go();
     }
 
-    /// Forgets what is kept for readers that come back; who reads now still gets all of it.
+    /// Forgets what is kept for returning readers. The current reader still gets everything.
     pub(super) fn let_go(&self) {
         let mut state = self.state.lock();
         while (!state.reading.attached || state.backlog.was_read()) && state.backlog.forget_first() {}
         self.account(&mut state);
     }
 
-    /// Notes how much is kept for readers that come back; what a reader has yet to get is not.
+    /// Records how much is kept for returning readers, which excludes what the current reader has yet to get.
     fn account(&self, state: &mut StreamState) {
         let Some(budget) = &self.budget else { return };
         let Backlog { held, unread, .. } = state.backlog;
@@ -267,7 +270,7 @@ impl Stream {
         budget.note(&mut state.account, kept, claim, &self.own);
     }
 
-    /// Ends a change of what is kept: where all streams together keep too much, some give way.
+    /// Finishes a change of what is kept. If all streams together keep too much, some give way.
     fn settle(&self, mut state: MutexGuard<'_, StreamState>) {
         self.account(&mut state);
         drop(state);
@@ -276,16 +279,20 @@ impl Stream {
         }
     }
 
+    pub(super) fn is_read(&self) -> bool {
+        self.state.lock().reading.attached
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.state.lock().finished
     }
 
-    /// Bytes that it holds.
+    /// The number of bytes that the stream holds.
     pub(super) fn held(&self) -> usize {
         self.state.lock().backlog.held
     }
 
-    /// Whether nobody reads it and nothing has come for so long that it need not be kept.
+    /// Whether nobody reads the stream and nothing has come for `kept_for`, so that it need not be kept.
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
         !state.reading.attached && state.since.elapsed() >= kept_for
@@ -301,12 +308,12 @@ impl Drop for Stream {
     }
 }
 
-/// What became of a message.
+/// The outcome for a message.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(super) enum Pushed {
-    /// It is on its way.
+    /// A reader will get it.
     Read,
-    /// It waits for a reader.
+    /// The message waits for a reader.
     Kept,
     /// Nobody will read it.
     Nowhere,
@@ -332,7 +339,7 @@ impl StreamState {
         self.work.take()
     }
 
-    /// Forgets what was read and is too much to keep; where nobody reads, the oldest that is too much.
+    /// Forgets events beyond the limit: those that were read or, without a reader, the oldest ones.
     fn trim(&mut self) {
         let Self { backlog, reading, .. } = self;
         let can_go = |backlog: &Backlog| backlog.was_read() || !reading.attached && backlog.events.len() > 1;
@@ -343,7 +350,7 @@ impl StreamState {
 }
 
 impl Backlog {
-    /// The position of the event that comes next.
+    /// The position of the next event to come.
     fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -353,8 +360,8 @@ impl Backlog {
         self.next > self.first
     }
 
-    /// The reader gets everything after the event at `position`; `false`: there is no such event, or what came after it
-    /// is forgotten.
+    /// Lets the reader continue after the event at `position`. Returns `false` if there is no such event, or
+    /// the event after it is forgotten.
     fn read_on_after(&mut self, position: u64) -> bool {
         let is_known = (self.first - 1..self.end()).contains(&position);
         if is_known {
@@ -377,7 +384,7 @@ impl Backlog {
         self.events.get(at).map(|event| (event.clone(), at + 1 == self.events.len()))
     }
 
-    /// Forgets the oldest event; `false` if there is none.
+    /// Forgets the oldest event. Returns `false` if there is none.
     fn forget_first(&mut self) -> bool {
         let Some(event) = self.events.pop_front() else { return false };
         self.first += 1;
@@ -391,12 +398,12 @@ impl Backlog {
 }
 
 impl Reader {
-    /// The id that names the place before the first event.
+    /// The id that stands for the place before the first event.
     pub(super) fn start_id(&self) -> String {
         format!("{}-0", self.stream.number)
     }
 
-    /// Names what is to be told when this reader is cut off.
+    /// Sets what is notified when this reader is cut off.
     pub(super) fn on_cut_off(&self, hang_up: &Arc<Notify>) {
         let mut state = self.stream.state.lock();
         if state.reading.turn == self.turn {
@@ -404,7 +411,7 @@ impl Reader {
         }
     }
 
-    /// Waits for the first message, which decides what the stream is.
+    /// Waits for the first message, which decides the form of the answer.
     pub(super) async fn kind(&mut self) -> AnswerForm {
         std::future::poll_fn(|context| {
             let mut state = self.stream.state.lock();
@@ -474,7 +481,7 @@ impl Drop for Reader {
     }
 }
 
-/// The writing end of the answer to one request. Dropped without an answer it ends the stream.
+/// The writing end of the answer to one request. Dropping it without an answer ends the stream.
 pub(super) struct Writer(pub(super) Arc<Stream>);
 
 impl Sink for Writer {
@@ -489,7 +496,8 @@ impl Drop for Writer {
     }
 }
 
-/// Line breaks stand only between tokens of valid JSON; in an event they would end a line.
+/// Replaces line breaks by spaces. In valid JSON they occur only between tokens, and in an event they would
+/// end a line.
 fn into_single_line(message: &mut [u8]) {
     if memchr::memchr2(b'\n', b'\r', message).is_some() {
         for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -504,7 +512,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A result, or a notification.
+    /// A result if `is_answer`, else a notification.
     pub(in crate::gateway::http) fn message(bytes: impl Into<Vec<u8>>, is_answer: bool) -> Outgoing<'static> {
         let kind = if is_answer { OutgoingKind::Result } else { OutgoingKind::Notice("n") };
         Outgoing { kind, bytes: bytes.into() }
@@ -600,7 +608,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// Whatever happens to streams, the account says what they keep, which is never too much.
+        /// Whatever happens to streams, the account is exact and never exceeds the budget.
         #[test]
         fn the_account_is_exact(steps in prop::collection::vec((0_usize..4, 0_usize..8, 1_usize..60), 1..80)) {
             let budget = Arc::new(Budget::new(200));

@@ -1,4 +1,4 @@
-//! Bodies of answers.
+//! Bodies of HTTP answers.
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
@@ -8,18 +8,18 @@ use hyper::body::{Body, Incoming as HttpBody};
 
 use super::connect::Failure;
 
-/// Whether the body is a stream of events.
+/// Whether the body is an event stream.
 pub(in crate::transport) fn is_event_stream<B>(response: &Response<B>) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
-/// What is said of a message over the limit.
+/// The failure for a message over the limit.
 pub(in crate::transport) fn too_long(length: usize, limit: usize) -> Failure {
     Failure::new(format!("the answer has {length} bytes, more than the {limit} of maxMessageBytes"))
 }
 
-/// The whole body, if it is within the limit.
+/// Reads the whole body, if it is within the limit.
 pub(in crate::transport) async fn collect(mut body: HttpBody, limit: usize) -> Result<Bytes, Failure> {
     if let Some(length) = body.size_hint().exact().and_then(|length| usize::try_from(length).ok())
         && length > limit

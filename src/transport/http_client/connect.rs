@@ -1,4 +1,4 @@
-//! Connections: pool, TLS, redirects, and what went wrong in words fit for a user.
+//! HTTP connections: the pool, TLS, redirects, and errors in words for a user.
 
 use std::error::Error;
 use std::io;
@@ -23,30 +23,30 @@ use tower_service::Service;
 use super::reach::{Gate, Reach, Refused};
 use super::uri::{origin, resolve, same_origin};
 
-/// Name look-up, TCP and TLS together.
+/// The limit for name look-up, TCP and TLS together.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Below the five seconds after which common servers close an idle connection: a request that meets that closing
-/// is lost, since it may not be sent again.
+/// How long an idle connection is kept. Common servers close theirs after five seconds; a request that meets
+/// that close is lost, because it may not be sent again.
 const IDLE: Duration = Duration::from_secs(4);
-/// Idle connections kept.
+/// The number of idle connections that are kept.
 const KEPT: usize = 32;
-/// Dead peers of silent streams are noticed by probes.
+/// The interval of TCP keep-alive probes, which detect dead peers of silent streams.
 const PROBE: Duration = Duration::from_secs(60);
-/// Redirects followed for one request.
+/// The number of redirects that are followed for one request.
 const MOST_REDIRECTS: usize = 5;
 
-/// Why there is no HTTP answer, or no good one.
+/// The reason for a missing or useless HTTP answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// For a user; holds no secret.
+    /// The reason for a user; it holds no secret.
     pub message: String,
-    /// Of the HTTP answer, where there was one.
+    /// The status of the HTTP answer, if there was one.
     pub status: Option<u16>,
-    /// No connection could be made, so nothing was sent.
+    /// Whether no connection could be made, so that nothing was sent.
     pub unreachable: bool,
-    /// There was a connection, and it broke.
+    /// Whether an existing connection broke.
     pub broken: bool,
-    /// Somebody has to log in first, or has to no avail.
+    /// Whether somebody has to log in first, or has done so in vain.
     pub unauthorized: bool,
 }
 
@@ -56,18 +56,18 @@ impl Failure {
         Self { message, status: None, unreachable: false, broken: false, unauthorized: false }
     }
 
-    /// A connection that broke before the answer was whole.
+    /// The failure of a connection that broke before the answer was complete.
     pub(in crate::transport) fn broken(message: &str) -> Self {
         Self { broken: true, ..Self::new(message) }
     }
 
-    /// A refusal that no token helps against.
+    /// The failure of a request that no token can make acceptable.
     pub(in crate::transport) fn unauthorized(status: StatusCode, reason: String) -> Self {
         let status = Some(status.as_u16());
         Self { status, unauthorized: true, ..Self::new(reason) }
     }
 
-    /// An answer that is no success.
+    /// The failure of an answer without a success status.
     pub(in crate::transport) fn status(status: StatusCode) -> Self {
         let hint = match status {
             StatusCode::UNAUTHORIZED => ": it wants credentials; set `headers` or correct them",
@@ -82,7 +82,7 @@ impl Failure {
     }
 }
 
-/// The HTTP side of one upstream: its connections and the headers that the configuration gives it.
+/// The HTTP side of one upstream: its connections and the headers from the configuration.
 pub(in crate::transport) struct Http {
     client: Client<Connector<HttpsConnector<HttpConnector<Gate>>>, Full<Bytes>>,
     headers: HeaderMap,
@@ -90,8 +90,8 @@ pub(in crate::transport) struct Http {
 }
 
 impl Http {
-    /// Sets up what `url` needs; the system's certificates are read at the first `https` one. All connections go through
-    /// the gate.
+    /// Sets up what `url` needs. The system's certificates are read for the first `https` URL. All
+    /// connections go through the gate.
     pub(in crate::transport) async fn new(url: &Uri, headers: HeaderMap, gate: Gate) -> Result<Self, String> {
         let tls =
             match url.scheme_str() {
@@ -105,7 +105,7 @@ impl Http {
         Ok(Self::with_tls(tls, headers, gate))
     }
 
-    /// As [`Http::new`], with TLS set up elsewhere.
+    /// Like [`Http::new`], with a given TLS configuration.
     pub(in crate::transport) fn with_tls(tls: Arc<ClientConfig>, headers: HeaderMap, gate: Gate) -> Self {
         let reach = gate.reach;
         let mut tcp = HttpConnector::new_with_resolver(gate);
@@ -124,7 +124,7 @@ impl Http {
         Self { client, headers, reach }
     }
 
-    /// Sends one request, following redirects within the origin.
+    /// Sends one request, and follows redirects within the origin.
     pub(in crate::transport) async fn send(
         &self,
         method: Method,
@@ -170,12 +170,13 @@ impl Http {
     }
 }
 
-/// The address that an answer came from.
+/// The address from which an answer came.
 pub(in crate::transport) fn peer<T>(response: &Response<T>) -> Option<IpAddr> {
     response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip())
 }
 
-/// Trust in what this system trusts: companies have their own authorities. Read once a process.
+/// TLS that trusts what this system trusts, since companies have their own authorities. It is read once per
+/// process.
 fn trust() -> Result<Arc<ClientConfig>, String> {
     static TRUST: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(trust) = TRUST.get() {
@@ -198,8 +199,8 @@ fn config(roots: impl FnOnce(Roots) -> Result<Trusting, String>) -> Result<Clien
     Ok(roots(builder.map_err(|error| error.to_string())?)?.with_no_client_auth())
 }
 
-/// A connector with a deadline over all of its steps, which begins none towards what is out of reach. Names are the
-/// business of the [`Gate`] within it; it is not asked about literal addresses.
+/// A connector with a deadline over all of its steps, which refuses addresses out of reach. The [`Gate`]
+/// inside it checks names but never sees literal addresses, so this connector checks those.
 #[derive(Clone)]
 struct Connector<S> {
     inner: S,
@@ -235,7 +236,7 @@ where
     }
 }
 
-/// The innermost reason that says something.
+/// The innermost error with a useful message.
 pub(in crate::transport) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
     let mut chain = std::iter::successors(Some(error), |error| Error::source(*error));
     if let Some(refused) = chain.find_map(|error| error.downcast_ref::<Refused>()) {
@@ -275,7 +276,7 @@ pub(in crate::transport) fn words(error: &(dyn Error + 'static), uri: &Uri) -> S
                     return "the server broke the connection".into();
                 }
                 io::ErrorKind::UnexpectedEof => return "the server closed the connection".into(),
-                // The source of an error that wraps another one skips that one.
+                // `source` of an error that wraps another one skips the wrapped error.
                 _ => {
                     if let Some(inner) = error.get_ref() {
                         next = Some(inner);

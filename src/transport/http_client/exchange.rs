@@ -1,4 +1,4 @@
-//! One message and its answer: a POST, and a body or a stream that may be resumed.
+//! One message and its answer: a POST, answered by a body or by a stream that may be resumed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Bytes of an error page in which a JSON-RPC error is looked for.
+/// The number of bytes of an error page in which a JSON-RPC error is looked for.
 const MOST_ERROR: usize = 64 * 1024;
-/// Failures in a row after which a broken stream is given up.
+/// The number of consecutive failures after which a broken stream is given up.
 const MOST_FAILURES: u32 = 5;
-/// Tokens tried for one request.
+/// The number of tokens that are tried for one request.
 const MOST_TOKENS: u32 = 3;
 
 /// What the tasks of one client share.
@@ -48,7 +48,7 @@ pub(super) struct Shared<R> {
     pub(super) sessions: Sessions,
 }
 
-/// The answer to a request, and what is left of the stream that it came on.
+/// The answer to a request, and the rest of the stream that it came on.
 pub(super) struct ReadAnswer {
     pub(super) message: Bytes,
     pub(super) rest: Option<HttpBody>,
@@ -74,7 +74,7 @@ impl<R: Receive> Shared<R> {
         self.patience
     }
 
-    /// Sends a request and hands over its answer, whatever becomes of it.
+    /// Sends a request and hands over its answer, or an error in its place.
     pub(super) async fn call(&self, id: u64, request: Outgoing) -> TaskOutcome {
         if request.is_initialize() && !self.is_old() {
             return self.initialize(id, request).await;
@@ -97,7 +97,7 @@ impl<R: Receive> Shared<R> {
             };
             if self.is_old() {
                 return match response.status().is_success() {
-                    true => TaskOutcome::Done, // The answer comes on the one stream.
+                    true => TaskOutcome::Done, // The answer arrives on the transport's one stream.
                     false => self.failed(id, &request, Failure::status(response.status())),
                 };
             }
@@ -107,7 +107,7 @@ impl<R: Receive> Shared<R> {
                 && session.was_lost(status, answer.as_ref().ok().map(|answer| &answer.message[..]))
                 && !std::mem::replace(&mut again, true)
             {
-                // So answered, the call was not executed.
+                // This answer proves that the call was not executed.
                 match self.renew(session).await {
                     Ok(()) => continue,
                     Err(failure) => {
@@ -126,7 +126,8 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Sends the first message of a legacy session. A server that does not know this transport may know the old one.
+    /// Sends the first message of a legacy session. A server that does not know Streamable HTTP may speak
+    /// HTTP+SSE.
     async fn initialize(&self, id: u64, request: Outgoing) -> TaskOutcome {
         let response = match self.post(&request, None).await {
             Ok(response) => response,
@@ -151,7 +152,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Sends notifications one after the other, and drops the calls that they cancelled.
+    /// Sends notifications one after the other, and aborts the calls that they cancelled.
     pub(super) async fn notify_in_order(&self, mut queue: mpsc::Receiver<(Outgoing, Option<AbortHandle>)>) {
         while let Some((message, cancelled)) = queue.recv().await {
             let accepted = timeout(self.patience.answer, self.tell(&message)).await.unwrap_or(false);
@@ -164,7 +165,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Sends a message that has no answer. Whether the server took it.
+    /// Sends a message that has no answer. Returns whether the server accepted it.
     pub(super) async fn tell(&self, message: &Outgoing) -> bool {
         let session = self.sessions.current();
         let refused = match self.post(message, session.as_deref()).await {
@@ -177,7 +178,7 @@ impl<R: Receive> Shared<R> {
         false
     }
 
-    /// One POST of a message.
+    /// Posts a message once.
     pub(super) async fn post(
         &self,
         message: &Outgoing,
@@ -196,8 +197,8 @@ impl<R: Receive> Shared<R> {
         self.send(Method::POST, target, headers, &message.body).await
     }
 
-    /// Sends one request with the token that there is. Refused for want of a better one, it was not executed, and is sent
-    /// again when there is one.
+    /// Sends one request with the current token. A request that was refused for lack of a better token was
+    /// not executed, so it is sent again once there is one.
     async fn send(
         &self,
         method: Method,
@@ -229,7 +230,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// One GET of an event stream, from its beginning or behind the event with this id.
+    /// Opens an event stream by GET, from its beginning or after the event with this id.
     pub(super) async fn get_stream(
         &self,
         session: Option<&UpstreamSession>,
@@ -250,7 +251,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Ends the session on the server's side, if there is one.
+    /// Ends the session on the server, if there is one.
     pub(super) async fn end_session(&self) {
         if let Some(session) = self.sessions.current().filter(|session| session.has_id()) {
             let mut headers = HeaderMap::new();
@@ -262,7 +263,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Reads what answers a request; other messages on the way are handed over.
+    /// Reads the answer to a request, and hands over all other messages before it.
     pub(super) async fn answer(
         &self,
         id: u64,
@@ -287,7 +288,7 @@ impl<R: Receive> Shared<R> {
         sort(&mut Scanner::default(), Stream::Of(id), &text, &mut |sorted| match sorted {
             // The status says more than an answer that cannot be read.
             Sorted::Malformed(_) if !status.is_success() => {}
-            // As on any other way, the first answer counts.
+            // The first answer counts, as everywhere else.
             Sorted::Answer(message) | Sorted::Malformed(message) => {
                 found.get_or_insert_with(|| text.slice_ref(message));
             }
@@ -307,7 +308,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Reads a request's stream up to the answer, over as many connections as it takes.
+    /// Reads a request's stream up to its answer, over as many connections as that takes.
     async fn stream(
         &self,
         id: u64,
@@ -354,7 +355,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Reads a stream until it answers the request that it belongs to (`Some`) or ends.
+    /// Reads a stream until it ends, or until it answers the request that it belongs to (`Some`).
     pub(super) async fn read_stream(
         &self,
         parser: &mut Parser,
@@ -379,7 +380,7 @@ impl<R: Receive> Shared<R> {
                 if let Some(length) = event.too_long {
                     let failure = too_long(length, self.limit());
                     match (id_of_response(&mut scanner, event.data, &[]), on) {
-                        // What does not show whose answer it is can only be that of the stream's own request.
+                        // An answer whose id is not visible can only belong to the stream's own request.
                         (Some(None), Some(_)) => outcome = Err(failure),
                         (Some(Some(id)), on) if on == Some(id) => outcome = Err(failure),
                         (Some(Some(id)), _) => self.hand_error(id, code::UPSTREAM_LOST, &failure),
@@ -404,7 +405,7 @@ impl<R: Receive> Shared<R> {
         Ok(None)
     }
 
-    /// Hands the answer over and lets the stream end, so that its connection can be used again.
+    /// Hands the answer over and reads the stream to its end, so that its connection can be reused.
     async fn answered(&self, id: u64, answer: ReadAnswer) -> TaskOutcome {
         self.hand(Some(id), &answer.message);
         if let Some(mut rest) = answer.rest {
@@ -429,7 +430,7 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Answers a request of ours in the server's place.
+    /// Answers one of our requests with an error in the server's place.
     pub(super) fn hand_error(&self, id: u64, code: i64, failure: &Failure) {
         let login = if failure.unauthorized { ",\"login\":true" } else { "" };
         let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}{login}}}"));
@@ -444,14 +445,14 @@ impl<R: Receive> Shared<R> {
         self.hand_over(Incoming { message, on, lost: None });
     }
 
-    /// A panic costs that message, not its call's task.
+    /// Hands a message over. A panic there costs that message, not the task of its call.
     fn hand_over(&self, incoming: Incoming<'_>) {
         if catch_unwind(AssertUnwindSafe(|| self.receive.take(incoming))).is_err() {
             tracing::error!("a message of a server made us panic; please report it");
         }
     }
 
-    /// A reader of streams with this client's limit.
+    /// A parser with this client's limit.
     pub(super) fn parser(&self) -> Parser {
         Parser::new(self.limit())
     }

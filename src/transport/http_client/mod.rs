@@ -1,10 +1,14 @@
-//! An upstream behind a URL as a transport of JSON-RPC messages: Streamable HTTP of both eras, and the old HTTP+SSE.
+//! An HTTP upstream as a transport of JSON-RPC messages: Streamable HTTP of both eras, and the old HTTP+SSE.
 //!
-//! Messages go in through a channel and come out through [`Receive`]. Every request of ours is answered: by the
-//! server, or by an error of our own where it could not be delivered or the answer is none; whoever takes the messages
-//! sees to it that only the first answer to a request counts. What was
-//! sent is never sent again, except where the server's answer proves that it was not executed. Handshakes are the
-//! caller's; this layer remembers them, to open a lost legacy session again, and tells the caller when it did.
+//! The core's carrier runs an [`HttpClient`]. Messages go in through a channel and come out through
+//! [`Receive`]. Handshakes are the caller's business; this layer only remembers them, reopens a lost legacy
+//! session with them, and tells the caller when it did.
+//!
+//! Invariant: every request of ours is answered, by the server or by an error of our own if it could not be
+//! delivered or the answer is unusable. The receiver makes sure that only the first answer to a request
+//! counts.
+//!
+//! Invariant: a message is never sent twice, unless the server's answer proves that it was not executed.
 
 pub(super) mod body;
 pub(super) mod connect;
@@ -41,42 +45,44 @@ use crate::protocol::tool_headers::{ToolHeaders, base64};
 use crate::text::percent;
 use crate::transport::oauth::Authorizer;
 
-/// Notifications that may wait for their turn; more are dropped, and logged.
+/// The number of notifications that may wait for their turn. Any more are dropped and logged.
 const MOST_NOTIFICATIONS: usize = 1024;
 
-/// Where an upstream is, and how it wants to be asked. Holds secrets.
+/// The address of an upstream and its headers. It holds secrets.
 pub struct Endpoint {
-    /// `http` or `https`; may hold credentials, which are sent as `Authorization`.
+    /// An `http` or `https` URL. Credentials in it are sent as `Authorization`.
     pub url: String,
-    /// Sent with every request.
+    /// The headers of every request.
     pub headers: Vec<(String, String)>,
-    /// The deprecated HTTP+SSE transport is asked for.
+    /// Whether the deprecated HTTP+SSE transport is configured.
     pub sse: bool,
 }
 
 /// One message from the server.
 pub struct Incoming<'a> {
-    /// One JSON-RPC message; line breaks may stand between its tokens.
+    /// One JSON-RPC message, possibly with line breaks between its tokens.
     pub message: &'a [u8],
-    /// Our request on whose answer or stream it came; `None` if it came on no request's.
+    /// Our request on whose answer or stream the message came; `None` if it came on the stream of no request.
     pub on: Option<u64>,
-    /// Why the server has not answered that request, where the message is an error of our own in its place.
+    /// The reason why the server has not answered that request, if the message is an error of ours in its
+    /// place.
     pub lost: Option<&'a str>,
 }
 
-/// Takes what the server sends. A closure will do where nothing holds it up.
+/// Receives what the server sends. A closure suffices where nothing holds it up.
 pub trait Receive: Send + Sync + 'static {
-    /// Takes one message; must be brief.
+    /// Takes one message. It must be brief.
     fn take(&self, incoming: Incoming<'_>);
 
-    /// A legacy session was lost and begun anew, perhaps with another server: `hello` is what that one answered to
-    /// `initialize`. An error ends the connection.
+    /// A legacy session was lost and opened again, perhaps with another server. `hello` is the answer to the
+    /// new `initialize`. An error ends the connection.
     fn renewed(&self, _hello: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// A connection broke, which may be all that shows that another server is there by now: that of a call, or the
-    /// stream for what belongs to no request, which has been opened again.
+    /// A connection broke, which may be the only sign that another server has taken over. It was the
+    /// connection of a call, or the stream for messages that belong to no request, which has been opened
+    /// again.
     fn missed(&self) {}
 
     /// Waits until more should be read.
@@ -91,16 +97,18 @@ impl<F: Fn(Incoming<'_>) + Send + Sync + 'static> Receive for F {
     }
 }
 
-/// How long the transport waits for what.
+/// How long the transport waits in each case.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// Before a broken stream is opened again, where the server does not say; doubled by every failure.
+    /// The pause before a broken stream is opened again, unless the server names one. Each failure doubles
+    /// it.
     retry: Duration,
-    /// For the answer to a call of a session that was lost meanwhile.
+    /// The wait for the answer to a call whose session has been lost.
     lost: Duration,
-    /// For each of the two last things: notifications that still wait, and the end of the session.
+    /// The wait for each of the two last steps: sending queued notifications, and ending the session.
     farewell: Duration,
-    /// For a new session, the `endpoint` of the old transport, and the rest of an answer of which enough is known.
+    /// The wait for a new session, for the `endpoint` event of the old transport, and for the rest of an
+    /// answer of which enough is known.
     answer: Duration,
 }
 
@@ -115,7 +123,7 @@ impl Default for Patience {
     }
 }
 
-/// A client of one HTTP upstream. Nothing is set up or contacted before [`HttpClient::run`].
+/// A client of one HTTP upstream. It sets up and contacts nothing before [`HttpClient::run`].
 pub struct HttpClient {
     url: Uri,
     headers: HeaderMap,
@@ -161,26 +169,27 @@ impl HttpClient {
         })
     }
 
-    /// Lets somebody else decide, while it runs, how large a message may be.
+    /// Takes the size limit of messages from a shared value, which may change while the client runs.
     pub fn limited_by(mut self, max_message_bytes: Arc<AtomicUsize>) -> Self {
         self.limit = max_message_bytes;
         self
     }
 
-    /// Has requests carry tokens.
+    /// Adds tokens to the requests.
     pub fn authorized_by(mut self, authorizer: Option<Arc<Authorizer>>) -> Self {
         self.authorizer = authorizer;
         self
     }
 
-    /// The parameters of tools that modern calls mirror into headers; to be filled when the tools are listed.
+    /// The tool parameters that modern calls mirror into headers. The caller fills them in when it lists the
+    /// tools.
     pub fn tool_headers(&self) -> Arc<ToolHeaders> {
         self.tool_headers.clone()
     }
 
-    /// Moves messages until `outgoing` closes, then ends the legacy session, or until the server is out of reach.
-    /// The error says why, for a user; requests that it leaves unanswered will have no answer. Dropping the future
-    /// ends everything at once.
+    /// Moves messages until `outgoing` closes and then ends the legacy session, or until the server is out of
+    /// reach. The error gives a user the reason; requests that are still open then get no answer. Dropping
+    /// the future ends everything at once.
     pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
         let http = Http::new(&self.url, self.headers.clone(), Gate::configured()).await;
         let http = http.map_err(Failure::new)?;
@@ -224,7 +233,7 @@ impl HttpClient {
                     Ok((id, outcome)) => if let Some(reason) = tasks.ended(id, outcome) {
                         return Err(reason);
                     },
-                    // Which call it cost is not known, so none may go on waiting.
+                    // It is not known which call the panic cost, so no call may go on waiting.
                     Err(error) if error.is_panic() => return Err(Failure::new("an internal error of the gateway; please report it")),
                     Err(_) => {}
                 },
@@ -235,25 +244,25 @@ impl HttpClient {
     }
 }
 
-/// How a task ended, as far as the others are concerned.
+/// The end of a task, as far as the other tasks are concerned.
 enum TaskOutcome {
     Done,
-    /// No connection can be made any more.
+    /// No more connections can be made.
     Down(Failure),
-    /// Nothing further makes sense.
+    /// The client cannot go on.
     Fatal(Failure),
-    /// The server speaks the old transport: the message is to be sent there.
+    /// The server speaks the old transport, and the message must be sent there.
     Old(Box<OldStream>, Outgoing),
 }
 
-/// The tasks of one client and what is known about each.
+/// The tasks of one client, and the state of each.
 struct Tasks<R> {
     shared: Arc<Shared<R>>,
     set: JoinSet<(Option<u64>, TaskOutcome)>,
     calls: HashMap<u64, RunningCall>,
     notifications: mpsc::Sender<(Outgoing, Option<AbortHandle>)>,
     listener: AbortHandle,
-    /// The version of the last request, if it was a modern one: notifications do not say theirs.
+    /// The version of the last request if that was modern, because notifications do not name theirs.
     modern: Option<HeaderValue>,
     down: Option<Failure>,
 }
@@ -261,7 +270,7 @@ struct Tasks<R> {
 struct RunningCall {
     abort: AbortHandle,
     modern: bool,
-    /// A subscription, which has no end of its own.
+    /// Whether the call is a subscription, which does not end by itself.
     endless: bool,
 }
 
@@ -315,7 +324,7 @@ impl<R: Receive> Tasks<R> {
                 if let Some(call) = &call
                     && call.modern
                 {
-                    // Over HTTP the end of the stream is the message.
+                    // Over HTTP, closing the stream cancels a modern call.
                     call.abort.abort();
                     return;
                 }
@@ -336,7 +345,7 @@ impl<R: Receive> Tasks<R> {
         }
     }
 
-    /// Takes note of a task's end. `Some`: all is over, and why.
+    /// Records the end of a task. `Some` gives the reason why the whole client ends.
     fn ended(&mut self, id: Option<u64>, outcome: TaskOutcome) -> Option<Failure> {
         if let Some(id) = id {
             self.calls.remove(&id);
@@ -350,7 +359,7 @@ impl<R: Receive> Tasks<R> {
                 self.send(message);
             }
         }
-        // A server that drains takes no connections, but still answers.
+        // A draining server accepts no connections but still answers open calls.
         if self.calls.values().all(|call| call.endless) { self.down.take() } else { None }
     }
 
@@ -361,7 +370,7 @@ impl<R: Receive> Tasks<R> {
         self.listener = self.set.spawn(read.in_current_span());
     }
 
-    /// Lets notifications and answers leave, drops everything else, and ends the session.
+    /// Sends the queued notifications and answers, aborts everything else, and ends the session.
     async fn finish(mut self) {
         let patience = self.shared.patience().farewell;
         for call in self.calls.values() {

@@ -1,5 +1,5 @@
-//! The HTTP+SSE transport of 2024-11-05: one stream for all that the server says, and a POST address that the stream
-//! names first.
+//! The HTTP+SSE transport of 2024-11-05: one stream carries everything that the server says, and its first
+//! event names the address for POSTs.
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming as HttpBody;
@@ -16,7 +16,7 @@ use crate::transport::sse::Parser;
 pub(super) struct OldStream {
     body: HttpBody,
     parser: Parser,
-    /// Messages that came in one piece with the first event.
+    /// Messages that arrived in one chunk with the first event.
     early: Vec<Vec<u8>>,
 }
 
@@ -26,8 +26,8 @@ impl<R: Receive> Shared<R> {
         self.sessions.old_endpoint().is_some()
     }
 
-    /// Opens the stream and waits for the address that it names, which must have our own origin: credentials go
-    /// nowhere else.
+    /// Opens the stream and waits for the address that it names. The address must have our own origin,
+    /// because credentials go nowhere else.
     pub(super) async fn open_old(&self) -> Result<OldStream, Failure> {
         let opening = async {
             let mut body = self.get_stream(None, None).await?;
@@ -61,7 +61,7 @@ impl<R: Receive> Shared<R> {
         Ok(stream)
     }
 
-    /// Reads the stream; with its end the session is over.
+    /// Reads the stream. Its end is the end of the session.
     pub(super) async fn read_old(&self, stream: OldStream) -> TaskOutcome {
         let OldStream { mut body, mut parser, early } = stream;
         for message in early {

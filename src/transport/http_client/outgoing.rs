@@ -1,4 +1,4 @@
-//! A message on its way out: what kind it is, and the headers that the modern era wants of it.
+//! An outgoing message: its kind, and the headers that the modern era requires.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,27 +8,27 @@ use crate::protocol::era::meta;
 use crate::protocol::message::{Message, Request};
 use crate::protocol::tool_headers::{ToolHeaders, encode_value};
 
-/// `MCP-Protocol-Version`
+/// The header `MCP-Protocol-Version`.
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// One message and what sending it needs.
+/// One message with everything that sending it needs.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub(super) kind: OutgoingKind,
-    /// Empty for a response.
+    /// The method; empty for a response.
     pub(super) method: String,
-    /// Of a modern message; a legacy one has none of its own.
+    /// The headers of a modern message; empty for a legacy one.
     pub(super) headers: HeaderMap,
-    /// Whether the message itself says that it is modern.
+    /// Whether the message's own `_meta` makes it modern.
     pub(super) modern: bool,
     pub(super) body: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutgoingKind {
-    /// With our id.
+    /// A request with our id.
     Request(u64),
-    /// Cancels one of our requests, or tells something else.
+    /// A notification, and the request of ours that it cancels, if it does.
     Notification {
         cancels: Option<u64>,
     },
@@ -36,7 +36,7 @@ pub(super) enum OutgoingKind {
 }
 
 impl Outgoing {
-    /// Reads the envelope; `None` if it is no message that we could have written.
+    /// Reads the envelope; `None` if the text is not a message that we could have written.
     pub(super) fn read(message: Vec<u8>, tools: &ToolHeaders) -> Option<Self> {
         let mut scanner = Scanner::default();
         let body = Bytes::from(message);
@@ -78,12 +78,12 @@ impl Outgoing {
         })
     }
 
-    /// Whether this asks for something that stands in a list.
+    /// Whether the message calls something that a list offers.
     pub(super) fn is_call(&self) -> bool {
         matches!(self.method.as_str(), "tools/call" | "prompts/get" | "resources/read")
     }
 
-    /// Whether this begins a legacy session.
+    /// Whether the message begins a legacy session.
     pub(super) fn is_initialize(&self) -> bool {
         self.method == "initialize" && !self.modern
     }

@@ -1,10 +1,11 @@
-//! Where a connection may go.
+//! Decides where a connection may go.
 //!
-//! What the configuration names is the user's choice. What a server names in the course of a login is not: it must not
-//! make us knock at doors that are closed to the server itself (server-side request forgery). So its URLs are checked as
-//! they stand, names are looked up once, and the addresses that were checked are those that are connected to.
+//! The user chose whatever the configuration names. What a server names during a login is not the user's
+//! choice, and it must not make us contact hosts that the server itself cannot reach (server-side request
+//! forgery). So URLs from servers are checked as they are written, names are looked up once, and we connect
+//! to exactly the addresses that were checked.
 //!
-//! Invariant: an address that a server named is connected to only after it was checked.
+//! Invariant: we connect to an address that a server named only after it was checked.
 
 use std::error::Error;
 use std::fmt;
@@ -23,32 +24,33 @@ pub(in crate::transport) type Lookup =
     Arc<dyn Fn(String) -> Boxed<io::Result<Vec<SocketAddr>>> + Send + Sync>;
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The lookup of this system.
+/// The system's name look-up.
 pub(in crate::transport) fn system() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }))
 }
 
-/// Who says where a connection goes, which decides how far it may go.
+/// Who named the target of a connection, which decides how far the connection may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::transport) enum Reach {
-    /// The configuration: anywhere.
+    /// The configuration, which may name any address.
     Configured,
-    /// The configuration, for a server that has answered from this address: there, whatever its name leads to by now.
+    /// The configuration, for a server that has answered from this address. Connections go there, whatever
+    /// its name resolves to by now.
     Answered(IpAddr),
     /// A server on this machine.
     NamedHere,
-    /// Any other server: public addresses only.
+    /// Any other server, which may name public addresses only.
     NamedElsewhere,
 }
 
-/// What lets connections through, and looks names up for them.
+/// Checks connections and looks up names for them.
 #[derive(Clone)]
 pub(in crate::transport) struct Gate {
     pub(in crate::transport) reach: Reach,
     pub(in crate::transport) lookup: Lookup,
 }
 
-/// Why a connection is not made.
+/// The reason why a connection is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::transport) struct Refused(String);
 
@@ -61,8 +63,8 @@ impl fmt::Display for Refused {
 impl Error for Refused {}
 
 impl Reach {
-    /// What the server at this URL may name. A name that merely leads to this machine does not count: who owns it can
-    /// change that.
+    /// The reach of what the server at this URL names. A name that merely resolves to this machine does not
+    /// count as local, because its owner can change that.
     pub(in crate::transport) fn named_by(server: &Uri) -> Self {
         match is_here(server.host().unwrap_or_default()) {
             true => Self::NamedHere,
@@ -70,7 +72,7 @@ impl Reach {
         }
     }
 
-    /// Whether a URL may be asked, as far as it can be told without looking its name up.
+    /// Checks a URL as far as possible without looking up its name.
     pub(in crate::transport) fn check(self, uri: &Uri) -> Result<(), Refused> {
         let host = uri.host().unwrap_or_default();
         let refused = |why: String| Err(Refused(why));
@@ -106,7 +108,7 @@ impl Reach {
         }
     }
 
-    /// Whether all addresses of a name may be connected to.
+    /// Checks all addresses of a name.
     fn check_addresses(self, name: &str, found: &[SocketAddr]) -> Result<(), Refused> {
         for address in found.iter().map(SocketAddr::ip) {
             match (self, kind(address)) {
@@ -115,7 +117,7 @@ impl Reach {
                         "{name} resolves to {address}, a {kind} address{ONLY_HERE}"
                     )));
                 }
-                // Plain http may go there, so it has to be here.
+                // Plain `http` is allowed to `localhost`, so it must really be this machine.
                 (Self::NamedHere, kind) if is_localhost(name) && kind != Some("loopback") => {
                     return Err(Refused(format!(
                         "{name} resolves to {address}, which is not on this machine"
@@ -131,13 +133,13 @@ impl Reach {
 const ONLY_HERE: &str = ", and only a server on this machine may send the gateway there";
 
 impl Gate {
-    /// For what the configuration names.
+    /// The gate for addresses from the configuration.
     pub(in crate::transport) fn configured() -> Self {
         Self { reach: Reach::Configured, lookup: system() }
     }
 }
 
-/// Look-up for the connector, which connects to the addresses that it is given.
+/// The look-up for the connector, which connects to exactly the addresses that it is given.
 impl Service<Name> for Gate {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = Box<dyn Error + Send + Sync>;
@@ -161,7 +163,8 @@ impl Service<Name> for Gate {
     }
 }
 
-/// Whether a host is `localhost` or a loopback address. Compared as addresses: `127.example` is a name like any other.
+/// Whether a host is `localhost` or a loopback address. Hosts are compared as addresses, because
+/// `127.example` is an ordinary name.
 fn is_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address(host).and_then(kind) == Some("loopback")
 }
@@ -172,7 +175,7 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The address that a host is, in the usual form.
+/// The address in a host, if it is one in the usual form.
 fn address(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(host) => host.parse().ok().map(IpAddr::V6),
@@ -180,7 +183,8 @@ fn address(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// Whether browsers and systems would take a host for an address: `127.1`, `0x7f.1`, `2130706433`, `127.0.0.1.`
+/// Whether browsers and systems would read a host as an address, as in `127.1`, `0x7f.1`, `2130706433` or
+/// `127.0.0.1.`.
 fn ends_in_number(host: &str) -> bool {
     let last = host.strip_suffix('.').unwrap_or(host).rsplit('.').next().unwrap_or_default();
     let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
@@ -189,7 +193,7 @@ fn ends_in_number(host: &str) -> bool {
         || hexadecimal.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// What is special about an address; `None` for one of the public internet. By the registries of IANA.
+/// The special kind of an address by IANA's registries; `None` for the public internet.
 fn kind(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => kind_v4(address),
@@ -217,12 +221,13 @@ fn kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     let embedded = Ipv4Addr::new(a, b, c, d);
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("loopback"),
-        // An address of the older kind in another spelling, and the way to one from networks that have the newer only.
+        // An IPv4 address in IPv6 notation, and a NAT64 address, by which IPv6-only networks reach an IPv4
+        // host.
         [0, 0, 0, 0, 0, 0xffff, ..] => kind_v4(embedded).or(Some("special")),
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => kind_v4(embedded),
         [0xfe80..=0xfebf, ..] => Some("link-local"),
         [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Some("private"),
-        // Protocols and tunnels, documentation.
+        // Protocol assignments, tunnels and documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => Some("special"),
         [0x2000..=0x3fff, ..] => None,
         _ => Some("special"),
@@ -233,7 +238,7 @@ fn kind_v6(address: Ipv6Addr) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Why a URL is refused; empty where it is not.
+    /// The reason why a URL is refused; empty if it is allowed.
     fn check(reach: Reach, url: &str) -> String {
         let uri: Result<Uri, _> = url.parse();
         uri.map_or("malformed".to_owned(), |uri| reach.check(&uri).err().map_or(String::new(), |why| why.0))

@@ -1,5 +1,12 @@
-//! The state of a legacy session: its id and version, how it is opened again, and the stream for what belongs to no
+//! A legacy session: its id and version, how it is reopened, and the stream for messages that belong to no
 //! request.
+//!
+//! ```text
+//!             initialize answered          initialized accepted
+//! (no session) ────────────────► current ──────────────────────► ready (listening, calls)
+//!                                   ▲                              │ 404, or 400 that names the session
+//!                                   └────────── renew ◄────────────┘
+//! ```
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,15 +27,15 @@ use crate::protocol::message::{Message, Outcome};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Longest pause between two attempts to open the stream.
+/// The longest pause between two attempts to open the stream.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Failures to connect in a row after which the server counts as gone.
+/// The number of consecutive failures to connect after which the server counts as gone.
 const MOST_FAILURES: u32 = 3;
 
 /// One legacy session.
 #[derive(Debug)]
 pub(super) struct UpstreamSession {
-    /// Which of this client's sessions it is.
+    /// The number of this session among the client's sessions.
     number: u64,
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
@@ -39,8 +46,8 @@ impl UpstreamSession {
         self.id.is_some()
     }
 
-    /// Whether this answer says that the server does not know the session any more: 404, or, as many servers
-    /// have it that were written after an SDK's example, 400 with an error that speaks of the session.
+    /// Whether this answer says that the server no longer knows the session: 404, or 400 with an error about
+    /// the session, which many servers send that follow an SDK's example.
     pub(super) fn was_lost(&self, status: StatusCode, message: Option<&[u8]>) -> bool {
         let blamed = || message.is_some_and(blames_session);
         self.has_id() && (status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && blamed())
@@ -55,12 +62,12 @@ impl UpstreamSession {
     }
 }
 
-/// The sessions of one client, of which one is current, and the old transport's address.
+/// The sessions of one client, one of which is current, and the address of the old transport.
 pub(super) struct Sessions {
     state: Mutex<SessionState>,
-    /// The session that is open and greeted.
+    /// The session that is open and has been sent `initialized`.
     ready: watch::Sender<Option<Arc<UpstreamSession>>>,
-    /// Whether `initialized` is on its way: nothing may overtake it.
+    /// Whether `initialized` is being sent. No other message may overtake it.
     greeting: watch::Sender<bool>,
     renewing: tokio::sync::Mutex<()>,
 }
@@ -69,7 +76,7 @@ pub(super) struct Sessions {
 struct SessionState {
     current: Option<Arc<UpstreamSession>>,
     begun: u64,
-    /// The messages that opened it.
+    /// The messages that opened the session.
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
     old_endpoint: Option<Uri>,
@@ -91,7 +98,7 @@ impl Sessions {
         self.state.lock().current.clone()
     }
 
-    /// Where messages of the old transport go, if that is what the server speaks.
+    /// The address for messages of the old transport, if the server speaks it.
     pub(super) fn old_endpoint(&self) -> Option<Uri> {
         self.state.lock().old_endpoint.clone()
     }
@@ -100,7 +107,7 @@ impl Sessions {
         self.state.lock().old_endpoint = Some(endpoint);
     }
 
-    /// Notes the session that this answer to `initialize` begins. An error begins none.
+    /// Records the session that this answer to `initialize` opens. An error opens none.
     pub(super) fn begin(&self, initialize: Bytes, headers: &HeaderMap, answer: &[u8]) -> bool {
         let mut scanner = Scanner::default();
         let Ok(doc) = scanner.scan(answer) else { return false };
@@ -121,13 +128,13 @@ impl Sessions {
         true
     }
 
-    /// `initialized` is on its way.
+    /// Records that `initialized` is being sent.
     fn greet(&self, message: &Outgoing) {
         self.state.lock().initialized = Some(message.body.clone());
         self.greeting.send_replace(true);
     }
 
-    /// `initialized` has arrived, or never will.
+    /// Records that `initialized` has arrived, or never will.
     pub(super) fn greeting_done(&self, accepted: bool) {
         if accepted {
             self.ready.send_replace(self.current());
@@ -135,12 +142,12 @@ impl Sessions {
         self.greeting.send_replace(false);
     }
 
-    /// Waits while `initialized` is on its way.
+    /// Waits while `initialized` is being sent.
     pub(super) async fn greeted(&self) {
         let _ = self.greeting.subscribe().wait_for(|greeting| !greeting).await;
     }
 
-    /// Waits until this session has a successor, and then this long.
+    /// Waits until this session has a successor, and then for `patience`.
     pub(super) async fn lost(&self, session: Option<&UpstreamSession>, patience: Duration) {
         let Some(session) = session else { return std::future::pending().await };
         let newer = |ready: &Option<Arc<UpstreamSession>>| {
@@ -154,12 +161,13 @@ impl Sessions {
 }
 
 impl<R: Receive> Shared<R> {
-    /// `initialized` is on its way: what comes behind it waits.
+    /// Records that `initialized` is being sent; later messages wait.
     pub(super) fn greeting(&self, message: &Outgoing) {
         self.sessions.greet(message);
     }
 
-    /// Opens a new session in place of a lost one, with the messages that opened that; once for all who ask.
+    /// Opens a new session in place of a lost one, with the messages that opened the lost one. Concurrent
+    /// callers share one attempt.
     pub(super) async fn renew(&self, lost: &UpstreamSession) -> Result<(), Failure> {
         let _one = self.sessions.renewing.lock().await;
         if self.sessions.current().is_some_and(|current| current.number != lost.number) {
@@ -204,7 +212,7 @@ impl<R: Receive> Shared<R> {
         self.receive.renewed(hello.map_or("{}", Node::raw)).map_err(Failure::new)
     }
 
-    /// Keeps the stream open on which the server sends what belongs to no request, session after session.
+    /// Keeps open the stream for messages that belong to no request, session after session.
     pub(super) async fn listen(&self) -> TaskOutcome {
         let mut ready = self.sessions.ready.subscribe();
         loop {
@@ -220,7 +228,8 @@ impl<R: Receive> Shared<R> {
         }
     }
 
-    /// Ends only when the server is out of reach, and says why.
+    /// Keeps the stream of one session open. It returns, with the reason, only when the server is out of
+    /// reach.
     async fn listen_on(&self, session: &UpstreamSession) -> Failure {
         let mut parser = self.parser();
         let first = self.patience().retry;
@@ -245,14 +254,14 @@ impl<R: Receive> Shared<R> {
                         return failure;
                     }
                 }
-                // A session that has worked is no bad request, unless the server does not know it any more.
+                // A 400 or 404 for a session that has worked means that the server no longer knows it.
                 Err(failure) if worked && matches!(failure.status, Some(400 | 404)) && session.has_id() => {
                     if let Err(failure) = self.renew(session).await {
                         return failure;
                     }
                 }
                 Err(failure) if worked && failure.status.is_none_or(|status| status >= 500) => {}
-                // The server has no such stream.
+                // The server offers no such stream.
                 Err(failure) => {
                     tracing::debug!("no stream for messages that belong to no request: {}", failure.message);
                     std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Which message of a stream answers which request of ours.
+//! Decides which message of a stream answers which of our requests.
 
 use serde_json::value::RawValue;
 
@@ -6,31 +6,31 @@ use crate::json::Scanner;
 use crate::protocol::cut_off::id_of_broken_response;
 use crate::protocol::message::{AnswerTo, Message, NoMessage, Outcome};
 
-/// What a text that came from the server turned out to be.
+/// The kind of a text from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sorted<'a> {
-    /// Answers the request on whose stream it came.
+    /// The answer to the request on whose stream it came.
     Answer(&'a [u8]),
-    /// As [`Sorted::Answer`], but what it says cannot be made out.
+    /// Like [`Sorted::Answer`], but its content is unusable.
     Malformed(&'a [u8]),
-    /// Another message, or an answer to another request.
+    /// Another message, or the answer to another request.
     Other(&'a [u8]),
-    /// No message.
+    /// Text that is not a message.
     Noise,
 }
 
-/// Where a text came.
+/// The stream on which a text came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// On the answer to this request of ours.
+    /// The answer to this request of ours.
     Of(u64),
-    /// On the stream for what belongs to no request.
+    /// The stream for messages that belong to no request.
     Unrelated,
-    /// On the one stream of the old transport.
+    /// The only stream of the old transport.
     Only,
 }
 
-/// Sorts one text; the parts of a batch one by one.
+/// Sorts one text; the parts of a batch are sorted one by one.
 pub(super) fn sort(
     scanner: &mut Scanner,
     came: Stream,
@@ -60,7 +60,7 @@ pub(super) fn sort(
             Outcome::Malformed(_) => Sorted::Malformed(text),
             Outcome::Result(_) | Outcome::Error(_) => Sorted::Answer(text),
         },
-        // Servers that could not read the id leave it out, or name their own.
+        // A server that could not read the id omits it or invents one.
         Ok(Message::Response { to, outcome: Outcome::Error(_), .. }) => match (came, to) {
             (Stream::Of(_), _) => Sorted::Answer(text),
             (Stream::Only, AnswerTo::Nobody) => Sorted::Other(text),
@@ -72,7 +72,7 @@ pub(super) fn sort(
     });
 }
 
-/// The code of the error in an answer, if it is one.
+/// The error code of an answer, if the answer is an error.
 pub(super) fn error_code(answer: &[u8]) -> Option<i64> {
     let mut scanner = Scanner::default();
     scanner.scan(answer).ok()?.root().get("error")?.get("code")?.raw().parse().ok()

@@ -1,4 +1,4 @@
-//! The client against scripted servers in the same process.
+//! Tests of the client against scripted servers in the same process.
 
 mod answers;
 mod faults;
@@ -18,7 +18,7 @@ use self::server::Server;
 use super::{Endpoint, Failure, HttpClient, Incoming, Patience, Receive};
 use crate::protocol::tool_headers::ToolHeaders;
 
-/// Nothing here takes so long, unless it hangs.
+/// A test that takes this long hangs.
 const HANGING: Duration = Duration::from_secs(10);
 const LIMIT: usize = 4096;
 
@@ -60,12 +60,12 @@ impl Client {
         self.out.as_ref().unwrap().send(message.as_bytes().to_vec()).await.unwrap();
     }
 
-    /// A legacy request.
+    /// Sends a legacy request.
     async fn call(&self, id: u64, method: &str) {
         self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#)).await;
     }
 
-    /// A modern request.
+    /// Sends a modern request.
     async fn ask(&self, id: u64, method: &str, params: &str) {
         self.send(&modern(id, method, params)).await;
     }
@@ -86,13 +86,13 @@ impl Client {
         self.send(INITIALIZED).await;
     }
 
-    /// Lets go of the client, and waits for its end.
+    /// Closes the client and waits for its end.
     async fn close(mut self) -> (Result<(), String>, Vec<String>) {
         self.out = None;
         self.end().await
     }
 
-    /// Waits for the end, and for the messages that came before.
+    /// Waits for the client's end, and returns the remaining messages.
     async fn end(mut self) -> (Result<(), String>, Vec<String>) {
         let result = timeout(HANGING, self.run).await.expect("an end in time").unwrap();
         let mut rest = Vec::new();
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// Hands on everything as text; what is no message stands in brackets.
+/// Passes everything on as text; events that are not messages are in brackets.
 struct Taker(mpsc::Sender<String>);
 
 impl Receive for Taker {
@@ -128,12 +128,12 @@ fn modern(id: u64, method: &str, params: &str) -> String {
     )
 }
 
-/// A result of this request, with a text in it.
+/// A result for this request, with a text in it.
 fn result(id: u64, text: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"text":"{text}"}}}}"#)
 }
 
-/// An error of ours.
+/// An error of our own.
 fn error(id: u64, message: &str, status: Option<u16>) -> String {
     let data = status.map(|status| format!(r#","data":{{"httpStatus":{status}}}"#)).unwrap_or_default();
     format!(r#"{id} {{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}"{data}}}}}"#)

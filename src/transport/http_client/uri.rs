@@ -1,4 +1,4 @@
-//! What of URLs we need: origins, and references that a server gives.
+//! The few operations on URLs that we need: origins, credentials, and references from servers.
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
@@ -9,7 +9,7 @@ pub(in crate::transport) fn origin(uri: &Uri) -> String {
     format!("{}://{}{port}", uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default())
 }
 
-/// Whether credentials for one may go to the other.
+/// Whether credentials for one URL may go to the other.
 pub(in crate::transport) fn same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |uri: &Uri| {
         uri.port_u16().or(match uri.scheme_str() {
@@ -21,7 +21,7 @@ pub(in crate::transport) fn same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Takes name and password out of a URL. The error never quotes it.
+/// Splits name and password off a URL. The error never quotes the URL.
 pub(in crate::transport) fn split_credentials(url: &str) -> Result<(Uri, Option<String>), String> {
     let uri: Uri = url.parse().map_err(|_| "the URL is malformed".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
@@ -45,12 +45,12 @@ pub(in crate::transport) fn split_credentials(url: &str) -> Result<(Uri, Option<
     Ok((Uri::from_parts(parts).map_err(|_| "the URL is malformed".to_owned())?, credentials))
 }
 
-/// The parser lets numbers through that are no port, and texts that are no number.
+/// Whether the port is valid. The parser accepts numbers that are not ports and texts that are not numbers.
 fn has_good_port(authority: &Authority) -> bool {
     authority.port_u16().is_some() || authority.as_str() == authority.host()
 }
 
-/// A reference as seen from `base`; `None` if it is malformed or holds credentials.
+/// Resolves a reference against `base`; `None` if it is malformed or holds credentials.
 pub(in crate::transport) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.trim().split('#').next().unwrap_or_default();
     let (scheme, authority) = (base.scheme_str()?, base.authority()?.as_str());
@@ -84,7 +84,7 @@ pub(in crate::transport) fn resolve(base: &Uri, reference: &str) -> Option<Uri> 
     Uri::from_parts(parts).ok()
 }
 
-/// The path without `.` and `..`.
+/// The path without `.` and `..` segments.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();

@@ -1,5 +1,7 @@
-//! Requests to authorization servers. They carry nothing that belongs to an MCP server, are not redirected to another
-//! origin, and go through a gate.
+//! Requests to authorization servers.
+//!
+//! Invariant: they carry nothing that belongs to an MCP server, follow no redirect to another origin, and go
+//! through a gate.
 
 use std::time::Duration;
 
@@ -21,21 +23,21 @@ use crate::transport::http_client::connect::Http;
 use crate::transport::http_client::reach::Gate;
 use crate::transport::http_client::uri::origin;
 
-/// For one answer.
+/// The limit for one answer.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Bytes of an answer.
+/// The largest answer in bytes.
 const MOST: usize = 256 * 1024;
-/// A token is renewed this many seconds before its end, or a tenth of its life where that is shorter.
+/// A token is renewed this many seconds before it expires, or a tenth of its lifetime if that is shorter.
 const EARLY: u64 = 30;
-/// What users of an authorization server see us called.
+/// Our name as users of an authorization server see it.
 const NAME: &str = "MCP Workbench";
 
-/// Why there is no token.
+/// The reason for a missing token.
 #[derive(Debug)]
 pub(super) enum NoToken {
-    /// The authorization server does not want to give one.
+    /// The authorization server refused.
     Refused(String),
-    /// It did not get to say.
+    /// The request failed before the authorization server could decide.
     Failed(String),
 }
 
@@ -47,7 +49,7 @@ impl NoToken {
     }
 }
 
-/// A document; `None` where the server has none there.
+/// Fetches a JSON document; `None` if the server has none there.
 pub(super) async fn get<T: DeserializeOwned>(gate: &Gate, uri: &Uri) -> Result<Option<T>, String> {
     let (status, body) = send(gate, HttpMethod::GET, uri, HeaderMap::new(), Bytes::new()).await?;
     match status {
@@ -60,7 +62,7 @@ pub(super) async fn get<T: DeserializeOwned>(gate: &Gate, uri: &Uri) -> Result<O
     }
 }
 
-/// Makes us known to an authorization server (RFC 7591).
+/// Registers us with an authorization server (RFC 7591).
 pub(super) async fn register(
     gate: &Gate,
     server: &ServerMetadata,
@@ -70,7 +72,7 @@ pub(super) async fn register(
 ) -> Result<OauthClient, String> {
     let supported = server.token_endpoint_auth_methods_supported.as_deref();
     let takes = |method: &str| supported.is_some_and(|all| all.iter().any(|one| one == method));
-    // We run on a user's machine, where nothing can be kept secret from the user.
+    // We run on the user's machine and cannot keep a secret from the user, so a public client is preferred.
     let asked = if takes("none") { Method::None } else { Method::choose(true, supported) };
     let mut grants = vec!["authorization_code"];
     grants.extend(server.refreshes().then_some("refresh_token"));
@@ -109,7 +111,7 @@ pub(super) async fn register(
     Ok(OauthClient { id: registered.client_id, secret, method, registered: Some(port), doubtful: false })
 }
 
-/// Turns the code of a login into tokens.
+/// Exchanges the code of a login for tokens.
 pub(super) async fn exchange(
     gate: &Gate,
     grant: &Grant,
@@ -127,7 +129,7 @@ pub(super) async fn exchange(
     token(gate, grant, &parameters, &[code, verifier]).await
 }
 
-/// Renews tokens.
+/// Renews the tokens.
 pub(super) async fn refresh(gate: &Gate, grant: &Grant, refresh: &str) -> Result<Token, NoToken> {
     let parameters =
         [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &grant.resource)];
@@ -193,7 +195,7 @@ fn read_token(body: &[u8]) -> Result<Token, &'static str> {
     Ok(Token { access, refresh: text("refresh_token"), renew_at, scope: text("scope") })
 }
 
-/// What an error answer says, in its own words, should it even quote what it was sent.
+/// The error message of an answer, with our secrets removed in case it quotes the request.
 fn complaint(status: StatusCode, body: &[u8], secrets: &[&str]) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let words: Vec<_> =
@@ -257,7 +259,7 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
-        // However long a token is said to last, that is no date beyond the end of time.
+        // A huge lifetime must not overflow the date.
         for (lifetime, expected) in [
             ("18446744073709551615", u64::MAX),
             ("1e300", u64::MAX),

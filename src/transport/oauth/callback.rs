@@ -1,4 +1,4 @@
-//! Where the browser comes back to: a server on the loopback interface that takes the answer to one login.
+//! A server on the loopback interface that receives the browser's redirect at the end of one login.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio::time::timeout;
 
 use super::flow::{CALLBACK, CallbackAnswer, Flow};
 
-/// What a browser may take to read the last page.
+/// The time that a browser has to read the last page.
 const LAST_PAGE: Duration = Duration::from_secs(2);
-/// Connections at once: browsers open some for nothing.
+/// The number of concurrent connections. Browsers open some that they never use.
 const MOST_CONNECTIONS: usize = 16;
 
-/// Takes the answer to one login, once, and hands it to `finish`, whose outcome the browser is shown. Ends with that,
-/// or after `patience`.
+/// Receives the answer to one login, once, passes it to `finish` and shows the browser the outcome. It ends
+/// then, or after `patience`.
 pub(super) async fn receive<F>(
     listener: TcpListener,
     flow: Flow,
@@ -63,7 +63,7 @@ pub(super) async fn receive<F>(
 }
 
 struct Desk<C> {
-    /// Gone once it has been answered.
+    /// `None` once the login has been answered.
     flow: Mutex<Option<Flow>>,
     finish: C,
     over: watch::Sender<bool>,

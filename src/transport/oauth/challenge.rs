@@ -1,16 +1,16 @@
-//! What a server says when it refuses a request: `WWW-Authenticate`.
+//! Parses the header `WWW-Authenticate`, by which a server explains that it refused a request.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
 use super::scope::Scopes;
 
-/// The `Bearer` challenge of an answer; empty where there is none.
+/// The `Bearer` challenge of an answer; empty if there is none.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
-    /// Where the metadata of the resource is.
+    /// The URL of the resource's metadata.
     pub(super) resource_metadata: Option<String>,
-    /// What the request needs.
+    /// The scopes that the request needs.
     pub(super) scope: Option<Scopes>,
     error: Option<String>,
 }
@@ -22,7 +22,7 @@ impl Challenge {
         values.filter_map(|value| Self::parse(value.to_str().ok()?)).next().unwrap_or_default()
     }
 
-    /// Whether the token is good, but not for this.
+    /// Whether the token is valid but lacks a scope for this request.
     pub(super) fn lacks_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
@@ -45,7 +45,7 @@ impl Challenge {
                     }
                     rest = behind;
                 }
-                // The padding of a `token68`, or nothing that we know.
+                // The padding of a `token68`, or something unknown.
                 Some(behind) => rest = behind,
                 // A word without a value begins the next challenge.
                 None if found.is_some() => return found,
@@ -67,7 +67,7 @@ impl Challenge {
     }
 }
 
-/// A value, quoted or not, and what follows it.
+/// A value, quoted or not, and the text after it.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let (value, behind) = text.split_at(text.find([' ', '\t', ',']).unwrap_or(text.len()));

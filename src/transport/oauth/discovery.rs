@@ -1,4 +1,4 @@
-//! Which authorization server a resource names, and what that says of itself.
+//! Finds the authorization server that a resource names, and reads that server's metadata.
 
 use http::Uri;
 use serde::Deserialize;
@@ -9,16 +9,16 @@ use crate::text::plain;
 use crate::transport::http_client::reach::{Gate, Reach};
 use crate::transport::http_client::uri::{origin, same_origin};
 
-/// What a login needs to know: the authorization server, and what a token is to be good for.
+/// What a login needs to know: the authorization server and the target of the token.
 pub(super) struct Discovered {
     pub(super) server: ServerMetadata,
     /// The identifier of the resource.
     pub(super) resource: String,
-    /// All scopes that the resource knows of.
+    /// All scopes that the resource names.
     pub(super) scopes: Vec<String>,
 }
 
-/// The metadata of a protected resource (RFC 9728), as far as we read it.
+/// The part of a protected resource's metadata (RFC 9728) that we read.
 #[derive(Deserialize)]
 struct ResourceMetadata {
     resource: String,
@@ -28,8 +28,10 @@ struct ResourceMetadata {
     scopes_supported: Option<Vec<String>>,
 }
 
-/// The metadata of an authorization server (RFC 8414, OpenID Connect Discovery), as far as we read it. One that
-/// [`Discovered`] holds was checked: the issuer is who was asked, the endpoints are safe, and PKCE is there.
+/// The part of an authorization server's metadata (RFC 8414, OpenID Connect Discovery) that we read.
+///
+/// Invariant: the metadata in a [`Discovered`] was checked. The issuer is the one that was asked, the
+/// endpoints are safe, and PKCE is supported.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ServerMetadata {
@@ -45,9 +47,9 @@ pub(super) struct ServerMetadata {
     pub(super) client_id_metadata_document_supported: bool,
 }
 
-/// Finds the authorization server of an MCP server that refused a request. Of several, the one that is `known` already
-/// is taken. The server itself is asked through its `own` gate, everything that it names through the other. `None`:
-/// nothing says that there is one.
+/// Finds the authorization server of an MCP server that refused a request. If there are several, the `known`
+/// one is preferred. The MCP server itself is asked through its `own` gate, everything that it names through
+/// the other. `None` means that nothing points to an authorization server.
 pub(super) async fn discover(
     server: &Uri,
     challenge: &Challenge,
@@ -84,7 +86,7 @@ pub(super) async fn discover(
     }
 }
 
-/// The resource's own metadata, where the challenge says that it is, else at the well-known places.
+/// The resource's metadata, from the URL in the challenge or else from the well-known places.
 async fn resource_metadata(
     server: &Uri,
     challenge: &Challenge,
@@ -108,7 +110,7 @@ async fn resource_metadata(
     Ok(None)
 }
 
-/// The metadata of an authorization server; `None` where it has none.
+/// The metadata of an authorization server; `None` if it publishes none.
 async fn server_metadata(issuer: &str, gate: &Gate) -> Result<Option<ServerMetadata>, String> {
     let uri = safe(issuer, gate.reach)
         .map_err(|why| format!("its authorization server {} is not asked: {why}", shown(issuer)))?;
@@ -127,7 +129,7 @@ async fn server_metadata(issuer: &str, gate: &Gate) -> Result<Option<ServerMetad
 }
 
 impl ServerMetadata {
-    /// Itself, if it is of this issuer and can be used.
+    /// Returns the metadata if it belongs to this issuer and can be used.
     fn check(self, issuer: &str, reach: Reach) -> Result<Self, String> {
         if self.issuer != issuer {
             return Err(format!(
@@ -153,13 +155,13 @@ impl ServerMetadata {
         Ok(self)
     }
 
-    /// Whether it renews tokens; `refresh_token` may be missing from a list that is missing altogether.
+    /// Whether the server renews tokens. A server without a list of grant types is assumed to.
     pub(super) fn refreshes(&self) -> bool {
         self.grant_types_supported.as_ref().is_none_or(|types| types.iter().any(|one| one == "refresh_token"))
     }
 }
 
-/// Where a resource's metadata may be: for its path, then for the whole host.
+/// The possible URLs of a resource's metadata: for its path, then for the whole host.
 fn resource_places(server: &Uri) -> Vec<Uri> {
     const PLACE: &str = "/.well-known/oauth-protected-resource";
     let path = server.path().trim_end_matches('/');
@@ -170,7 +172,7 @@ fn resource_places(server: &Uri) -> Vec<Uri> {
     places.into_iter().flatten().collect()
 }
 
-/// Where the metadata of an authorization server may be, in the order in which it is looked for.
+/// The possible URLs of an authorization server's metadata, in the order in which they are tried.
 fn server_places(issuer: &Uri) -> Vec<Uri> {
     const OAUTH: &str = "/.well-known/oauth-authorization-server";
     const OPENID: &str = "/.well-known/openid-configuration";
@@ -187,14 +189,15 @@ fn place(base: &Uri, path: &str) -> Option<Uri> {
     format!("{}{path}", origin(base)).parse().ok()
 }
 
-/// A URL that the server names, if it may be asked.
+/// Parses a URL that the server named, if we may contact it.
 fn safe(url: &str, reach: Reach) -> Result<Uri, String> {
     let uri: Uri = url.parse().map_err(|_| "that is not a URL".to_owned())?;
     reach.check(&uri).map_err(|refused| refused.to_string())?;
     Ok(uri)
 }
 
-/// Whether a token for the resource is one for this MCP server: the same host, and the path or one above it.
+/// Whether a token for the resource is valid for this MCP server: the hosts are equal, and the resource's
+/// path is the server's or one above it.
 fn covers(resource: &str, server: &Uri) -> bool {
     let Ok(resource) = resource.parse::<Uri>() else { return false };
     let path = resource.path().trim_end_matches('/');
@@ -202,12 +205,12 @@ fn covers(resource: &str, server: &Uri) -> bool {
     resource.authority().is_some() && same_origin(&resource, server) && below
 }
 
-/// The identifier of an MCP server that has not given itself one.
+/// The identifier of an MCP server that does not name its own.
 pub(super) fn canonical(server: &Uri) -> String {
     format!("{}{}", origin(server), server.path().trim_end_matches('/'))
 }
 
-/// Foreign text, short and on one line.
+/// Foreign text, shortened and on one line.
 pub(super) fn shown(text: &str) -> String {
     plain(&text.chars().take(200).collect::<String>())
 }

@@ -1,4 +1,6 @@
-//! One login in a browser: the URL that begins it, and the answer that ends it. Pure.
+//! One login in a browser: the URL that begins it and the answer that ends it.
+//!
+//! Invariant: everything here is pure; `callback.rs` and `mod.rs` do the network's part.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,37 +13,37 @@ use crate::text::percent::{decode, encode};
 /// The path of the redirect URI.
 pub(super) const CALLBACK: &str = "/callback";
 
-/// What belongs to one login and to no other.
+/// The state of one login.
 pub(super) struct Flow {
-    /// What the login is for; it has no token yet.
+    /// The grant that the login is for; it has no token yet.
     pub(super) grant: Grant,
-    /// Where the browser comes back to.
+    /// The redirect URI.
     pub(super) redirect: String,
-    /// The secret behind the code challenge.
+    /// The PKCE code verifier.
     pub(super) verifier: String,
     state: String,
-    /// Whether the authorization server says that it names itself in its answer.
+    /// Whether the authorization server declares that its answers name the issuer.
     names_itself: bool,
 }
 
-/// What comes back with the browser.
+/// The browser's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallbackAnswer {
-    /// Not the answer to this login.
+    /// The answer does not belong to this login.
     Foreign,
-    /// The login has failed, and why.
+    /// The login failed for this reason.
     Refused(String),
-    /// To be turned into tokens.
+    /// The code to exchange for tokens.
     Code(String),
 }
 
 impl Flow {
-    /// A login with secrets of its own.
+    /// A login with fresh secrets.
     pub(super) fn new(grant: Grant, redirect: String, names_itself: bool) -> Result<Self, String> {
         Ok(Self { grant, redirect, verifier: random()?, state: random()?, names_itself })
     }
 
-    /// Where a person logs in.
+    /// The URL at which a person logs in.
     pub(super) fn url(&self, endpoint: &str) -> String {
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, self.verifier.as_bytes()));
         let grant = &self.grant;
@@ -62,8 +64,8 @@ impl Flow {
         url + &given.join("&")
     }
 
-    /// Reads the query of the redirect. Nothing that it says counts unless it is the answer to this login, of the
-    /// authorization server that was asked (RFC 9207, compared as it stands).
+    /// Reads the query of the redirect. It counts only if it answers this login and comes from the
+    /// authorization server that was asked (RFC 9207, compared without normalisation).
     pub(super) fn read(&self, query: &str) -> CallbackAnswer {
         let parameter = |name: &str| {
             let found =
@@ -101,7 +103,7 @@ impl Flow {
     }
 }
 
-/// 256 bits that nobody can guess.
+/// A text of 256 random bits.
 fn random() -> Result<String, String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers can be had: {error}"))?;

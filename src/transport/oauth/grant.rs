@@ -1,26 +1,28 @@
-//! What is known of a login, and where it is remembered.
+//! A login's stored data, and the interface to where it is stored.
 
 use std::any::Any;
 use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// A login: which authorization server, as which client, and the tokens that it gave. Holds secrets, so it has no
-/// `Debug` form.
+/// A login: the authorization server, our identity as its client, and the tokens from it. It holds secrets,
+/// so it has no `Debug` form.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The authorization server that all of this belongs to and that alone may see it.
+    /// The authorization server that issued everything here. Nobody else may see it.
     pub issuer: String,
-    /// Its endpoint for tokens.
+    /// The token endpoint.
     pub token_endpoint: String,
-    /// What the tokens are good for, as the authorization server was told.
+    /// The resource that the tokens are for, as the authorization server was told.
     pub resource: String,
-    /// Who we are there.
+    /// Our identity at the authorization server.
     pub client: OauthClient,
-    /// The scopes that were asked for.
+    /// The requested scopes.
     #[serde(default)]
     pub scope: String,
-    /// The tokens, while they are worth keeping.
+    /// The tokens, as long as they are worth keeping.
     pub token: Option<Token>,
 }
 
@@ -31,60 +33,89 @@ pub struct OauthClient {
     pub id: String,
     /// `client_secret`
     pub secret: Option<String>,
-    /// How it shows itself at the endpoint for tokens.
+    /// How the client authenticates at the token endpoint.
     pub method: Method,
-    /// The port of the redirect URI that it was registered with, where we registered it.
+    /// The port of the registered redirect URI, if we registered the client ourselves.
     pub registered: Option<u16>,
-    /// Whether a login with it was begun and has not come to an end: the authorization server may have forgotten it,
-    /// which only the browser would show.
+    /// Whether a login with this client was begun and never finished. The authorization server may have
+    /// forgotten the client, and only the browser would show that.
     #[serde(default)]
     pub doubtful: bool,
 }
 
-/// How a client shows itself at the endpoint for tokens.
+/// How a client authenticates at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// By its id alone.
+    /// The client sends its id only.
     #[serde(rename = "none")]
     None,
-    /// By HTTP's own means.
+    /// The client uses HTTP Basic authentication.
     #[serde(rename = "client_secret_basic")]
     Basic,
-    /// In the body.
+    /// The client sends its secret in the body.
     #[serde(rename = "client_secret_post")]
     Post,
 }
 
-/// Tokens, and when they are to be renewed.
+/// The tokens, and when to renew them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// `access_token`
     pub access: String,
     /// `refresh_token`
     pub refresh: Option<String>,
-    /// In seconds of Unix time: a little before the end of the access token, where that is known.
+    /// The Unix time in seconds at which to renew: shortly before the access token expires, if that is known.
     pub renew_at: Option<u64>,
-    /// What was granted, where the server says so.
+    /// The granted scopes, if the server named them.
     pub scope: Option<String>,
 }
 
-/// Where one login is remembered, for this process and others.
+/// The part of a login that may be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownLogin {
+    /// The user who is logged in, if the token names one.
+    pub user: Option<String>,
+    /// The expiry of the token as Unix time in seconds, if that is known. The token may be renewed
+    /// automatically.
+    pub expires: Option<u64>,
+}
+
+impl Grant {
+    /// The part that may be shown; `None` without a token.
+    pub fn known(&self) -> Option<KnownLogin> {
+        let token = self.token.as_ref()?;
+        Some(KnownLogin { user: user(&token.access), expires: token.renew_at })
+    }
+}
+
+/// The user of a token, if it is a JWT that names one. The name is only shown; no decision depends on it.
+fn user(token: &str) -> Option<String> {
+    let payload = token.split('.').nth(1).filter(|_| token.split('.').count() == 3)?;
+    let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    let names = ["email", "preferred_username", "username", "name"];
+    let name = names.iter().find_map(|name| claims[name].as_str())?;
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
+/// The store of one login, shared with other processes.
 pub trait Memory: Send + Sync {
-    /// What is remembered.
+    /// The stored login, if there is one.
     fn load(&self) -> Option<Grant>;
-    /// Remembers this instead.
+    /// Replaces the stored login.
     fn save(&self, grant: &Grant) -> io::Result<()>;
-    /// Keeps other processes from renewing the tokens until it is dropped; `None` while another one does.
+    /// Keeps other processes from renewing the tokens until the guard is dropped; `None` while another
+    /// process holds it.
     fn lock(&self) -> Option<Box<dyn Any + Send>>;
 }
 
 impl Method {
-    /// How a client with or without a secret shows itself to a server that takes these.
+    /// Chooses the method for a client with or without a secret, given the methods that the server supports.
     pub(super) fn choose(has_secret: bool, supported: Option<&[String]>) -> Self {
         let takes = |method: &str| supported.is_some_and(|all| all.iter().any(|one| one == method));
         match (has_secret, supported) {
             (false, _) => Self::None,
-            // What RFC 8414 says of a server that does not say.
+            // RFC 8414 defines this default for a server that lists no methods.
             (true, None) => Self::Basic,
             (true, Some(_)) if takes("client_secret_basic") => Self::Basic,
             (true, Some(_)) if takes("client_secret_post") => Self::Post,
@@ -97,6 +128,21 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_may_name_its_user() {
+        let jwt = |claims: &str| format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+        for (token, expected) in [
+            (jwt(r#"{"sub":"1","email":"a@b.c","name":"A"}"#), Some("a@b.c")),
+            (jwt(r#"{"name":"A\u001b[31m"}"#), Some("A[31m")),
+            (jwt(r#"{"sub":"1"}"#), None),
+            (jwt("nothing"), None),
+            ("e30.!.c2ln".to_owned(), None),
+            ("opaque".to_owned(), None),
+        ] {
+            assert_eq!(user(&token).as_deref(), expected, "{token}");
+        }
+    }
 
     #[test]
     fn clients_show_themselves_as_the_server_takes_it() {

@@ -1,13 +1,18 @@
-//! Tokens for HTTP upstreams: an OAuth 2.1 client as the MCP specification wants it.
+//! Tokens for HTTP upstreams: an OAuth 2.1 client as the MCP specification requires it.
 //!
-//! An [`Authorizer`] stands for one MCP server. Requests take its header with them; where the server refuses one, the
-//! authorizer finds out whom the server trusts, renews the token, or begins a login that a person has to go through
-//! in a browser. What it knows is remembered, and shared with other processes of the same user.
+//! An [`Authorizer`] belongs to one MCP server, and the HTTP client asks it for the header of each request.
+//! If the server refuses a request, the authorizer finds the authorization server that the server trusts,
+//! renews the token, or begins a login that a person completes in a browser. The result is stored and shared
+//! with other processes of the same user.
 //!
-//! Credentials go where they belong: a token to its MCP server, everything else to the authorization server that
-//! issued it, each by TLS or inside of this machine.
+//! ```text
+//! refused ──▶ discover ──▶ renew ── renewed ──▶ send again
+//!                            │
+//!                            └── refused, or a scope is missing ──▶ login (browser) ──▶ send again
+//! ```
 //!
-//! Invariant: no credential leaves for another origin than the one that issued it or that it is for.
+//! Invariant: a credential goes only to the origin that issued it or that it is for. A token goes to its MCP
+//! server and everything else to the authorization server that issued it, each by TLS or within this machine.
 
 mod ask;
 mod callback;
@@ -34,78 +39,78 @@ use self::discovery::Discovered;
 use self::flow::{CALLBACK, Flow};
 #[cfg(test)]
 pub use self::grant::Token;
-pub use self::grant::{Grant, Memory, Method, OauthClient};
+pub use self::grant::{Grant, KnownLogin, Memory, Method, OauthClient};
 use self::scope::Scopes;
 use crate::transport::http_client::reach::{self, Gate, Lookup, Reach};
 
-/// What a person may take to log in.
+/// The time that a person has to log in.
 const LOGIN: Duration = Duration::from_secs(600);
-/// How long another process may take to renew a token.
+/// The time that another process has to renew a token.
 const OTHERS: Duration = Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 type AuthorizerTurn = tokio::sync::OwnedMutexGuard<()>;
 
-/// What the configuration says of logins to one server.
+/// The configuration of logins to one server.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Settings {
-    /// A client that is registered already.
+    /// The id of a client that is already registered.
     pub client_id: Option<String>,
-    /// Its secret.
+    /// The secret of that client.
     pub client_secret: Option<String>,
-    /// The document by which we are known to authorization servers that read such.
+    /// The URL of our client metadata document, for authorization servers that support those.
     pub client_metadata_url: Option<String>,
-    /// What to ask for, whatever the server suggests.
+    /// The scopes to request, whatever the server suggests.
     pub scope: Option<String>,
-    /// The port that the browser comes back to.
+    /// The port of the redirect URI.
     pub callback_port: Option<u16>,
 }
 
-/// Why a request that was refused cannot be sent again.
+/// The reason why a refused request cannot be sent again.
 #[derive(Debug)]
 pub enum Unauthorized {
-    /// There is nothing to be done: the server's answer stands.
+    /// Nothing can be done, and the server's answer stands.
     Final,
-    /// No token can be had, and why.
+    /// There is no token, for this reason.
     NoToken(String),
 }
 
 /// A login that waits for a person.
 #[derive(Clone)]
 pub struct Login {
-    /// Where to log in.
+    /// The URL at which to log in.
     pub url: String,
     outcome: watch::Receiver<Option<Result<(), String>>>,
 }
 
-/// Has tokens for one MCP server, or gets them.
+/// Holds the tokens for one MCP server, or obtains them.
 pub struct Authorizer {
     server: Uri,
     settings: Settings,
     memory: Option<Box<dyn Memory>>,
     /// Whether there is a person who could log in.
     attended: bool,
-    /// Called whenever somebody has logged in.
+    /// Called after every successful login.
     on_login: Box<dyn Fn() + Send + Sync>,
     lookup: Lookup,
     state: Mutex<LoginState>,
-    /// One at a time looks for a token.
+    /// Lets one task at a time look for a token.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct LoginState {
     grant: Option<Grant>,
-    /// The header, and when its token is to be renewed.
+    /// The header, and when to renew its token.
     bearer: Option<(HeaderValue, Option<u64>)>,
     pending: Option<Pending>,
-    /// Why the last login failed.
+    /// The reason why the last login failed.
     last_failure: Option<String>,
-    /// What logins were asked for that had been asked for before.
+    /// The scopes of logins that asked for nothing new, so that they are not repeated for ever.
     in_vain: Vec<Scopes>,
 }
 
-/// A login under way.
+/// A login in progress.
 struct Pending {
     url: String,
     issuer: String,
@@ -116,8 +121,8 @@ struct Pending {
 }
 
 impl Authorizer {
-    /// For the server at this URL, which holds no credentials. Where nobody is there to log in (`attended`), none is
-    /// asked to. `on_login` is called whenever somebody has.
+    /// An authorizer for the server at this URL, which must not hold credentials. Without a person to log in
+    /// (`attended`), no login is begun. `on_login` is called after every successful login.
     pub fn new(
         server: &str,
         settings: Settings,
@@ -139,7 +144,7 @@ impl Authorizer {
         Some(Arc::new(authorizer))
     }
 
-    /// The header for a request, if there is a token. One that is about to end is renewed first.
+    /// The header for a request, if there is a token. A token that is about to expire is renewed first.
     pub async fn bearer(self: &Arc<Self>) -> Option<HeaderValue> {
         let (header, renew_at) = self.state.lock().bearer.clone()?;
         if renew_at.is_none_or(|at| now() < at) {
@@ -155,7 +160,7 @@ impl Authorizer {
                 self.server.host().unwrap_or_default(),
                 problem.reason()
             );
-            // The server will say when it is over.
+            // The server will say when the token has expired.
             if let Some((_, renew_at)) = &mut self.state.lock().bearer {
                 *renew_at = None;
             }
@@ -163,8 +168,8 @@ impl Authorizer {
         self.header()
     }
 
-    /// Called when the server refused a request that carried this header, with this answer from this address. `Ok`: it
-    /// may be sent again, with the header that there is now.
+    /// Called when the server refused a request that carried this header, with this answer from this address.
+    /// `Ok` means that the request may be sent again with the current header.
     pub async fn refused(
         self: &Arc<Self>,
         used: Option<&HeaderValue>,
@@ -178,7 +183,7 @@ impl Authorizer {
             return Err(Unauthorized::Final);
         }
         let mut turn = self.turn.clone().lock_owned().await;
-        // Somebody else may have had the same answer, here or in another process.
+        // Another task or process may have had the same answer and renewed the token already.
         if self.header().as_ref() != used || self.recall() {
             return Ok(());
         }
@@ -191,7 +196,7 @@ impl Authorizer {
             Ok(None) => return Err(Unauthorized::Final),
             Err(reason) => return Err(Unauthorized::NoToken(format!("it wants a login, but {reason}"))),
         };
-        // What another authorization server gave is worth nothing here.
+        // A token from another authorization server is worth nothing here.
         let same = before.as_ref().filter(|grant| grant.issuer == found.server.issuer);
         if !lacks_scope && let Some(grant) = same {
             match self.renew(grant.clone(), turn).await {
@@ -200,7 +205,7 @@ impl Authorizer {
                 (_, Err(NoToken::Failed(reason))) => return Err(Unauthorized::NoToken(reason)),
             }
         }
-        // A login under way may have come to its end meanwhile.
+        // A pending login may have succeeded in the meantime.
         if self.header().as_ref() != used {
             return Ok(());
         }
@@ -221,8 +226,8 @@ impl Authorizer {
         Some(Login { url: pending.url.clone(), outcome: pending.outcome.clone() })
     }
 
-    /// Which scopes a login is to ask for. None that was had before is lost; and where a login would ask for nothing
-    /// new, it is not begun for ever.
+    /// The scopes that a login asks for. Scopes granted earlier are kept, and a login that would ask for
+    /// nothing new is not begun over and over.
     fn scope(
         &self,
         challenge: &Challenge,
@@ -251,7 +256,8 @@ impl Authorizer {
         Ok(scope)
     }
 
-    /// Begins a login, or finds the one under way. What to tell the user, or why there can be none.
+    /// Begins a login, or finds the one in progress. Returns the message for the user, or the reason why
+    /// there can be no login.
     async fn log_in(
         self: &Arc<Self>,
         found: Discovered,
@@ -313,8 +319,9 @@ impl Authorizer {
         Ok(url)
     }
 
-    /// Who we are at this authorization server, and the port that the browser comes back to: as the configuration says,
-    /// else by a document where it reads such, else as before, else registered anew.
+    /// Our identity at this authorization server, and the listener for the browser's redirect. The identity
+    /// is the configured one, else a metadata document if the server supports those, else the earlier one,
+    /// else a new registration.
     async fn client(
         &self,
         found: &Discovered,
@@ -369,8 +376,8 @@ impl Authorizer {
         bind(port).await.map_err(|error| format!("port {port} for its answer cannot be had: {error}"))
     }
 
-    /// Has the token renewed. That goes on when nobody waits for it any more: many servers take a refresh token once
-    /// only, and the answer that is not heard holds the next one.
+    /// Renews the token in a task of its own, which goes on even if nobody waits for it: many servers accept
+    /// a refresh token only once, and a lost answer would contain the next one.
     async fn renew(
         self: &Arc<Self>,
         grant: Grant,
@@ -393,7 +400,7 @@ impl Authorizer {
         let refresh = grant.token.as_ref().and_then(|token| token.refresh.as_deref());
         let Some(refresh) = refresh else { return Err(NoToken::Refused("there is no refresh token".into())) };
         let _lock = self.lock().await;
-        // Another process may have done so meanwhile.
+        // Another process may have renewed the token in the meantime.
         if self.recall() {
             return Ok(());
         }
@@ -402,7 +409,7 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Keeps other processes from doing the same; one that hangs does not hold us up for ever.
+    /// Keeps other processes from renewing. A process that hangs does not block us for ever.
     async fn lock(&self) -> Option<Box<dyn std::any::Any + Send>> {
         let memory = self.memory.as_ref()?;
         let until = Instant::now() + OTHERS;
@@ -414,7 +421,7 @@ impl Authorizer {
         }
     }
 
-    /// Takes over what is remembered. Whether it is another token than ours.
+    /// Loads the stored login. Returns whether it has another token than ours.
     fn recall(&self) -> bool {
         let Some(grant) = self.memory.as_ref().and_then(|memory| memory.load()) else { return false };
         let configured = self.settings.client_id.as_ref();
@@ -430,7 +437,7 @@ impl Authorizer {
         other
     }
 
-    /// Takes over a login, and remembers it.
+    /// Takes over a login, and stores it.
     fn keep(&self, grant: Grant) {
         if let Some(memory) = &self.memory
             && let Err(error) = memory.save(&grant)
@@ -443,7 +450,7 @@ impl Authorizer {
         self.state.lock().set(grant);
     }
 
-    /// What all goes through that the server names.
+    /// The gate for everything that the server names.
     fn gate(&self) -> Gate {
         Gate { reach: Reach::named_by(&self.server), lookup: self.lookup.clone() }
     }
@@ -457,7 +464,7 @@ impl Authorizer {
     }
 }
 
-/// What becomes of a login whose answer has come.
+/// Finishes a login whose answer has come.
 async fn finish(
     authorizer: Weak<Authorizer>,
     done: Arc<watch::Sender<Option<Result<(), String>>>>,
@@ -504,7 +511,7 @@ impl LoginState {
 }
 
 impl Pending {
-    /// Whether it can still be gone through.
+    /// Whether a person can still complete the login.
     fn is_open(&self) -> bool {
         self.outcome.borrow().is_none() && Instant::now() < self.until
     }
@@ -512,7 +519,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // One that has its answer still shows the last page.
+        // An answered login still shows its last page.
         if self.outcome.borrow().is_none() {
             self.listener.abort();
         }
@@ -520,7 +527,7 @@ impl Drop for Pending {
 }
 
 impl Login {
-    /// Waits until somebody has logged in, or it is too late.
+    /// Waits until somebody has logged in, or the time is up.
     pub async fn done(mut self) -> Result<(), String> {
         let outcome = tokio::time::timeout(LOGIN, self.outcome.wait_for(Option::is_some)).await;
         match outcome {
@@ -534,12 +541,12 @@ async fn bind(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(("127.0.0.1", port)).await
 }
 
-/// Where the browser comes back to. By number, since names can lead elsewhere (RFC 8252).
+/// The redirect URI. It uses the address, because a name can resolve elsewhere (RFC 8252).
 fn redirect(port: u16) -> String {
     format!("http://127.0.0.1:{port}{CALLBACK}")
 }
 
-/// Seconds of Unix time.
+/// The Unix time in seconds.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
@@ -549,7 +556,7 @@ mod tests {
     use super::*;
     use discovery::ServerMetadata;
 
-    /// Remembers one login.
+    /// A store with one login.
     struct Known(Grant);
 
     impl Memory for Known {
@@ -566,7 +573,7 @@ mod tests {
         }
     }
 
-    /// Whatever a request to an authorization server is for, and however long ago its URL was learnt.
+    /// Every kind of request to an authorization server is checked, even if its URL was learnt long ago.
     #[tokio::test]
     async fn every_request_goes_through_the_gate() {
         let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

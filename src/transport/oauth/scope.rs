@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-/// Scopes in the order in which they were named, each once. Empty: none is asked for, and the server gives what it
-/// gives.
+/// Scopes in the order in which they were named, without duplicates. An empty set requests nothing in
+/// particular, and the server decides.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Scopes(Vec<String>);
 
-/// The scope that some authorization servers want before they give a refresh token.
+/// The scope that some authorization servers require before they issue a refresh token.
 const OFFLINE: &str = "offline_access";
 
 impl Scopes {
-    /// What is asked for first: what the configuration says, else the challenge, else all that the resource knows.
+    /// The scopes to ask for first: the configured ones, else those of the challenge, else all that the
+    /// resource names.
     pub(super) fn first(configured: Option<&str>, challenged: Option<&Self>, supported: &[String]) -> Self {
         match (configured, challenged) {
             (Some(scope), _) => Self::from(scope),
@@ -20,7 +21,7 @@ impl Scopes {
         }
     }
 
-    /// These and those.
+    /// The union of both sets.
     pub(super) fn and(mut self, more: &Self) -> Self {
         for scope in &more.0 {
             if !self.0.contains(scope) {
@@ -30,14 +31,14 @@ impl Scopes {
         self
     }
 
-    /// With leave to have tokens renewed, where the authorization server knows it as a scope. Alone it would stand for
-    /// what a server gives without any.
+    /// Adds the scope for renewable tokens, if the authorization server knows it. It is not added to an empty
+    /// set, because it would then replace the scopes that the server grants by default.
     pub(super) fn and_offline(self, supported: &[String]) -> Self {
         let known = supported.iter().any(|scope| scope == OFFLINE);
         if known && !self.is_empty() { self.and(&Self::from(OFFLINE)) } else { self }
     }
 
-    /// Whether all of those are among these.
+    /// Whether this set contains all of `all`.
     pub(super) fn has(&self, all: &Self) -> bool {
         all.0.iter().all(|scope| self.0.contains(scope))
     }

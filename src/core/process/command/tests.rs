@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A directory with `bin/tool` (executable), `bin/plain` (not), `bin/folder/`, `login/npx`, `work/local`,
-/// `work/sub/`, all gone when dropped.
+/// A directory with `bin/tool` (executable), `bin/plain` (not executable), `bin/folder/`, `login/npx`,
+/// `work/local` and `work/sub/`. It is removed when it is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -24,7 +24,7 @@ impl Place {
         Self(root)
     }
 
-    /// The text with `@` for the root.
+    /// The text with `@` in place of the root.
     fn short(&self, text: impl fmt::Display) -> String {
         text.to_string().replace(self.0.to_str().unwrap(), "@")
     }
@@ -58,7 +58,7 @@ fn command(program: &str) -> config::Command {
 async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
     const NOT_FOUND: &str = "install it, or give its absolute path as the command";
     let place = Place::new();
-    // program, PATH, login PATH, program found and PATH of the child or the error
+    // The program, `PATH`, login `PATH`, then the program found with the child's `PATH`, or the error.
     type Case<'a> = (&'a str, &'a str, Option<&'a str>, Result<(&'a str, &'a str), &'a str>);
     let cases: &[Case] = &[
         ("tool", "@/bin", None, Ok(("@/bin/tool", "@/bin"))),
@@ -204,7 +204,7 @@ fn upstreams_see_only_what_they_should() {
     let declared = |pairs: &[(&str, &str)]| -> Vec<(String, Secret)> {
         pairs.iter().map(|(name, value)| (name.to_string(), Secret::new(*value))).collect()
     };
-    // inherited names, declared variables, the child's environment
+    // The inherited names, the declared variables, and the child's environment.
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
     let cases: &[Case] = &[
         (&[], &[], "HOME=/home/me LC_ALL=C PATH=/bin TZ=UTC"),

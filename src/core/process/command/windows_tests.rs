@@ -10,7 +10,7 @@ async fn names_without_an_ending_find_what_the_system_can_start() {
         fs::write(bin.join(file), "").unwrap();
     }
     fs::write(work.join("local.bat"), "").unwrap();
-    // Windows spells it like that.
+    // Windows spells the variable `Path`.
     let vars = [("Path".into(), bin.clone().into_os_string())];
     for (program, expected) in [
         ("npx", Some(bin.join("npx.cmd"))),

@@ -1,9 +1,9 @@
-//! A tree of processes on Linux.
+//! The process tree on Linux.
 //!
-//! The shim is a *child subreaper*: whatever an upstream spawns, detached or not, becomes the shim's child once its
-//! own parent is gone. To kill a whole tree it is therefore enough to kill the shim's children again and again
-//! until the system says that there are none. Nothing can slip away in between, and no wrong process can be
-//! hit, since the id of a child is not given to another process before the shim has reaped it.
+//! The shim is a *child subreaper*: whatever an upstream spawns, detached or not, becomes the shim's child
+//! once its own parent is gone. To kill a whole tree, it is therefore enough to kill the shim's children
+//! again and again until the system reports none. Nothing can escape in between, and no wrong process can be
+//! hit, because the id of a child is not reused before the shim has reaped it.
 
 use std::ffi::c_int;
 use std::fs::{self, File};
@@ -17,26 +17,26 @@ use super::{HEARD, Woken};
 /// Lists the descriptors of the process that reads it.
 pub(super) const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// What the shim waits for.
+/// The events that the shim waits for.
 pub(super) struct Watch {
     signals: File,
 }
 
 impl Watch {
-    /// From here on orphans of the tree are ours, and signals wait to be read.
+    /// Adopts orphans of the tree from now on, and lets signals wait until they are read.
     pub(super) fn new() -> io::Result<Self> {
         prctl(libc::PR_SET_CHILD_SUBREAPER, 1)?;
         prctl(libc::PR_SET_NAME, c"mcp-shim".as_ptr() as libc::c_ulong)?;
         Ok(Self { signals: take_over_signals()? })
     }
 
-    /// The system itself knows who belongs to the tree.
+    /// Does nothing, because the kernel knows who belongs to the tree.
     pub(super) fn add(&mut self, _pid: c_int) {}
 
-    /// See [`Watch::add`].
+    /// Does nothing; see [`Watch::add`].
     pub(super) fn remove(&mut self, _pid: c_int) {}
 
-    /// Whether the tree has members that are not our children and have no parent among them: never.
+    /// Whether the tree has members that are not below us. On Linux that never happens.
     pub(super) fn others_left(&mut self) -> bool {
         false
     }
@@ -46,38 +46,38 @@ impl Watch {
         descendants_of(std::process::id().cast_signed())
     }
 
-    /// The processes to kill in the next round: those whose ids cannot have been given anew.
+    /// The processes to kill in the next round: those whose ids cannot have been reused.
     pub(super) fn victims(&mut self) -> Vec<c_int> {
         children_of(std::process::id().cast_signed())
     }
 
-    /// Waits for the lifeline, for a signal or for that long.
+    /// Waits for the lifeline, for a signal, or until `wait` is over.
     pub(super) fn wait(&mut self, lifeline: Option<RawFd>, wait: Option<Duration>) -> io::Result<Woken> {
         let [lifeline, signals] = poll([lifeline, Some(self.signals.as_raw_fd())], wait)?;
         Ok(Woken { lifeline, asked: signals && self.asked_by_signal() })
     }
 
-    /// Empties the signal queue; whether one of them asks us to end.
+    /// Empties the signal queue. Returns whether a signal asks us to end.
     fn asked_by_signal(&mut self) -> bool {
         let mut asked = false;
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         while let Ok(count) = self.signals.read(&mut info)
             && count == info.len()
         {
-            // The number is the first field.
+            // The signal's number is the first field.
             asked |= info[..4] != libc::SIGCHLD.to_ne_bytes();
         }
         asked
     }
 }
 
-/// Has the kernel kill this process when the shim is killed, so that at least the upstream's own process goes
-/// with it. Runs between fork and exec.
+/// Makes the kernel kill this process when the shim is killed, so that at least the upstream's own process
+/// dies with it. Runs between fork and exec.
 pub(super) fn die_with_parent() -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
 }
 
-/// All processes below this one.
+/// All descendants of a process.
 fn descendants_of(pid: c_int) -> Vec<c_int> {
     let mut found = children_of(pid);
     let mut next = 0;
@@ -89,7 +89,7 @@ fn descendants_of(pid: c_int) -> Vec<c_int> {
     found
 }
 
-/// The processes whose parent this is. May miss some while processes come and go.
+/// The children of a process. Some may be missed while processes come and go.
 fn children_of(pid: c_int) -> Vec<c_int> {
     match fs::exists("/proc/thread-self/children") {
         Ok(true) => children_by_task(pid),
@@ -97,7 +97,7 @@ fn children_of(pid: c_int) -> Vec<c_int> {
     }
 }
 
-/// From the lists that the kernel keeps; not every kernel is built with them.
+/// The children from the kernel's own lists, which not every kernel has.
 fn children_by_task(pid: c_int) -> Vec<c_int> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();
@@ -108,7 +108,7 @@ fn children_by_task(pid: c_int) -> Vec<c_int> {
     found
 }
 
-/// From a look at every process there is.
+/// The children from a scan of all processes.
 fn children_by_scan(parent: c_int) -> Vec<c_int> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     processes
@@ -120,13 +120,14 @@ fn children_by_scan(parent: c_int) -> Vec<c_int> {
 
 fn parent_of(pid: c_int) -> Option<c_int> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // `pid (name) state parent …`, where the name may hold anything.
+    // The format is `pid (name) state parent …`, where the name may contain anything.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Blocks every signal and has those that matter arrive on a descriptor. Whatever the gateway's parent had
-/// ignored is back to its default, so that it neither disturbs the reaping nor reaches the upstream.
+/// Blocks every signal and delivers the ones that matter on a descriptor. Signals that the gateway's parent
+/// had ignored are reset to their default, so that this neither disturbs the reaping nor reaches the
+/// upstream.
 fn take_over_signals() -> io::Result<File> {
     let mut all = MaybeUninit::uninit();
     let mut heard = MaybeUninit::uninit();
@@ -149,9 +150,9 @@ fn take_over_signals() -> io::Result<File> {
     }
 }
 
-/// Waits until a descriptor has something to read, or for that long; which ones have.
+/// Waits until a descriptor is readable, or until `wait` is over. Returns which ones are.
 fn poll<const N: usize>(fds: [Option<RawFd>; N], wait: Option<Duration>) -> io::Result<[bool; N]> {
-    // A negative descriptor is passed over.
+    // `poll` ignores negative descriptors.
     let mut polled = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
     let millis = wait.map_or(-1, |wait| wait.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX));
     // SAFETY: the pointer and the length are those of one array, which lives through the call.

@@ -1,7 +1,7 @@
-//! A tree of processes on macOS, which has no child subreaper.
+//! The process tree on macOS, which has no child subreaper.
 //!
-//! A kernel queue tells of every fork of a member, whereupon the new process is looked up and followed too. Left
-//! behind is only what forks twice and leaves its group before we have looked, a matter of microseconds.
+//! A kernel queue reports every fork of a member, and then the new process is looked up and followed as well.
+//! Only a process that forks twice and leaves its group before we look can escape, within microseconds.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -14,7 +14,7 @@ use super::{HEARD, Woken};
 /// Lists the descriptors of the process that reads it.
 pub(super) const DESCRIPTORS: &str = "/dev/fd";
 
-/// What the shim waits for, and the members of its tree.
+/// The events that the shim waits for, and the members of its tree.
 pub(super) struct Watch {
     queue: Queue,
     tree: Tree,
@@ -22,7 +22,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// From here on signals arrive in the queue and nowhere else.
+    /// Delivers signals to the queue, and nowhere else, from now on.
     pub(super) fn new() -> io::Result<Self> {
         // SAFETY: the result is checked, and then owned by nobody else.
         let queue = unsafe {
@@ -36,7 +36,8 @@ impl Watch {
             unsafe { libc::signal(number, libc::SIG_IGN) };
             queue.change(number as usize, libc::EVFILT_SIGNAL, libc::EV_ADD, 0)?;
         }
-        // Whatever the gateway's parent did with it: an ended child must wait until we have reaped it.
+        // The gateway's parent may have ignored SIGCHLD, but an ended child must wait until we have reaped
+        // it.
         // SAFETY: as above.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         // SAFETY: touches no memory.
@@ -44,13 +45,13 @@ impl Watch {
         Ok(Self { queue, tree: Tree::default(), own_group })
     }
 
-    /// The program runs.
+    /// Adds the program, which has just started.
     pub(super) fn add(&mut self, pid: c_int) {
         self.tree.add(pid, &self.queue);
         self.tree.grow(self.own_group, &self.queue);
     }
 
-    /// The process is reaped.
+    /// Removes a process that was reaped.
     pub(super) fn remove(&mut self, pid: c_int) {
         self.tree.remove(pid);
     }
@@ -66,13 +67,13 @@ impl Watch {
         self.tree.members().collect()
     }
 
-    /// The processes to kill in the next round. The queue tells of their ends, so that an id that was given anew
-    /// is hit only within the microseconds between.
+    /// The processes to kill in the next round. The queue reports when they end, so a reused id can be hit
+    /// only within the microseconds in between.
     pub(super) fn victims(&mut self) -> Vec<c_int> {
         self.all()
     }
 
-    /// Waits for the lifeline, for a signal, for a change of the tree or for that long.
+    /// Waits for the lifeline, for a signal, for a change of the tree, or until `wait` is over.
     pub(super) fn wait(&mut self, lifeline: Option<RawFd>, wait: Option<Duration>) -> io::Result<Woken> {
         if let Some(fd) = lifeline {
             self.queue.change(fd as usize, libc::EVFILT_READ, libc::EV_ADD | libc::EV_ONESHOT, 0)?;
@@ -96,7 +97,8 @@ impl Watch {
     }
 }
 
-/// There is no such thing here; the gateway kills the group of an upstream whose shim is lost.
+/// Does nothing, because macOS has no such feature. The gateway kills the process group of an upstream whose
+/// shim is lost.
 pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
@@ -124,8 +126,8 @@ impl Queue {
             tv_nsec: wait.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the pointer and the number are those of the vector's room, of which the call fills as many as it
-        // says; the time lives through the call.
+        // SAFETY: the pointer and the number are those of the vector's room, of which the call fills as many
+        // as it says; the time lives through the call.
         unsafe {
             match libc::kevent(
                 self.0.as_raw_fd(),
@@ -168,8 +170,8 @@ impl Table for Queue {
     }
 }
 
-/// The ids that such a call writes into a buffer. What the calls return has changed over time, so the end is told
-/// by the zeros that are left.
+/// The ids that such a call writes into a buffer. The calls' return values have changed over time, so the
+/// remaining zeros mark the end.
 fn listed(call: impl Fn(*mut c_void, c_int) -> c_int) -> Vec<c_int> {
     let mut buffer: Vec<c_int> = vec![0; 256];
     loop {

@@ -1,24 +1,24 @@
-//! Who belongs to a tree of processes, where the system does not keep account of it.
+//! Finds the members of a process tree on systems that do not track it, for `macos.rs`.
 //!
-//! A process whose parent is gone belongs to nobody, so children have to be seen while their parent lives, or to
-//! be found by their group, which an orphan keeps.
+//! A process whose parent is gone belongs to nobody. So children must be seen while their parent lives, or be
+//! found by their group, which an orphan keeps.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 
-/// What the system tells of processes.
+/// What the system knows about processes.
 pub(super) trait Table {
-    /// Its children.
+    /// The children of a process.
     fn children(&self, pid: c_int) -> Vec<c_int>;
     /// The members of a group.
     fn members(&self, group: c_int) -> Vec<c_int>;
-    /// Its group.
+    /// The group of a process.
     fn group(&self, pid: c_int) -> Option<c_int>;
-    /// Hears from now on when it forks or ends; whether it is still there.
+    /// Subscribes to a process's forks and end. Returns whether it still exists.
     fn follow(&self, pid: c_int) -> bool;
 }
 
-/// The members that are known, and the groups that they are in.
+/// The known members, and their groups.
 #[derive(Default)]
 pub(super) struct Tree {
     members: BTreeSet<c_int>,
@@ -27,7 +27,8 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn add(&mut self, pid: c_int, table: &impl Table) {
-        // Followed before its children are listed: a child is either in the list or told of.
+        // The process is followed before its children are listed, so that every child is either listed or
+        // reported.
         if pid > 1 && !self.members.contains(&pid) && table.follow(pid) {
             self.members.insert(pid);
         }
@@ -37,13 +38,14 @@ impl Tree {
         self.members.remove(&pid);
     }
 
-    /// Looks for new members until there are none. `own_group` is the shim's, which is not part of the tree.
+    /// Looks for new members until there are none. `own_group` is the shim's group, which is not part of the
+    /// tree.
     pub(super) fn grow(&mut self, own_group: c_int, table: &impl Table) {
         loop {
             let before = self.members.len();
             self.groups.extend(self.members.iter().filter_map(|pid| table.group(*pid)));
             self.groups.remove(&own_group);
-            // A group without members is forgotten: its number may be given anew.
+            // A group without members is forgotten, because its number may be reused.
             self.groups.retain(|group| !table.members(*group).is_empty());
             let children = self.members.iter().flat_map(|pid| table.children(*pid));
             let grouped = self.groups.iter().flat_map(|group| table.members(*group));
@@ -85,10 +87,10 @@ mod tests {
     #[test]
     fn descendants_orphans_of_a_group_and_nobody_else_belong_to_the_tree() {
         const SHIM: c_int = 10;
-        // A child, a grandchild in a group of its own, and strangers.
+        // A child, a grandchild in its own group, and strangers.
         const BEFORE: &[(c_int, c_int, c_int)] =
             &[(10, 1, 10), (20, 10, 20), (21, 20, 20), (22, 21, 22), (30, 1, 30), (31, 10, 10)];
-        // The grandchild's parent is gone, and so is the program; both left somebody behind.
+        // The program and the grandchild's parent are gone, and each left a process behind.
         const AFTER: &[(c_int, c_int, c_int)] =
             &[(10, 1, 10), (22, 1, 22), (23, 22, 22), (24, 1, 20), (30, 1, 30), (31, 10, 10)];
         let members = |tree: &Tree| tree.members().collect::<Vec<_>>();
@@ -104,7 +106,7 @@ mod tests {
         tree.grow(SHIM, &Fixed(AFTER));
         assert_eq!(members(&tree), [22, 23, 24]);
 
-        // When all have ended, their groups mean nothing any more.
+        // When all members have ended, their groups mean nothing any more.
         for pid in [22, 23, 24] {
             tree.remove(pid);
         }

@@ -1,4 +1,4 @@
-//! Who is let in, and which messages are taken.
+//! Who is admitted, and which messages are accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,12 @@ async fn checks_come_in_their_order() {
     let auth = "Authorization: Bearer all-secret\r\n";
     let json = "Content-Type: application/json\r\n";
     for (request, host, headers, expected) in [
-        // Who may come in, on every path and before anything else.
+        // Host and origin are checked on every path, before anything else.
         ("POST /mcp", "Host: evil.com\r\n", "", 403),
         ("POST /mcp", "Host: localhost.evil.com\r\n", "", 403),
         ("GET /healthz", "Host: evil.com\r\n", "", 403),
         ("GET /nowhere", "Host: evil.com\r\n", "", 403),
+        ("GET /", "Host: evil.com\r\n", "Accept: text/html\r\n", 403),
         ("GET http://evil.com/healthz", "Host: localhost\r\n", "", 403),
         ("POST /mcp", "", "", 400),
         ("GET /healthz", "", "", 400),
@@ -39,7 +40,7 @@ async fn checks_come_in_their_order() {
             "Origin: http://evil.com\r\nAccess-Control-Request-Method: POST\r\n",
             403,
         ),
-        // Tokens, before it is told what exists.
+        // Tokens are checked before the server reveals what exists.
         ("POST /mcp", "Host: localhost:1\r\n", "", 401),
         ("GET /nowhere", "Host: localhost\r\n", "", 401),
         ("PUT /mcp", "Host: 127.0.0.1\r\n", huge, 401),
@@ -48,29 +49,40 @@ async fn checks_come_in_their_order() {
         ("POST /mcp", "Host: localhost\r\n", "Authorization: Bearer\r\n", 401),
         ("POST /mcp", "Host: localhost\r\n", "Authorization: Basic all-secret\r\n", 401),
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{auth}"), 401),
-        // Paths and methods.
+        // Paths and methods come next.
         ("GET /healthz", "Host: [::1]:9\r\n", "", 200),
         ("HEAD /readyz", "Host: localhost\r\n", "", 200),
         ("POST /healthz", "Host: localhost\r\n", "", 405),
         ("POST /nowhere", "Host: localhost\r\n", &format!("{auth}{huge}"), 404),
-        ("POST /mcp/", "Host: localhost\r\n", auth, 404),
+        ("GET /", "Host: localhost\r\n", "Accept: text/html,application/xml;q=0.9,*/*;q=0.8\r\n", 200),
+        ("HEAD /", "Host: localhost\r\n", "Accept: Text/HTML\r\n", 200),
+        ("GET /", "Host: localhost\r\n", "Accept: */*\r\n", 404),
+        ("GET /", "Host: localhost\r\n", "Accept: text/html;q=0, text/*\r\n", 404),
+        ("GET /", "Host: localhost\r\n", "", 404),
+        ("GET /?x", "Host: localhost\r\n", "Accept: text/html\r\n", 200),
+        ("POST /", "Host: localhost\r\n", "Accept: text/html\r\n", 401),
+        ("POST /", "Host: localhost\r\n", &format!("{auth}Accept: text/html\r\n"), 404),
+        ("POST /mcp/", "Host: localhost\r\n", auth, 415),
+        ("POST /mcp//", "Host: localhost\r\n", auth, 404),
         ("POST /mcpx", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/unknown", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/my%20box/x", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/my%2", "Host: localhost\r\n", auth, 404),
         ("POST /mcp/dev", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 404),
         ("POST /mcp/my%20box", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 415),
+        ("POST /mcp/my%20box/", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 415),
+        ("POST /mcp/my%20box//", "Host: localhost\r\n", "Authorization: bearer ci-secret\r\n", 404),
         ("PUT /mcp", "Host: localhost\r\n", &format!("{auth}{huge}"), 405),
         ("OPTIONS /mcp", "Host: localhost\r\n", auth, 405),
         ("GET /mcp", "Host: localhost\r\n", &format!("{auth}MCP-Protocol-Version: 2026-07-28\r\n"), 405),
         ("DELETE /mcp", "Host: localhost\r\n", &format!("{auth}MCP-Protocol-Version: 2026-07-28\r\n"), 405),
-        // Media types, before the size.
+        // Media types are checked before the size.
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{huge}Content-Type: text/plain\r\n"), 415),
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{huge}"), 415),
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{huge}{json}Content-Encoding: gzip\r\n"), 415),
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{huge}{json}Accept: text/html\r\n"), 406),
         ("GET /mcp", "Host: localhost\r\n", &format!("{auth}Accept: application/json\r\n"), 406),
-        // The size, before the content.
+        // The size is checked before the content.
         ("POST /mcp", "Host: localhost\r\n", &format!("{auth}{huge}{json}"), 413),
         (
             "POST /mcp",
@@ -92,13 +104,24 @@ async fn checks_come_in_their_order() {
     }
 }
 
+#[tokio::test]
+async fn a_browser_is_told_where_programs_go_and_nothing_else() {
+    let server = Running::start(serving(vec![token("ci", Some(&["my box"]))]), |_| ()).await;
+    let page = server.ask(&get("/", "Accept: text/html\r\n")).await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.body.contains("/mcp") && page.body.lines().count() < 10, "{}", page.body);
+    for absent in ["<script", "my box", "dev", "ci"] {
+        assert!(!page.body.contains(absent), "{absent}: {}", page.body);
+    }
+}
+
 #[test]
 fn only_this_machine_comes_in_without_a_token_and_only_where_there_is_none() {
     for (bound, tokens, expected) in [
         ("127.0.0.1:1", vec![], true),
         ("[::1]:1", vec![], true),
         ("127.0.0.1:1", vec![token("all", None)], false),
-        // A reload may have taken the last token away.
+        // A reload may have removed the last token.
         ("192.0.2.1:1", vec![], false),
         ("0.0.0.0:1", vec![], false),
     ] {
@@ -113,10 +136,10 @@ fn only_this_machine_comes_in_without_a_token_and_only_where_there_is_none() {
 async fn bodies_over_the_limit_are_refused_before_they_are_held() {
     let server = Running::open().await;
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
-    // Nothing of the body is sent, and no `100 Continue` asks for it.
+    // The client sends nothing of the body, and no `100 Continue` asks for it.
     let request = format!("{head}Expect: 100-continue\r\nContent-Length: 4097\r\n\r\n");
     assert_eq!(server.ask(&request).await.status, 413);
-    // A body that does not say its length.
+    // This body does not declare its length.
     let mut client = server.connect().await;
     client.send(&format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await;
     for _ in 0..5 {
@@ -125,7 +148,7 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
     assert_eq!(client.reply().await.status, 413);
     client.send("0\r\n\r\n").await;
     assert!(client.is_closed().await);
-    // The limit itself is no more than it, and is read: only then can it be told that it is no JSON.
+    // A body of exactly the limit is read, and only then found not to be JSON.
     for (length, expected) in [(4096, 400), (4097, 413)] {
         let (one, two) = ("x".repeat(4000), "x".repeat(length - 4000));
         let whole = server.ask(&post("/mcp", "", &format!("{one}{two}"))).await;
@@ -133,14 +156,14 @@ async fn bodies_over_the_limit_are_refused_before_they_are_held() {
         let pieces = server.ask(&format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}")).await;
         assert_eq!((whole.status, pieces.status), (expected, expected), "{length} bytes");
     }
-    // Who sends it all the same still learns why it was refused.
+    // A client that sends the body all the same still learns why it was refused.
     let body = "x".repeat(30_000_000);
     for (path, headers, expected) in
         [("/mcp", "", 413), ("/nowhere", "", 404), ("/mcp", "Content-Encoding: gzip\r\n", 415)]
     {
         assert_eq!(server.ask(&post(path, headers, &body)).await.status, expected);
     }
-    // One that fits, in pieces.
+    // This body fits and comes in pieces.
     let body = modern(1, "echo", "");
     let (start, body) = body.split_once("\r\n\r\n").unwrap();
     let start: String = start
@@ -163,7 +186,7 @@ async fn who_sends_a_refused_body_slowly_still_learns_why() {
     let (pieces, piece) = (60, "x".repeat(100_000));
     let head = post("/mcp", "", "").replace("Length: 0", &format!("Length: {}", pieces * piece.len()));
     client.send(&head).await;
-    // Longer than anybody would wait for a client that is silent; this one never is.
+    // This takes longer than the server waits for a silent client, but the client never pauses for long.
     for _ in 0..pieces {
         sleep(Duration::from_millis(100)).await;
         client.send(&piece).await;
@@ -222,7 +245,7 @@ async fn modern_messages_are_checked_against_their_headers() {
         )
     };
     let with_method = format!("{version}Mcp-Method: echo\r\n");
-    // A request that we cannot route, since a key of it has two values.
+    // A request that cannot be routed, because one of its keys has two values.
     let twice = |method: &str, params: &str| {
         let headers = format!("{version}Mcp-Method: {method}\r\n");
         (headers, request("1", method, &format!("{params},{META}")), 400, Some(-32600))
@@ -230,7 +253,7 @@ async fn modern_messages_are_checked_against_their_headers() {
     for (headers, body, status, code) in [
         (with_method.clone(), echo.clone(), 200, None),
         (format!("{with_method}Mcp-Session-Id: whatever\r\n"), echo.clone(), 200, None),
-        // Headers.
+        // Cases of headers.
         ("Mcp-Method: echo\r\n".to_owned(), echo.clone(), 400, Some(-32020)),
         (version.to_owned(), echo.clone(), 400, Some(-32020)),
         (format!("{with_method}{version}"), echo.clone(), 400, Some(-32020)),
@@ -260,7 +283,7 @@ async fn modern_messages_are_checked_against_their_headers() {
             400,
             Some(-32020),
         ),
-        // Versions and `_meta`.
+        // Cases of versions and `_meta`.
         (
             "MCP-Protocol-Version: 2031-01-01\r\nMcp-Method: echo\r\n".to_owned(),
             request("1", "echo", &other),
@@ -287,7 +310,7 @@ async fn modern_messages_are_checked_against_their_headers() {
             400,
             Some(-32602),
         ),
-        // Messages.
+        // Cases of messages.
         (with_method.clone(), format!("[{echo}]"), 400, Some(-32600)),
         (with_method.clone(), request("1.5", "echo", META), 400, Some(-32600)),
         (with_method.clone(), request("null", "echo", META), 400, Some(-32600)),
@@ -312,7 +335,7 @@ async fn modern_messages_are_checked_against_their_headers() {
         (with_method.clone(), String::new(), 400, Some(-32700)),
         (with_method.clone(), deep(510), 200, None),
         (with_method.clone(), deep(511), 400, Some(-32700)),
-        // What the backend finds.
+        // Errors from the backend.
         (format!("{version}Mcp-Method: unknown\r\n"), request("1", "unknown", META), 404, Some(-32601)),
         (
             format!("{version}Mcp-Method: capability\r\n"),
@@ -355,7 +378,7 @@ async fn the_era_of_a_request_is_the_same_as_over_stdio() {
         let reply = server.ask(&post("/mcp", &headers, &body)).await;
         let expected = match expected {
             Ok(Era::Modern) => (200, None),
-            // It names no session.
+            // The request names no session.
             Ok(Era::Legacy) => (400, Some(-32600)),
             Err(code) => (400, Some(code)),
         };
@@ -407,7 +430,7 @@ async fn slow_heads_are_cut() {
         client.send(start).await;
         assert!(client.is_closed().await);
     }
-    // So is a body that does not come.
+    // A body that never comes is refused as well.
     let request = post("/mcp", "", "{}{}").replace("{}{}", "{}");
     assert_eq!(server.ask(&request).await.status, 408);
     // A call may take its time.
@@ -418,7 +441,7 @@ async fn slow_heads_are_cut() {
     assert!(server.connect().await.is_closed().await);
     server.fake.take("1").send(whole_answer(b"{}"));
     assert_eq!(caller.reply().await.body, "{}");
-    // A head without end is no better.
+    // A head without an end is refused, too.
     let mut client = server.connect().await;
     client.send("GET /healthz HTTP/1.1\r\n").await;
     let long = format!("X: {}\r\n", "x".repeat(8 * 1024));

@@ -1,4 +1,4 @@
-//! A client by raw HTTP.
+//! A client that speaks raw HTTP.
 
 use std::collections::HashMap;
 
@@ -88,7 +88,7 @@ impl Client {
         (length > 0).then(|| String::from_utf8(chunk).unwrap())
     }
 
-    /// The data of further events, until there are so many.
+    /// The data of at least `count` further events.
     pub(super) async fn events(&mut self, count: usize) -> Vec<String> {
         let mut text = String::new();
         while events_in(&text).len() < count {
@@ -104,7 +104,7 @@ impl Client {
     }
 }
 
-/// `id data` of each whole event.
+/// Each whole event as `id data`.
 pub(super) fn events_in(text: &str) -> Vec<String> {
     let event = |block: &str| {
         let field = |name| block.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();

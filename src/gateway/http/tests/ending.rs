@@ -1,4 +1,4 @@
-//! Readiness, and the end of a server.
+//! Tests of readiness and shutdown.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn ending_lets_calls_finish_and_takes_no_new_ones() {
     }
     assert_eq!(server.ask(&get("/healthz", "")).await.status, 200);
     assert_eq!(server.ask(&get("/readyz", "")).await.status, 503);
-    // The answer to a question of the call in flight is no new request.
+    // The answer to a question of the call in flight is not a new request.
     let answer = post("/mcp", &session, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#);
     assert_eq!(server.ask(&answer).await.status, 202);
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":2}"#;

@@ -13,7 +13,7 @@ use crate::core::route::{OutgoingKind, Route};
 use crate::gateway::http::{Backend, Caller, Outgoing, Sink};
 use crate::protocol::message::{Malformed, Message, Request};
 
-/// A backend that does what the method says.
+/// The state of that backend.
 #[derive(Default)]
 pub(super) struct Fake {
     pub(super) held: Mutex<Vec<(String, Arc<dyn Sink>)>>,
@@ -34,7 +34,7 @@ impl Fake {
         self.logged.notify_waiters();
     }
 
-    /// Waits until something was noted.
+    /// Waits until this line is in the log.
     pub(super) async fn noted(&self, line: &str) {
         let found = async {
             loop {
@@ -114,7 +114,7 @@ fn error(id: &str, code: i64) -> Outgoing<'static> {
     Outgoing { kind: OutgoingKind::Error(code), bytes: text.into() }
 }
 
-/// A part of a batch, which hands its answer on to the others when it is given up.
+/// One part of a batch. When it is dropped, it adds its answer to the batch.
 struct Part {
     stream: Arc<dyn Sink>,
     batch: Arc<Batch>,
@@ -137,7 +137,7 @@ impl Drop for Part {
     }
 }
 
-/// Notes when a modern request is given up before its answer.
+/// Records that a modern request was given up before its answer.
 struct Cancel(Arc<Fake>, String);
 
 impl Drop for Cancel {
@@ -148,7 +148,7 @@ impl Drop for Cancel {
 
 pub(super) struct Shared(pub(super) Arc<Fake>);
 
-/// A backend for tests of what stands around a server.
+/// A backend for tests of the code around a server.
 pub(crate) fn backend() -> Arc<impl Backend> {
     Arc::new(Shared(Arc::default()))
 }

@@ -1,4 +1,4 @@
-//! Sentences of the contract, over real sockets, with a scripted backend behind the transport.
+//! Tests of the contract over real sockets, with a scripted backend behind the transport.
 
 mod checks;
 mod client;
@@ -23,7 +23,7 @@ use self::fake::{Fake, Shared};
 use super::{Rules, Settings, serve};
 use crate::config::{Secret, Serving, Token};
 
-/// Far longer than anything takes.
+/// A wait that is far longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn token(name: &str, scope: Option<&[&str]>) -> Token {
@@ -70,7 +70,7 @@ impl Running {
         self.connect().await.ask(request).await
     }
 
-    /// Opens a session that speaks this version; the header line that names it.
+    /// Opens a session with this version, and returns the header line that names it.
     async fn session(&self, version: &str) -> String {
         let reply = self.ask(&post("/mcp", "", &initialize(version))).await;
         assert_eq!(reply.status, 200, "{reply:?}");

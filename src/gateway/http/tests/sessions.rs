@@ -1,4 +1,4 @@
-//! Legacy sessions: whose they are, when they end, and batches.
+//! Legacy sessions: their owners, their ends, and batches.
 
 use std::time::Duration;
 
@@ -46,13 +46,13 @@ async fn sessions_are_named_bound_and_ended() {
     assert_eq!(reply.status, 204);
     server.fake.noted("close 0").await;
     assert_eq!(server.ask(&post("/mcp", &format!("{a}{session}"), &ping)).await.status, 404);
-    // A toolbox's sessions are its own.
+    // The sessions of a toolbox belong to it alone.
     let reply = server.ask(&post("/mcp/my%20box", a, &initialize("2025-06-18"))).await;
     let session = format!("{a}Mcp-Session-Id: {}\r\n", reply.header("mcp-session-id").unwrap());
     server.fake.noted("open Some(\"my box\")").await;
     assert_eq!(server.ask(&post("/mcp/my%20box", &session, &ping)).await.status, 200);
     assert_eq!(server.ask(&post("/mcp", &session, &ping)).await.status, 404);
-    // One that does not come about.
+    // This session is refused.
     let failing = initialize("2025-06-18").replace("{\"prot", "{\"fail\":1,\"prot");
     let reply = server.ask(&post("/mcp", a, &failing)).await;
     assert_eq!((reply.code(), reply.header("mcp-session-id")), (Some(-32602), None));
@@ -71,7 +71,7 @@ async fn a_token_that_a_reload_removes_ends_its_sessions() {
     assert!(!server.fake.log.lock().contains(&"close 1".to_owned()));
     let auth = "Authorization: Bearer a-secret\r\n";
     assert_eq!(server.ask(&post("/mcp", auth, &initialize("2025-06-18"))).await.status, 401);
-    // Another token under the name is another one.
+    // A new token under the same name is a different token.
     let renewed = Token { token: Secret::new("other-secret"), ..token("b", None) };
     server.rules.replace(&serving(vec![renewed]));
     server.fake.noted("close 1").await;
@@ -109,7 +109,7 @@ async fn in_a_full_table_the_oldest_that_was_never_used_gives_way() {
     for _ in 0..5 {
         sessions.push(server.session("2025-11-25").await);
     }
-    // A request, a notification and a stream are uses.
+    // A request, a notification and a stream each count as use.
     assert_eq!(server.ask(&post("/mcp", &sessions[0], &ping)).await.status, 200);
     let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     assert_eq!(server.ask(&post("/mcp", &sessions[1], note)).await.status, 202);
@@ -141,7 +141,8 @@ async fn batches_belong_to_one_version() {
     let reply = server.ask(&post("/mcp", &march, &two)).await;
     assert_eq!(reply.body, format!("[{},{}]", answer(1, "\"session 0\""), answer(2, "\"session 0\"")));
     server.fake.noted("session 0 n").await;
-    // What precedes the answers goes ahead; what gets no answer is left out, what is no message is answered.
+    // Messages before the answers are sent ahead. Requests without an answer are left out, and parts that are
+    // not messages are answered.
     let mixed = format!("[{},{},7]", call(1, "progress"), call(2, "drop"));
     let reply = server.ask(&post("/mcp", &march, &mixed)).await;
     let events = events_in(&reply.body);

@@ -1,4 +1,4 @@
-//! Answers as JSON and as events, streams that break and streams that nobody reads.
+//! Answers as JSON and as events, streams that break, and streams that nobody reads.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn an_answer_is_json_or_events_as_the_client_takes_them() {
             assert_eq!(reply.header("x-accel-buffering"), Some("no"));
             let expected: Vec<_> =
                 expected.iter().map(|event| event.replace('A', answer).replace('E', &echo)).collect();
-            // Numbers of streams go on within a session.
+            // The numbers of streams increase within a session.
             let events: Vec<_> = events_in(&reply.body)
                 .iter()
                 .map(|event| match event.split_once('-') {
@@ -50,14 +50,14 @@ async fn an_answer_is_json_or_events_as_the_client_takes_them() {
             assert_eq!(events, expected);
         }
     }
-    // What has a status of its own keeps it, however the client wants its answers.
+    // An answer with an HTTP status of its own keeps it, whatever form the client wants.
     for accept in ["*/*", "application/json", "text/event-stream"] {
         for (method, status, code) in [("unknown", 404, -32601), ("capability", 400, -32021)] {
             let reply = server.ask(&modern(1, method, &format!("Accept: {accept}\r\n"))).await;
             assert_eq!((reply.status, reply.code()), (status, Some(code)), "{accept}: {reply:?}");
         }
     }
-    // A subscription is nothing but a stream.
+    // A subscription must be a stream.
     let reply = server.ask(&modern(1, "subscriptions/listen", "Accept: application/json\r\n")).await;
     assert_eq!((reply.status, reply.code()), (406, Some(-32600)), "{reply:?}");
     // A request that never gets an answer leaves nobody waiting.
@@ -67,14 +67,14 @@ async fn an_answer_is_json_or_events_as_the_client_takes_them() {
 #[tokio::test]
 async fn closing_the_stream_cancels_a_modern_request_and_no_other() {
     let server = Running::open().await;
-    // Before anything was answered.
+    // The client leaves before anything was answered.
     let mut client = server.connect().await;
     client.send(&modern(5, "hold", "")).await;
     server.fake.noted("anybody holds 5").await;
     drop(client);
     server.fake.noted("released 5").await;
     assert!(!server.fake.take("5").send(whole_answer(b"{}")));
-    // In the middle of the events; another request with the same id goes on.
+    // The client leaves in the middle of the events; another request with the same id goes on.
     let (mut one, mut two) = (server.connect().await, server.connect().await);
     one.send(&modern(6, "hold", "")).await;
     server.fake.noted("anybody holds 6").await;
@@ -109,7 +109,7 @@ async fn one_stream_carries_what_belongs_to_no_request() {
     let session = server.session("2025-11-25").await;
     let unrelated = server.fake.unrelated(0);
     let changed = |kind: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{kind}/list_changed"}}"#);
-    // Nobody listens yet: `list_changed` waits, once per kind, and nothing else does.
+    // Nobody listens yet, so `list_changed` waits, once per kind, and nothing else does.
     let long = changed("long").replace('{', &format!("{{\"x\":\"{}\",", "x".repeat(2000)));
     for (kind, message) in [
         ("tools/list_changed", changed("tools")),
@@ -130,14 +130,14 @@ async fn one_stream_carries_what_belongs_to_no_request() {
     assert_eq!(data(one.events(2).await), [changed("tools"), changed("prompts")]);
     unrelated.send(notice(b"1"));
     assert_eq!(data(one.events(1).await), ["1"]);
-    // A second one takes the place of the first.
+    // A second stream replaces the first.
     let mut two = server.connect().await;
     two.send(&get("/mcp", &session)).await;
     assert!(two.head().await.is_event_stream());
     assert_eq!(one.chunk().await, None);
     unrelated.send(notice(b"2"));
     assert_eq!(data(two.events(1).await), ["2"]);
-    // The session's end is the stream's end.
+    // The end of the session ends the stream.
     server.ask(&get("/mcp", &session).replacen("GET", "DELETE", 1)).await;
     assert_eq!(two.chunk().await, None);
     assert!(!unrelated.send(notice(b"3")));
@@ -169,7 +169,7 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
             events_in(&reply.body).iter().map(|event| event.split_once(' ').unwrap().1.to_owned()).collect();
         assert_eq!(data, expected);
     }
-    // The session's own stream was left alone, and can be resumed as well.
+    // The session's own stream was left alone and can be resumed as well.
     server.fake.unrelated(0).send(notice(b"5"));
     let events = listener.events(1).await;
     drop(listener);
@@ -181,7 +181,7 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
         if last == id(&events[0]) {
             assert!(listener.events(1).await[0].ends_with(" 6"));
         } else {
-            // An unknown id is ignored: a plain stream.
+            // An unknown id is ignored, and a new stream begins.
             let mut start = listener.chunk().await.unwrap();
             server.fake.unrelated(0).send(notice(b"7"));
             start.push_str(&listener.chunk().await.unwrap());
@@ -206,7 +206,7 @@ async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
         stream.send(whole_answer(format!("\"{}\"", "x".repeat(bytes))));
         caller.events(1).await;
     }
-    // The second one is still there.
+    // The second event is still kept.
     let reply = server.ask(&get("/mcp", &format!("{session}Last-Event-ID: {}\r\n", ids[1]))).await;
     assert!(reply.body.contains("xxx\"\n\n"), "{}", reply.body);
     let mut listener = server.connect().await;

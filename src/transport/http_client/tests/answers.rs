@@ -1,4 +1,4 @@
-//! Answers of all shapes, and what is sent to get them.
+//! Answers of all shapes, and the requests that lead to them.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::{Client, HANGING, HELLO, INITIALIZE, LIMIT, error, result};
 use crate::protocol::tool_headers::ToolHeader;
 use crate::transport::http_client::Endpoint;
 
-/// A server that gives one answer to everything; what comes to the client, line by line.
+/// Checks what the client receives, line by line, from a server that gives one answer to everything.
 async fn check(reply: impl Fn() -> Reply + Send + Sync + 'static, expected: &[&str]) {
     let server = Server::start(move |_| reply()).await;
     let mut client = Client::of(&server);
@@ -51,15 +51,16 @@ async fn answers_come_as_json_or_as_a_stream() {
         "event: message\ndata: {progress}\n\n: comment\n\nevent: other\ndata: {{}}\n\ndata: {question}\n\ndata: {answer}\n\n"
     );
     check(move || Reply::events(&text), &[&on_progress, &on_question, &on_answer]).await;
-    // The answer counts when it is there, not when the stream ends; answers to others are handed on.
+    // The answer counts as soon as it arrives, before the stream ends. Answers to other requests are passed
+    // on.
     let text = format!("data: {}\n\ndata: nonsense\n\ndata: {answer}\n\n", result(8, "other"));
     let on_other = format!("7 {}", result(8, "other"));
     check(move || Reply::events(&text).then(Step::Hold), &[&on_other, &on_answer]).await;
-    // So does one that cannot be read.
+    // The same holds for an answer that cannot be read.
     let text = answer.replace("\"a\"", "NaN");
     let on_broken = format!("7 {text}");
     check(move || Reply::events(format!("data: {text}\n\n")).then(Step::Hold), &[&on_broken]).await;
-    // As some servers would have it.
+    // Some servers send the wrong content type.
     let text = answer.clone();
     check(move || Reply::status(200).kind("text/plain").text(&text), &[&on_answer]).await;
 }
@@ -300,7 +301,7 @@ async fn the_old_transport_sends_nothing_to_another_origin() {
     let client = Client::at(Endpoint { url: server.url.clone(), headers: Vec::new(), sse: true });
     let reason = "the server names an `endpoint` of another origin, where nothing is sent";
     assert_eq!(client.end().await, (Err(reason.to_owned()), Vec::new()));
-    // Where it was only tried, the first answer stands.
+    // If the old transport was only a fallback, the first answer stands.
     let mut client = Client::of(&server);
     client.send(INITIALIZE).await;
     client.expect(&error(1, "the server answered HTTP 404 Not Found", Some(404))).await;

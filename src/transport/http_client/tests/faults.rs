@@ -1,4 +1,4 @@
-//! Servers that are not there, or not what they should be.
+//! Servers that are unreachable or misbehave.
 
 use std::sync::Arc;
 
@@ -158,7 +158,7 @@ async fn a_request_that_was_sent_is_never_sent_again() {
         connection.write_all(answer.as_bytes()).await.unwrap();
         drop(connection);
         client.expect(&error(id, reason, None)).await;
-        // What breaks while a list is read says nothing new.
+        // A connection that breaks while a list is read tells us nothing new.
         if id < 4 {
             client.expect("[missed]").await;
         }
@@ -177,7 +177,7 @@ async fn connections_are_used_again() {
         while !String::from_utf8_lossy(&request).contains("2026-07-28\"}}}") {
             assert_ne!(connection.read_buf(&mut request).await.unwrap(), 0);
         }
-        // An answer in a stream whose end comes with it frees its connection, too.
+        // An answer whose stream ends with it frees its connection, too.
         let body = format!("data: {}\n\n", result(id, "a"));
         let answer = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
@@ -185,7 +185,7 @@ async fn connections_are_used_again() {
         );
         connection.write_all(answer.as_bytes()).await.unwrap();
         client.expect(&format!("{id} {}", result(id, "a"))).await;
-        // The client's task must have seen the end; it runs on this thread.
+        // The client's task runs on this thread and must see the end first.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,5 @@
-//! Connections that are not made, and to whom those go that are. All names are looked up here.
+//! Connections that are refused, and the addresses of those that are made. All names are looked up in the
+//! test.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::server::{Reply, Server};
 use crate::transport::http_client::connect::{Http, peer};
 use crate::transport::http_client::reach::{Gate, Reach};
 
-/// A gate whose names lead to each of these addresses in turn; and how often it was asked.
+/// A gate whose look-ups return these addresses in turn, and the number of look-ups so far.
 fn gate(reach: Reach, answers: &[[u8; 4]]) -> (Gate, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, answers) = (asked.clone(), answers.to_vec());
@@ -24,7 +25,7 @@ fn gate(reach: Reach, answers: &[[u8; 4]]) -> (Gate, Arc<AtomicUsize>) {
     (Gate { reach, lookup: Arc::new(lookup) }, asked)
 }
 
-/// What becomes of a GET: the address that it was answered from, or the failure.
+/// The outcome of a GET: the address that answered, or the failure.
 async fn get(gate: &Gate, url: &str) -> Result<Option<IpAddr>, String> {
     let uri: Uri = url.parse().unwrap();
     let http = Http::new(&uri, HeaderMap::new(), gate.clone()).await.unwrap();
@@ -34,7 +35,7 @@ async fn get(gate: &Gate, url: &str) -> Result<Option<IpAddr>, String> {
     response.map(|response| peer(&response)).map_err(|failure| failure.message)
 }
 
-/// A listener that nobody should come to.
+/// A listener that nobody should connect to.
 struct Trap(TcpListener);
 
 impl Trap {
@@ -74,20 +75,20 @@ async fn names_lead_servers_elsewhere_nowhere_special() {
         assert_eq!(asked.load(Ordering::Relaxed), lookups, "{host}");
         assert!(trap.is_untouched(), "{host}");
     }
-    // A name that only looks like an address is not looked up for plain http.
+    // A name that only looks like an address is not looked up for plain `http`.
     for reach in [Reach::NamedHere, Reach::NamedElsewhere] {
         let (gate, asked) = gate(reach, &[here]);
         let failure = get(&gate, &format!("http://127.evil.example:{port}/x")).await.unwrap_err();
         assert!(failure.contains("127.evil.example is neither"), "{failure}");
         assert_eq!((asked.load(Ordering::Relaxed), trap.is_untouched()), (0, true));
     }
-    // `localhost` that leads elsewhere is none.
+    // A `localhost` that resolves elsewhere does not count as local.
     let (gate, _) = gate(Reach::NamedHere, &[[10, 0, 0, 1]]);
     let failure = get(&gate, &format!("http://localhost:{port}/x")).await.unwrap_err();
     assert!(failure.contains("localhost resolves to 10.0.0.1, which is not on this machine"), "{failure}");
 }
 
-/// One that changes its answer must not have its second one connected to.
+/// A name that changes its answer must not get us to connect to the second one.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_address_that_was_checked_is_connected_to() {
@@ -101,7 +102,7 @@ async fn the_address_that_was_checked_is_connected_to() {
     assert_eq!(answered, Ok(Some(here.into())));
     assert_eq!((asked.load(Ordering::Relaxed), trap.is_untouched()), (1, true));
 
-    // A server that has answered is asked again where it was, not where its name leads by now.
+    // A server that has answered is asked again at the same address, whatever its name resolves to by now.
     let (gate, asked) = self::gate(Reach::Answered(here.into()), &[there]);
     let answered = get(&gate, &format!("http://mcp.example:{port}/x")).await;
     assert_eq!(answered, Ok(Some(here.into())));

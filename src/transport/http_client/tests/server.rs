@@ -1,4 +1,4 @@
-//! A server that does what a closure says, and writes down what it was asked.
+//! A server that follows a script and records its requests.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::Log;
 
-/// A request as it came.
+/// A received request.
 pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) path: String,
@@ -37,26 +37,26 @@ impl Asked {
     }
 }
 
-/// What to answer.
+/// A scripted answer.
 pub(super) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     steps: VecDeque<Step>,
-    /// Nothing is answered before this is true.
+    /// The answer is held back until this is true.
     when: Option<watch::Receiver<bool>>,
-    /// Closed when the answer is no longer read.
+    /// Closed when the client stops reading the answer.
     dropped: Option<oneshot::Sender<()>>,
 }
 
-/// A step of a body.
+/// A step in sending a body.
 pub(super) enum Step {
     Chunk(String),
-    /// Goes on with what comes through the channel.
+    /// Sends whatever comes through the channel.
     From(mpsc::Receiver<String>),
-    /// The connection breaks, once what came before has left.
+    /// Breaks the connection once everything before has been sent.
     Break,
     Broken,
-    /// Nothing further comes.
+    /// Sends nothing more, and keeps the connection open.
     Hold,
 }
 
@@ -102,7 +102,7 @@ impl Reply {
     }
 }
 
-/// A running server; ends when it is dropped.
+/// A running server, which ends when it is dropped.
 pub(super) struct Server {
     pub(super) url: String,
     pub(super) log: Log,
@@ -110,8 +110,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one that answers as `script` says. Requests are logged as
-    /// `METHOD rpc-method session=… version=… last=…`, what is absent left out.
+    /// Starts a server that answers as `script` says. Requests are logged as `METHOD rpc-method session=…
+    /// version=… last=…` without the absent parts.
     pub(super) async fn start(script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use super::server::{Asked, Reply, Server, Step};
 use super::{Client, HELLO, RENEWED, error, result};
 
-/// Answers the handshake with a session of this name; everything else is `rest`'s.
+/// Answers the handshake with a session of this name, and everything else with `rest`.
 fn handshake(asked: &Asked, session: &str, rest: impl FnOnce() -> Reply) -> Reply {
     match asked.rpc.as_str() {
         "initialize" => Reply::json(HELLO).with("mcp-session-id", session),
@@ -19,7 +19,7 @@ fn handshake(asked: &Asked, session: &str, rest: impl FnOnce() -> Reply) -> Repl
 
 #[tokio::test]
 async fn a_session_is_carried_from_the_first_answer_to_the_end() {
-    // As JSON and as a stream.
+    // The answer comes once as JSON and once as a stream.
     for stream in [false, true] {
         let (open, wait) = watch::channel(false);
         let (say, said) = mpsc::channel(1);
@@ -28,7 +28,7 @@ async fn a_session_is_carried_from_the_first_answer_to_the_end() {
             "initialize" if stream => {
                 Reply::events(format!("id: 1\ndata:\n\ndata: {HELLO}\n\n")).with("mcp-session-id", "s")
             }
-            // Nothing may overtake this.
+            // No other message may overtake this one.
             "notifications/initialized" => Reply::status(202).when(wait.clone()),
             _ => handshake(asked, "s", || match asked.method.as_str() {
                 "GET" => Reply::events("").then(Step::From(said.lock().take().unwrap())),
@@ -90,7 +90,7 @@ async fn a_lost_session_is_opened_again_and_the_call_sent_again() {
     lost_session(move || Reply::status(400).kind("application/json").text(no_session)).await;
 }
 
-/// A server that restarts, and then refuses the session that it does not know.
+/// Tests a server that restarts and then refuses a session it does not know.
 async fn lost_session(refuse: impl Fn() -> Reply + Send + Sync + 'static) {
     let opened = AtomicUsize::new(0);
     let server = Server::start(move |asked| {
@@ -306,7 +306,7 @@ async fn a_stream_that_finds_its_session_lost_opens_a_new_one() {
     }
 }
 
-/// A server that ends the stream, and then refuses the session that it does not know.
+/// Tests a server that ends the stream and then refuses a session it does not know.
 async fn stream_without_session(refusal: u16) {
     let (opened, gets) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let server = Server::start(move |asked| {

@@ -1,22 +1,24 @@
-//! Who besides its owner has access to a file that holds secrets. Only Unix says so in a way that is worth a word.
+//! Checks who besides its owner can access a file that holds secrets. Only Unix permissions are worth
+//! reporting.
 
 use std::fs::Metadata;
 use std::path::Path;
 
-/// What the group of a file and all others may do with it, the worst of it.
+/// The most that the group or others may do with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(unix), allow(dead_code, reason = "elsewhere nothing is known"))]
 pub enum Access {
-    /// Nothing.
+    /// They have no access.
     None,
-    /// Read it.
+    /// They can read the file.
     Read,
-    /// Change it.
+    /// They can change the file.
     Write,
 }
 
 impl Access {
-    /// To this file. Pipes and devices are not kept, and their permissions mean something else.
+    /// The access of others to this file. Pipes and devices report none, because they store nothing and their
+    /// permissions mean something else.
     #[cfg(unix)]
     pub fn of_others(file: &Metadata) -> Self {
         use std::os::unix::fs::PermissionsExt;
@@ -28,14 +30,14 @@ impl Access {
         }
     }
 
-    /// To this file.
+    /// The access of others to this file, which is unknown on this system.
     #[cfg(not(unix))]
     pub fn of_others(_: &Metadata) -> Self {
         Self::None
     }
 }
 
-/// The command that leaves a file to its owner alone.
+/// The shell command that restricts a file to its owner.
 pub fn mend(file: &Path) -> String {
     let path = file.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);

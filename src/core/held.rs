@@ -1,0 +1,61 @@
+//! Answers that wait until the client has the tools that they speak of.
+//!
+//! Clients that read a changed list again send their next request before they have done so: the model cannot call what it
+//! has just opened. So the gateway lets the answer to what changed a client's tools wait in [`Reply::caught_up`], after
+//! the client was told and before the answer is sent.
+//!
+//! ```text
+//! told ── `tools/list` is answered ──> settling ── the time that the client needs ──> sent
+//!   └──────────── LONGEST ─────────────────┴──> sent, and no later answer of the session waits
+//!   └──────────── the session ends ────────┴──> sent
+//! ```
+//!
+//! Invariant: nothing but the answer itself waits, and only where the client is known to need it and can be told.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::reply::Reply;
+use super::session::ClientSession;
+use crate::known_clients::{Behaviour, ChangedLists};
+
+/// What a client may take to have its new tools.
+const LONGEST: Duration = Duration::from_secs(2);
+
+impl Reply {
+    /// Waits until the client has the tools that it was told of since it had been told `before` times, if it was and
+    /// needs that. The lists of modern clients do not change by what they ask for.
+    pub async fn caught_up(&self, before: u64) {
+        if self.modern().is_none() {
+            self.session().has_caught_up(before).await;
+        }
+    }
+}
+
+impl ClientSession {
+    async fn has_caught_up(&self, before: u64) {
+        let told = self.told_of_tools();
+        let Some(settling) = self.settling_time().filter(|_| told > before) else { return };
+        let has_settled = async {
+            self.until(|| self.has_list_of_tools(told)).await;
+            sleep(settling).await;
+        };
+        tokio::select! {
+            () = has_settled => {}
+            () = self.until(|| self.is_ending()) => {}
+            () = sleep(LONGEST) => {
+                tracing::debug!("the client has not read its new tools in time; no answer waits for that any more");
+                self.give_up();
+            }
+        }
+    }
+
+    /// What the client needs after it has read a list; `None` where its answers are not held.
+    fn settling_time(&self) -> Option<Duration> {
+        match Behaviour::of(&self.hello()?.name).changed_lists {
+            ChangedLists::TakenUp { settling } if self.can_be_waited_for() => Some(settling),
+            _ => None,
+        }
+    }
+}
