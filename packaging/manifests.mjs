@@ -19,6 +19,8 @@ const { names } = crate;
 const author = { name: 'The MCP Workbench authors', url: crate.repository };
 /** How a client starts us from npm, which most clients' users have. */
 const server = { command: 'npx', args: ['-y', `${names.npm}@${crate.version}`] };
+/** As a plugin, whose name stands in the names of its servers. */
+const pluginServer = { ...server, args: [...server.args, '--entry', `plugin_${crate.name}_workbench`] };
 
 /** The package that `npx` names: a launcher, and a package for each platform of which npm installs one. */
 export function mainPackage() {
@@ -123,11 +125,11 @@ function files() {
       plugins: [{ name: crate.name, source: './plugin', description: names.summary, version: crate.version }],
     },
     'plugin/.claude-plugin/plugin.json': about,
-    'plugin/.mcp.json': { mcpServers: { workbench: server } },
+    'plugin/.mcp.json': { mcpServers: { workbench: pluginServer } },
     'plugin/plugin.json': { $schema: 'https://agent-plugins.org/schemas/1.0.0/plugin.schema.json', ...about },
     'plugin/mcp.json': {
       $schema: 'https://agent-plugins.org/schemas/1.0.0/mcp.schema.json',
-      mcpServers: { workbench: { type: 'stdio', ...server } },
+      mcpServers: { workbench: { type: 'stdio', ...pluginServer } },
     },
     'gemini-extension.json': {
       name: crate.name,

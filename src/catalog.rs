@@ -488,8 +488,13 @@ const MARK: usize = 9;
 impl NameLimits {
     /// Whether the name may stay as it is.
     pub fn fits(self, name: &str) -> bool {
-        (name.len() <= self.length || name.chars().count() <= self.length)
+        !self.is_too_long(name)
             && (self.rule == NameRule::Exact || name.bytes().map(char::from).all(accepted))
+    }
+
+    /// Whether the name has more characters than clients take.
+    pub fn is_too_long(self, name: &str) -> bool {
+        name.len() > self.length && name.chars().count() > self.length
     }
 
     /// The name, cut and marked with a hash of its origin.
@@ -502,6 +507,17 @@ impl NameLimits {
         marked.push_str(&format!("_{:08x}", hash(origin, attempt)));
         marked
     }
+}
+
+/// Whether `name` is what some client knows the thing of this origin by, whose name in full does not fit there: as much
+/// of it as that client takes, and the mark.
+pub fn is_marked(name: &str, full: &str, origin: &[&str]) -> bool {
+    let Some((kept, mark)) = name.len().checked_sub(MARK).and_then(|at| name.split_at_checked(at)) else {
+        return false;
+    };
+    let mut whole = full.chars();
+    let is_kept = |c: char| whole.next().is_some_and(|own| own == c || (c == '_' && !accepted(own)));
+    kept.chars().all(is_kept) && mark == format!("_{:08x}", hash(origin, 0))
 }
 
 fn accepted(c: char) -> bool {
@@ -603,11 +619,32 @@ mod tests {
         assert!(nearest("zzzz", names, 2).is_empty());
     }
 
+    #[test]
+    fn a_marked_name_is_known_whatever_it_was_cut_to() {
+        let origin = ["dev", "fs", "read"];
+        for (name, expected) in [
+            ("a_b_2f95bb26", true),
+            ("a b_2f95bb26", true),
+            ("a_2f95bb26", true),
+            ("_2f95bb26", true),
+            ("2f95bb26", false),
+            ("a_b_2f95bb27", false),
+            ("a-b_2f95bb26", false),
+            ("b_2f95bb26", false),
+            ("a_b_c_2f95bb26", false),
+            ("a_b\u{fc}2f95bb26", false),
+        ] {
+            assert_eq!(is_marked(name, "a b", &origin), expected, "{name}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn marked_names_always_fit(name in ".{1,200}", length in 10usize..80) {
-            let limits = NameLimits { rule: NameRule::Safe, length };
-            prop_assert!(limits.fits(&limits.marked(&name, &["a", &name], 0)));
+        fn marked_names_always_fit(name in ".{1,200}", length in 10usize..80, exact: bool) {
+            let rule = if exact { NameRule::Exact } else { NameRule::Safe };
+            let limits = NameLimits { rule, length };
+            let marked = limits.marked(&name, &["a", &name], 0);
+            prop_assert!(limits.fits(&marked) && is_marked(&marked, &name, &["a", &name]));
         }
 
         #[test]

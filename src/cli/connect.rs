@@ -5,7 +5,7 @@ use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
 use super::check::errors;
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client, variables};
-use super::load::{Loader, env_file};
+use super::load::{Loader, Overrides, env_file};
 use super::secrets::Secrets;
 use crate::catalog::Kind;
 use crate::client_files::{
@@ -182,7 +182,7 @@ impl<'a> GatewayStart<'a> {
         let loader = Loader {
             face,
             file: config.to_owned(),
-            tool_mode: mode,
+            overrides: Overrides { tool_mode: mode, entry: None },
             state: None,
             skip_missing: false,
             reader: env_file,

@@ -10,7 +10,7 @@ use super::World;
 use super::advice::advice;
 use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, checked_env_file, runtime, signal};
+use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
 use super::version::version;
@@ -25,6 +25,8 @@ const SLOW: Duration = Duration::from_secs(5);
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
+    overrides: &Overrides,
+    client: &str,
     (manner, screen): (Manner, Screen),
     world: World,
 ) -> Result<u8, Failure> {
@@ -37,7 +39,7 @@ pub(super) fn run(
         }
         writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
     }
-    let asking = Loader::for_asking(face, file, None, &world)?;
+    let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
     let (configured, _) = loader.load(manner)?;
     let file = loader.file;
@@ -47,7 +49,7 @@ pub(super) fn run(
         let interrupted = signal()?;
         let gateway = Gateway::new(configured, around);
         let examine =
-            || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine());
+            || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine(client));
         let examined = async {
             let findings = examine().await;
             // Where nobody is asked to log in, there are no logins.

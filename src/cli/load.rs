@@ -16,13 +16,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
+/// What the command line says over the file.
+#[derive(Clone, Default)]
+pub(super) struct Overrides {
+    pub(super) tool_mode: Option<ToolMode>,
+    /// What the client's file calls us.
+    pub(super) entry: Option<String>,
+}
+
 /// Reads one configuration file, as often as need be.
 #[derive(Clone)]
 pub(super) struct Loader {
     pub(super) face: Face,
     pub(super) file: PathBuf,
-    /// What the command line says of it.
-    pub(super) tool_mode: Option<ToolMode>,
+    pub(super) overrides: Overrides,
     /// Where switches of toolman are remembered, if they are.
     pub(super) state: Option<PathBuf>,
     /// Whether servers whose variables are not set are skipped, whatever the file says.
@@ -49,11 +56,11 @@ impl Loader {
     pub(super) fn for_asking(
         face: Face,
         file: Result<PathBuf, NotFound>,
-        tool_mode: Option<ToolMode>,
+        overrides: &Overrides,
         world: &World,
     ) -> Result<Self, Failure> {
-        let (reader, world) = (env_file, world.clone());
-        Ok(Self { face, file: file?, tool_mode, state: None, skip_missing: true, reader, world })
+        let (reader, world, overrides) = (env_file, world.clone(), overrides.clone());
+        Ok(Self { face, file: file?, overrides, state: None, skip_missing: true, reader, world })
     }
 
     /// Reads the file; its warnings go to stderr.
@@ -92,10 +99,12 @@ impl Loader {
     fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>) -> Meaning {
         match self.face {
             Face::Workbench => config::load(&self.file, bytes, inputs).map(|(mut config, warnings)| {
-                config.tool_mode = self.tool_mode.unwrap_or(config.tool_mode);
+                config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
+                config.common.entry.clone_from(&self.overrides.entry);
                 (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
             }),
-            Face::Toolman => config::load_toolman(&self.file, bytes, inputs).map(|(config, warnings)| {
+            Face::Toolman => config::load_toolman(&self.file, bytes, inputs).map(|(mut config, warnings)| {
+                config.common.entry.clone_from(&self.overrides.entry);
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {
                     state: state.clone(),

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::World;
 use super::advice::lost;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, runtime, signal};
+use super::load::{Loader, Overrides, runtime, signal};
 use super::screen::Screen;
 use crate::config::Transport;
 use crate::config::locate::{Face, NotFound};
@@ -81,12 +81,12 @@ impl Servers {
         attendance: Attendance,
         verb: impl AsyncFnOnce(&Shell) -> Result<u8, Failure>,
     ) -> Result<u8, Failure> {
-        let (configured, _) =
-            Loader::for_asking(self.face, self.file, None, &self.world)?.load(self.manner)?;
+        let (configured, _) = Loader::for_asking(self.face, self.file, &Overrides::default(), &self.world)?
+            .load(self.manner)?;
         let (runtime, around) = (runtime()?, self.world.engine_surroundings(attendance));
         let done = runtime.block_on(async {
             let interrupted = signal()?;
-            let shell = Shell::new(Gateway::new(configured, around));
+            let shell = Shell::new(Gateway::new(configured, around), "");
             let done = tokio::select! {
                 done = verb(&shell) => done,
                 () = interrupted => {

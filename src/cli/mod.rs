@@ -32,6 +32,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 use self::failure::{Failure, FailureKind, Manner};
+use self::load::Overrides;
 use self::screen::Screen;
 use crate::config::locate::{
     Face, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
@@ -40,6 +41,7 @@ use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
+use crate::known_clients::KnownClient;
 
 /// What options are called that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
@@ -61,6 +63,9 @@ struct Arguments {
     /// How opened tools reach the client, whatever the file says
     #[arg(long, value_enum, value_name = "MODE", global = true, help_heading = EVERYWHERE)]
     tool_mode: Option<ToolModeName>,
+    /// What the client's file calls us, which is part of the names that it shows (default: workbench or toolman)
+    #[arg(long, value_name = "NAME", global = true, help_heading = EVERYWHERE)]
+    entry: Option<String>,
     /// One JSON value on stdout instead of text
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
@@ -86,6 +91,8 @@ enum Verb {
         /// Ask the servers, whatever is remembered of them, which it does in any case
         #[arg(long)]
         fresh: bool,
+        #[command(flatten)]
+        names: Names,
     },
     /// Log in to a server, or say which servers want that
     #[command(display_order = 42)]
@@ -116,6 +123,25 @@ enum Verb {
     Files(files::FileVerb),
     #[command(flatten)]
     Shell(shell::ShellVerb),
+}
+
+/// Whose names of tools are shown.
+#[derive(Args, Clone, Copy)]
+struct Names {
+    /// Show the names of tools that this client has, such as claude-code (default: those that fit 64 characters)
+    #[arg(long = "client", value_name = "NAME", value_parser = known_client)]
+    client: Option<&'static KnownClient>,
+}
+
+fn known_client(id: &str) -> Result<&'static KnownClient, String> {
+    KnownClient::named(id).ok_or_else(|| format!("the clients are {}", import::clients()))
+}
+
+impl Names {
+    /// What the client calls itself; nothing where none is named.
+    fn client(self) -> &'static str {
+        self.client.map_or("", KnownClient::called)
+    }
 }
 
 /// How to serve over HTTP.
@@ -241,16 +267,22 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
             login::Servers { face, file, manner, screen, world }.login(server.as_deref(), *no_browser)
         }
         Some(Verb::Logout { server }) => login::Servers { face, file, manner, screen, world }.logout(server),
-        Some(Verb::Doctor { .. }) => doctor::run(face, file, (manner, screen), world),
-        Some(Verb::Shell(verb)) => {
-            shell::run(verb, face, file, arguments.tool_mode(), (manner, screen), world)
+        Some(Verb::Doctor { names, .. }) => {
+            doctor::run(face, file, &arguments.overrides(), names.client(), (manner, screen), world)
         }
-        None => serve::run(face, file, arguments.tool_mode(), &Http::default(), manner, &world),
-        Some(Verb::Serve(http)) => serve::run(face, file, arguments.tool_mode(), http, manner, &world),
+        Some(Verb::Shell(verb)) => {
+            shell::run(verb, face, file, &arguments.overrides(), (manner, screen), world)
+        }
+        None => serve::run(face, file, arguments.overrides(), &Http::default(), manner, &world),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.overrides(), http, manner, &world),
     }
 }
 
 impl Arguments {
+    fn overrides(&self) -> Overrides {
+        Overrides { tool_mode: self.tool_mode(), entry: self.entry.clone() }
+    }
+
     fn tool_mode(&self) -> Option<ToolMode> {
         self.tool_mode.map(|mode| match mode {
             ToolModeName::Dynamic => ToolMode::Dynamic,

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::{Failure, Manner};
-use super::load::{Loader, env_file, runtime, signal};
+use super::load::{Loader, Overrides, env_file, runtime, signal};
 use super::reload::FileWatch;
 use super::{Http, World, serve_http};
-use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
@@ -18,7 +17,7 @@ use crate::gateway::{Gateway, stdio};
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
+    overrides: Overrides,
     http: &Http,
     manner: Manner,
     world: &World,
@@ -36,7 +35,7 @@ pub(super) fn run(
     })?;
     let state = world.state_directory();
     let loader =
-        Loader { face, file, tool_mode, state, skip_missing: false, reader: env_file, world: world.clone() };
+        Loader { face, file, overrides, state, skip_missing: false, reader: env_file, world: world.clone() };
     let (configured, read) = loader.load(manner)?;
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(

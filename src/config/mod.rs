@@ -123,8 +123,10 @@ pub struct NamespacedServer {
 pub struct Common {
     /// Whether characters that clients reject are replaced in registered names.
     pub names: NameRule,
-    /// Longest registered tool name, in characters; at least 10.
-    pub max_name_length: usize,
+    /// Longest registered tool name, in characters, at least 10; `None` is what the client takes.
+    pub max_name_length: Option<usize>,
+    /// What the client's file calls us, where it is not what we call ourselves. The command line says it, no file does.
+    pub entry: Option<String>,
     /// Largest message accepted from an upstream or a stdio client.
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.

@@ -21,7 +21,8 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
     let seconds = |key, default| root.get(key).and_then(At::seconds).unwrap_or(Duration::from_secs(default));
     Common {
         names: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
-        max_name_length: whole("maxNameLength", 10, 64),
+        max_name_length: root.get("maxNameLength").and_then(|at| at.whole(10)),
+        entry: None,
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),

@@ -127,7 +127,7 @@ namespaces = ["zz", ""]
         (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
         (Some("+"), true, true)
     );
-    assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, 128));
+    assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, Some(128)));
     assert_eq!((toolman.common.names, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
     assert_eq!(toolman.common.question_timeout, Duration::from_millis(1500));
     let serving = &toolman.common.serving;

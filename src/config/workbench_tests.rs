@@ -117,7 +117,7 @@ fn defaults_are_those_of_the_contract() {
     let common = &workbench.common;
     assert_eq!(
         (common.names, common.max_name_length, common.max_message_bytes),
-        (NameRule::Safe, 64, 16 << 20)
+        (NameRule::Safe, None, 16 << 20)
     );
     assert_eq!(common.question_timeout, Duration::from_secs(300));
     let serving = Serving {
@@ -150,7 +150,10 @@ fn every_top_level_key_is_known() {
         (ToolMode::Auto, 0, true)
     );
     let common = workbench.common;
-    assert_eq!((common.names, common.max_name_length, common.max_message_bytes), (NameRule::Exact, 10, 1024));
+    assert_eq!(
+        (common.names, common.max_name_length, common.max_message_bytes),
+        (NameRule::Exact, Some(10), 1024)
+    );
     assert_eq!(common.question_timeout, Duration::from_millis(1500));
     assert_eq!(
         (common.serving.session_idle_timeout, common.serving.max_body_bytes),

@@ -1,8 +1,11 @@
 //! Everybody who looks: the workspaces that changes of upstreams reach, and the client on stdin.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::session::ClientSession;
 use super::workspace::Workspace;
@@ -13,9 +16,16 @@ pub struct Audience {
     workspaces: Mutex<Vec<Weak<Workspace>>>,
     /// The client on our stdin, where there is one.
     stdio: Mutex<Weak<ClientSession>>,
+    /// Until when upstreams wait for what it declares.
+    patience: OnceLock<Instant>,
+    /// Some client has said who it is.
+    introduced: Notify,
     /// Told of a workspace in which an upstream has come up or is new.
     on_arrival: OnceLock<OnArrival>,
 }
+
+/// How long upstreams that start with us wait for the first message of the client on stdin.
+const FIRST_MESSAGE: Duration = Duration::from_millis(500);
 
 type OnArrival = Box<dyn Fn(&Arc<Workspace>) + Send + Sync>;
 
@@ -41,6 +51,28 @@ impl Audience {
     /// Makes the client on our stdin known: what belongs to no call goes there.
     pub fn attach_stdio(&self, session: &Arc<ClientSession>) {
         *self.stdio.lock() = Arc::downgrade(session);
+        let _ = self.patience.set(Instant::now() + FIRST_MESSAGE);
+    }
+
+    /// A client has said who it is.
+    pub fn introduce(&self) {
+        self.introduced.notify_waiters();
+    }
+
+    /// Waits until the client on our stdin, where there is one, has declared what upstreams are to be told of it, for a
+    /// moment.
+    pub(super) async fn introduced(&self) {
+        let (Some(session), Some(patience)) = (self.stdio(), self.patience.get()) else { return };
+        let declared = async {
+            loop {
+                let introduced = self.introduced.notified();
+                if session.declared().is_some() {
+                    return;
+                }
+                introduced.await;
+            }
+        };
+        let _ = timeout_at(*patience, declared).await;
     }
 
     /// The client on our stdin, while there is one.

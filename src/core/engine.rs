@@ -33,9 +33,7 @@ use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
 use crate::memory::credentials::Credentials;
-use crate::protocol::era::{
-    ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, all_but_extensions, log_level,
-};
+use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost};
@@ -488,15 +486,12 @@ impl Engine {
     }
 
     /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
-    /// none is known or there may be several, all. What a modern client can be asked, it says with each request; its
-    /// extensions are those of the first.
+    /// none is known or there may be several, all. Of a modern client it is
+    /// what its first request declared.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        let client = self.audience.stdio();
-        let client = client.as_ref().map(|session| (session.hello(), session.first_modern()));
-        match client.unwrap_or_default() {
-            (Some(hello), _) => (hello.version, hello.capabilities.clone()),
-            (None, Some(modern)) => (Version::LATEST_LEGACY, all_but_extensions(&modern.capabilities)),
-            (None, None) => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
+        match self.audience.stdio().as_ref().and_then(|session| session.declared()) {
+            Some((version, capabilities)) => (version, capabilities.to_owned()),
+            None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
     }
 

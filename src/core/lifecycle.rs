@@ -71,8 +71,7 @@ async fn live(
     deadline: tokio::time::Instant,
     first: bool,
 ) -> Option<StartError> {
-    let (_, capabilities) = engine.client_for_upstreams();
-    let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream), capabilities);
+    let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream));
     let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
         biased;
@@ -92,10 +91,7 @@ async fn live(
     let greeting = tokio::select! {
         biased;
         _ = &mut *stop => None,
-        greeted = timeout_at(deadline, greet(engine, &connection)) => Some(match greeted {
-            Ok(greeted) => greeted,
-            Err(_) => Err(late()),
-        }),
+        greeted = greet_in_time(engine, &connection, deadline) => Some(greeted),
         error = carrier.over() => Some(Err(error)),
     };
     let end = match greeting {
@@ -142,6 +138,19 @@ async fn live(
     connection.noise.report(upstream);
     carrier.stop(polite).await;
     None
+}
+
+/// Greets the upstream once it is known what to tell it of the client; that takes nothing from the upstream's own time.
+async fn greet_in_time(
+    engine: &Arc<Engine>,
+    connection: &Arc<Connection>,
+    deadline: tokio::time::Instant,
+) -> Result<Items, StartError> {
+    let begun = Instant::now();
+    engine.audience.introduced().await;
+    connection.tell_capabilities(engine.client_for_upstreams().1);
+    let greeted = timeout_at(deadline + begun.elapsed(), greet(engine, connection)).await;
+    greeted.unwrap_or_else(|_| Err(StartError::never_ready(&connection.upstream.spec().timeouts)))
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
@@ -276,14 +285,15 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
 }
 
 async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
-    let (version, capabilities) = engine.client_for_upstreams();
-    let result = connection.ask("initialize", &initialize_params(version, &capabilities)).await?;
+    let (version, _) = engine.client_for_upstreams();
+    let params = initialize_params(version, connection.capabilities());
+    let result = connection.ask("initialize", &params).await?;
     connection.profile.set_mute(false);
     ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
 }
 
 fn discover_params(connection: &Connection) -> String {
-    format!("{{\"_meta\":{{{}}}}}", modern_meta(&connection.capabilities))
+    format!("{{\"_meta\":{{{}}}}}", modern_meta(connection.capabilities()))
 }
 
 /// Every page of one list, each with its deadline, and how many things had to be withheld; empty where the upstream has no
@@ -459,7 +469,7 @@ mod tests {
 
     /// Reads a list of so many pages, of one tool each, and says how many tools there were.
     async fn read_list(pages: usize) -> Result<usize, StartError> {
-        let connection = Connection::new(Upstream::unreal("box", "a"), Default::default(), String::new());
+        let connection = Connection::new(Upstream::unreal("box", "a"), Default::default());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
         connection.profile.greeted(ServerHello::read(hello).expect("it speaks our version"));
         let (theirs, ours) = tokio::io::duplex(1024);

@@ -8,13 +8,14 @@
 //! Invariant: a table is what [`assign`] would make of the same claims, whatever happened before.
 //! Invariant: a name leads to one thing; a name that clients know stays with its thing.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::upstream::Upstream;
 use super::view::{Clash, Exposure};
 use crate::apps::placed;
-use crate::catalog::{Exposed, Item, Items, Kind, NameLimits};
+use crate::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits, is_marked};
 
 /// What names depend on besides what is claimed.
 pub(super) struct Naming<'a> {
@@ -95,7 +96,8 @@ pub(super) fn assign(naming: &Naming<'_>, claims: &[Claim<'_>]) -> (Names, Vec<A
         let kept = pages.filter(|(own, exposed)| own == exposed && naming.face.keeps_pages());
         names.kept_pages.extend(kept.map(|(own, _)| (own.clone(), claim.place)));
     }
-    let exposed: Vec<_> = claims.iter().map(|claim| names.name_all(naming, claim)).collect();
+    let wanted = Wanted::new(naming, claims);
+    let exposed: Vec<_> = claims.iter().map(|claim| names.name_all(&wanted, claim)).collect();
     for (claim, exposed) in claims.iter().zip(&exposed) {
         names.add_full_names(claim.place, exposed);
     }
@@ -124,7 +126,7 @@ impl Names {
             return None;
         }
         let before: usize = self.by_name.iter().map(HashMap::len).sum();
-        let exposed = self.name_all(naming, claim);
+        let exposed = self.name_all(&Wanted::new(naming, std::slice::from_ref(claim)), claim);
         self.add_full_names(claim.place, &exposed);
         let items = Kind::ALL.iter().flat_map(|kind| exposed.of(*kind).items());
         let added: usize = items.map(|item| 1 + usize::from(item.full.is_some())).sum();
@@ -164,7 +166,8 @@ impl Names {
     }
 
     /// Gives each thing of a claim a name that clients take and nobody else has.
-    fn name_all(&mut self, naming: &Naming<'_>, claim: &Claim<'_>) -> Arc<Exposed> {
+    fn name_all(&mut self, wanted: &Wanted<'_>, claim: &Claim<'_>) -> Arc<Exposed> {
+        let naming = wanted.naming;
         let mut exposed = Exposed::default();
         self.name_pages(naming, claim, &mut exposed);
         for kind in Kind::ALL {
@@ -182,7 +185,7 @@ impl Names {
                     None => naming.face.full_name(claim.upstream, kind, &item.key),
                 };
                 let known = claim.known_name(kind, &item.key).cloned();
-                let Some(name) = known.or_else(|| self.choose(naming, claim, kind, &full, item)) else {
+                let Some(name) = known.or_else(|| self.choose(wanted, claim, kind, &full, item)) else {
                     self.leave_out(claim, kind, full.into(), Reason::Taken);
                     continue;
                 };
@@ -241,14 +244,14 @@ impl Names {
 
     /// A name that clients take and nobody has.
     fn choose(
-        &self,
-        naming: &Naming<'_>,
+        &mut self,
+        wanted: &Wanted<'_>,
         claim: &Claim<'_>,
         kind: Kind,
         full: &str,
         item: &Item,
     ) -> Option<Arc<str>> {
-        let Naming { face, limits, strict_uris, .. } = naming;
+        let Naming { face, limits, strict_uris, .. } = wanted.naming;
         let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name);
         if *strict_uris
             && is_free(full)
@@ -270,12 +273,56 @@ impl Names {
         if first_only && !is_free(full) {
             return None;
         }
-        // Where names are unique in full, its place in the file is not part of an origin: the file may change around it.
-        let server = if first_only { "" } else { &*claim.upstream.server };
-        let origin = [&*claim.upstream.group, server, &item.key];
+        let short = if limits.is_too_long(full) { face.short_name(claim.upstream, &item.key) } else { None };
+        if let Some(short) = short.filter(|short| limits.fits(short)) {
+            if is_free(&short) && !wanted.has(&short) {
+                return Some(short.into());
+            }
+            self.contested = true;
+        }
+        let origin = origin(*face, claim.upstream, &item.key);
         let mut marked = (0..u32::MAX).map(|attempt| limits.marked(full, &origin, attempt));
         marked.find(|name| is_free(name)).map(Arc::from)
     }
+}
+
+/// The names in full that tools would have if each fitted: none of them is another's short name.
+struct Wanted<'a> {
+    naming: &'a Naming<'a>,
+    claims: &'a [Claim<'a>],
+    /// Made when somebody asks, which only they do whose names are too long.
+    full: OnceCell<HashSet<String>>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(naming: &'a Naming<'a>, claims: &'a [Claim<'a>]) -> Self {
+        Self { naming, claims, full: OnceCell::new() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let full = |claim: &Claim<'a>, item: &Item| {
+            self.naming.face.full_name(claim.upstream, Kind::Tool, &item.key)
+        };
+        let all = || {
+            self.claims
+                .iter()
+                .flat_map(|claim| claim.items(self.naming, Kind::Tool).map(move |item| full(claim, item)))
+        };
+        self.full.get_or_init(|| all().collect()).contains(name)
+    }
+}
+
+/// What the mark of a name is made of. Where names are unique in full, the server's place in the file is no part of it: the
+/// file may change around it.
+fn origin<'a>(face: &dyn Exposure, upstream: &'a Upstream, key: &'a str) -> [&'a str; 3] {
+    let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
+    [&*upstream.group, server, key]
+}
+
+/// Whether some client knows a tool by this name, which was shortened for it.
+pub(super) fn is_shortened(face: &dyn Exposure, upstream: &Upstream, item: &ExposedItem, name: &str) -> bool {
+    is_marked(name, item.full_name(), &origin(face, upstream, &item.own.key))
+        || face.short_name(upstream, &item.own.key).is_some_and(|short| short == name)
 }
 
 impl Naming<'_> {
@@ -317,7 +364,12 @@ mod tests {
     use crate::protocol::era::ClientHello;
 
     /// Names of at most twelve characters; nothing that is secret exists.
-    struct Face(Clash, bool);
+    #[derive(Clone, Copy)]
+    struct Face {
+        clash: Clash,
+        has_second: bool,
+        has_short: bool,
+    }
 
     impl Exposure for Face {
         fn full_name(&self, upstream: &Upstream, _: Kind, key: &str) -> String {
@@ -325,7 +377,11 @@ mod tests {
         }
 
         fn second_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
-            self.1.then(|| format!("{}__{key}", upstream.server))
+            self.has_second.then(|| format!("{}__{key}", upstream.server))
+        }
+
+        fn short_name(&self, _: &Upstream, key: &str) -> Option<String> {
+            self.has_short.then(|| key.to_owned())
         }
 
         fn render(&self, _: &Upstream, _: Kind, _: &str, _: Node<'_>, _: &mut Vec<u8>) {}
@@ -335,10 +391,10 @@ mod tests {
         }
 
         fn clash(&self) -> Clash {
-            self.0
+            self.clash
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 12 }
         }
 
@@ -347,9 +403,10 @@ mod tests {
         }
     }
 
-    const RENAME: Face = Face(Clash::Rename, false);
-    const FIRST: Face = Face(Clash::FirstInFile, false);
-    const SECOND_NAMES: Face = Face(Clash::Rename, true);
+    const RENAME: Face = Face { clash: Clash::Rename, has_second: false, has_short: false };
+    const FIRST: Face = Face { clash: Clash::FirstInFile, ..RENAME };
+    const SECOND_NAMES: Face = Face { has_second: true, ..RENAME };
+    const SHORT_NAMES: Face = Face { has_short: true, ..RENAME };
 
     #[test]
     fn names_follow_from_what_is_claimed_and_what_is_known() {
@@ -358,7 +415,7 @@ mod tests {
         type Case<'a> =
             (&'a str, Face, Kind, &'a [Claimed<'a>], &'a [&'a [&'a str]], &'a [(&'a str, &'a str)]);
         // The last column: other names that lead somewhere, and the name that stands there.
-        let cases: [Case<'_>; 12] = [
+        let cases: [Case<'_>; 17] = [
             ("as they are", RENAME, Kind::Tool, &[("a", &["b", "c"], &[])], &[&["a_b", "a_c"]], &[]),
             (
                 "the first has it",
@@ -407,6 +464,46 @@ mod tests {
                 &[("a", &["much_too_long"], &[])],
                 &[&["a_m_eb3fda42"]],
                 &[("a_much_too_long", "a_m_eb3fda42")],
+            ),
+            (
+                "too long, and short enough",
+                SHORT_NAMES,
+                Kind::Tool,
+                &[("a", &["longer_name", "b"], &[])],
+                &[&["longer_name", "a_b"]],
+                &[("a_longer_name", "longer_name")],
+            ),
+            (
+                "too long, and too long when shortened",
+                SHORT_NAMES,
+                Kind::Tool,
+                &[("a", &["much_too_long"], &[])],
+                &[&["a_m_eb3fda42"]],
+                &[("a_much_too_long", "a_m_eb3fda42")],
+            ),
+            (
+                "odd, and not too long",
+                SHORT_NAMES,
+                Kind::Tool,
+                &[("a", &["b.c"], &[])],
+                &[&["a_b_ab2abad4"]],
+                &[("a_b.c", "a_b_ab2abad4")],
+            ),
+            (
+                "the first has the short one",
+                SHORT_NAMES,
+                Kind::Tool,
+                &[("a", &["longer_name"], &[]), ("b", &["longer_name"], &[])],
+                &[&["longer_name"], &["b_l_25195923"]],
+                &[("a_longer_name", "longer_name"), ("b_longer_name", "b_l_25195923")],
+            ),
+            (
+                "what is another's in full is nobody's short name",
+                SHORT_NAMES,
+                Kind::Tool,
+                &[("a", &["longer_name"], &[]), ("longer", &["name"], &[])],
+                &[&["a_l_23d80a10"], &["longer_name"]],
+                &[("a_longer_name", "a_l_23d80a10")],
             ),
             (
                 "only tools are altered",
@@ -463,7 +560,7 @@ mod tests {
                 .collect();
             let remembered = Default::default();
             let naming =
-                Naming { limits: face.limits(), strict_uris: false, face: &face, remembered: &remembered };
+                Naming { limits: face.limits(""), strict_uris: false, face: &face, remembered: &remembered };
             let claims: Vec<_> = (0..claimed.len())
                 .map(|at| Claim {
                     place: at as u64,
@@ -513,7 +610,7 @@ mod tests {
             true
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Exact, length: usize::MAX }
         }
 
@@ -550,7 +647,7 @@ mod tests {
             });
             let remembered = Default::default();
             let naming = Naming {
-                limits: KeepsPages.limits(),
+                limits: KeepsPages.limits(""),
                 strict_uris: false,
                 face: &KeepsPages,
                 remembered: &remembered,

@@ -11,11 +11,11 @@
 //! |---|---|---|
 //! | a group is opened or closed, things are switched: a client asked for it | `Workspace::tell` | at once |
 //! | an upstream comes up, goes down or offers other things | `Workspace::tell_unless_held` | at once, or when the last hold ends |
-//! | an open group is opened again; a new file is put in force | `Workspace::hold` | once, when the hold ends |
+//! | an open group is opened again; a new file is put in force; servers start with us | `Workspace::hold` | once, when the hold ends |
 //! | a list is answered | `ClientSession::show` | never: what it shows is what the client knows now |
 //!
 //! Nobody is told before lists are there to be asked for ([`Ledger::begin`]): for the servers that start with us that is
-//! when each is up or failed, for one toolbox as a plain server when it is open.
+//! when each is up or failed, or what is remembered stands in for them; for one toolbox as a plain server when it is open.
 //!
 //! Invariant: nothing of this is on the way of a call of a tool.
 

@@ -347,7 +347,7 @@ impl Exposure for Unseen {
         false
     }
 
-    fn limits(&self) -> NameLimits {
+    fn limits(&self, _: &str) -> NameLimits {
         NameLimits { rule: NameRule::Safe, length: 64 }
     }
 

@@ -23,7 +23,7 @@ use super::upstream::Upstream;
 use super::view::Origin;
 use super::workspace::Workspace;
 use crate::catalog::Kind;
-use crate::protocol::era::ClientHello;
+use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{Id, Refusal, code, write_notification};
 use crate::transport::peer::{Lost, Peer};
 
@@ -108,14 +108,20 @@ impl ClientSession {
         self.hello.get()
     }
 
-    /// What its first modern request said of itself.
-    pub(super) fn first_modern(&self) -> Option<&Arc<ModernCall>> {
-        self.first_modern.get()
-    }
-
     /// Notes what the client said; `false` if it had said so before.
     pub fn greet(&self, hello: ClientHello) -> bool {
         self.hello.set(hello).is_ok()
+    }
+
+    /// Whether it is the one client on stdin and has not said yet who it is.
+    pub fn is_new(&self) -> bool {
+        matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
+    }
+
+    /// What the client declared, in whichever era: the version that it wants spoken, and its capabilities.
+    pub(super) fn declared(&self) -> Option<(Version, &str)> {
+        let hello = self.hello().map(|hello| (hello.version, hello.capabilities.as_str()));
+        hello.or_else(|| Some((Version::LATEST_LEGACY, self.first_modern.get()?.capabilities.as_str())))
     }
 
     /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use; the refusal

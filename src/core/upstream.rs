@@ -615,7 +615,7 @@ impl Upstream {
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
-                self.came_up(0, Connection::new(self.clone(), Default::default(), String::new()), items);
+                self.came_up(0, Connection::new(self.clone(), Default::default()), items);
             }
             None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }
@@ -719,7 +719,7 @@ mod tests {
     fn what_an_older_life_reports_changes_nothing() {
         let upstream = Upstream::unreal("box", "a");
         let items = |name: &str| Items::default().with(Kind::Tool, Items::named(Kind::Tool, &[name]));
-        let connection = || Connection::new(upstream.clone(), Default::default(), String::new());
+        let connection = || Connection::new(upstream.clone(), Default::default());
         upstream.state.lock().generation = 2;
         let (old, now) = (connection(), connection());
         upstream.came_up(2, now.clone(), items("now"));

@@ -9,7 +9,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::adapt;
-use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class};
+use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
@@ -22,6 +22,10 @@ pub trait Exposure {
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
     /// Another name for a thing whose name is taken, where the face has such.
     fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
+        None
+    }
+    /// A shorter name for a tool whose name in full is too long, where the face has such.
+    fn short_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
     /// Appends the definition as clients see it.
@@ -42,8 +46,8 @@ pub trait Exposure {
     fn clash(&self) -> Clash {
         Clash::Rename
     }
-    /// How tool names must look.
-    fn limits(&self) -> NameLimits;
+    /// How tool names must look for a client with this `clientInfo.name`.
+    fn limits(&self, client: &str) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
     /// Whether the lists of modern clients follow the catalog; else they never change.
@@ -90,6 +94,8 @@ pub struct View {
     openings: BTreeMap<u64, Arc<str>>,
     /// Nobody has it any more.
     shut: bool,
+    /// What the client calls itself that the names are for; nothing where it may be anybody.
+    client: String,
     /// Whether URIs stand in the spelling that every client takes.
     strict_uris: bool,
     names: Names,
@@ -229,6 +235,11 @@ impl Target {
     /// The same as text.
     pub fn own_name(&self) -> &str {
         &self.item().own.key
+    }
+
+    /// The name in full.
+    pub fn full_name(&self) -> &Arc<str> {
+        self.item().full_name()
     }
 
     /// The name that stands in lists.
@@ -424,10 +435,17 @@ impl View {
         true
     }
 
-    /// Names everything for a client that takes odd URIs, or does not.
-    pub fn name_for(&mut self, face: &dyn Exposure, strict_uris: bool) {
-        if strict_uris != self.strict_uris {
-            self.strict_uris = strict_uris;
+    /// How the names of tools must look in it.
+    pub fn limits(&self, face: &dyn Exposure) -> NameLimits {
+        face.limits(&self.client)
+    }
+
+    /// Names everything for the client that calls itself so, and takes odd URIs or does not.
+    pub fn name_for(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) {
+        let before = (self.limits(face), self.strict_uris);
+        client.clone_into(&mut self.client);
+        self.strict_uris = strict_uris;
+        if (self.limits(face), strict_uris) != before {
             self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
             self.name_all(face, false);
         }
@@ -440,7 +458,7 @@ impl View {
         let entry = self.entries.get_mut(&seq).expect("the caller has it from there");
         let naming = Naming {
             face,
-            limits: face.limits(),
+            limits: face.limits(&self.client),
             strict_uris: self.strict_uris,
             remembered: &self.remembered,
         };
@@ -457,7 +475,7 @@ impl View {
     fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
         let naming = Naming {
             face,
-            limits: face.limits(),
+            limits: face.limits(&self.client),
             strict_uris: self.strict_uris,
             remembered: &self.remembered,
         };
@@ -528,6 +546,23 @@ impl View {
         let entry = &self.entries[&place.claim];
         let active = self.is_active(kind, &entry.exposed.of(kind).items()[place.item]);
         Some(entry.target(kind, place.item, active))
+    }
+
+    /// Where the name of a tool leads: the one that it has here, the one in full, or the one that it has for some other
+    /// client, unless that may be several.
+    pub fn find_tool(&self, face: &dyn Exposure, name: &str) -> Option<Target> {
+        self.find(Kind::Tool, name).or_else(|| self.find_shortened(face, name))
+    }
+
+    fn find_shortened(&self, face: &dyn Exposure, name: &str) -> Option<Target> {
+        let all = self
+            .entries
+            .values()
+            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(move |item| (entry, item)));
+        let mut meant = all.filter(|(entry, item)| is_shortened(face, &entry.upstream, item, name));
+        let (entry, item) = meant.next()?;
+        let target = entry.target(Kind::Tool, item.at as usize, self.is_active(Kind::Tool, item));
+        meant.next().is_none().then_some(target)
     }
 
     /// Where the upstream's own name for a tool leads, listed or not.

@@ -17,6 +17,10 @@ impl Exposure for Plain {
         if upstream.group.is_empty() { key.to_owned() } else { format!("{}_{key}", upstream.group) }
     }
 
+    fn short_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
+        (self.0 == Clash::Rename && &*upstream.group == "a").then(|| key.to_owned())
+    }
+
     fn render(&self, _: &Upstream, _: Kind, name: &str, _: Node<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(crate::json::quote(name).as_bytes());
     }
@@ -33,7 +37,7 @@ impl Exposure for Plain {
         self.0
     }
 
-    fn limits(&self) -> NameLimits {
+    fn limits(&self, _: &str) -> NameLimits {
         NameLimits { rule: NameRule::Safe, length: 12 }
     }
 
@@ -66,7 +70,7 @@ fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)
                 "{name}"
             );
         }
-        assert!(kind != Kind::Tool || face.limits().fits(&item.name), "{}", item.name);
+        assert!(kind != Kind::Tool || face.limits("").fits(&item.name), "{}", item.name);
         origins.insert((entry.upstream.server.clone(), item.own.key.to_string()));
     }
     origins
@@ -82,6 +86,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop::sample::select(vec!["b_c", "c", "b", "a_b_c", "a_c", "b.c", "b:c", "a_b.c"])
             .prop_map(String::from),
         "[abc_.]{1,14}",
+        "(a_)?[ab_]{10,12}",
     ];
     let names = prop::option::weighted(0.75, prop::collection::vec(name, 0..5));
     prop::collection::vec((0..GROUPS.len(), names), 1..12)
@@ -117,7 +122,7 @@ fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain,
 
 /// Names are what they would be if all had been named at once, whatever happened before.
 fn assert_names(view: &View, face: &Plain) {
-    let naming = Naming { face, limits: face.limits(), strict_uris: false, remembered: &view.remembered };
+    let naming = Naming { face, limits: face.limits(""), strict_uris: false, remembered: &view.remembered };
     let claims: Vec<_> = view.entries.iter().map(|(seq, entry)| entry.claim(face, *seq, false)).collect();
     assert_eq!(assign(&naming, &claims).0, view.names);
 }

@@ -121,11 +121,9 @@ impl Workspace {
         self.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
     }
 
-    /// Lets a modern client hear of changes from now on.
+    /// Lets a modern client hear of changes, once there are lists to be asked for.
     pub(super) fn listen(&self, listener: Listener) {
-        let mut ledger = Ledger::default();
-        ledger.begin(self.modern_lists(listener.renders_apps()));
-        self.listeners.lock().push((listener, ledger));
+        self.listeners.lock().push((listener, Ledger::default()));
     }
 
     /// Looks at what is seen through it.
@@ -146,6 +144,7 @@ impl Workspace {
     /// Its lists are there to be asked for from now on.
     pub fn begin(&self) {
         self.sessions().iter().for_each(|session| session.begin());
+        self.each_ledger(|_, ledger, now| ledger.begin(now));
     }
 
     /// Tells everybody who has it of the lists that are not what they were.
@@ -153,12 +152,17 @@ impl Workspace {
         for session in self.sessions() {
             session.tell();
         }
+        self.each_ledger(|listener, ledger, now| listener.lists_changed(&ledger.tell(now)));
+    }
+
+    /// Hands over what each modern client that listens was told, and its lists as they are now.
+    fn each_ledger(&self, take: impl Fn(&Listener, &mut Ledger, Lists)) {
         // For those who render apps, and for those who do not.
         let mut now = [None; 2];
         for (listener, ledger) in self.listeners.lock().iter_mut() {
             let renders_apps = listener.renders_apps();
             let now = now[usize::from(renders_apps)].get_or_insert_with(|| self.modern_lists(renders_apps));
-            listener.lists_changed(&ledger.tell(*now));
+            take(listener, ledger, *now);
         }
     }
 
@@ -236,7 +240,7 @@ mod tests {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 64 }
         }
 

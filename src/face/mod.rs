@@ -25,15 +25,24 @@ use std::time::Duration;
 use self::find::Query;
 use self::toolman::Change;
 use self::workbench::Meta;
-use crate::catalog::{Item, Items, Kind};
+use crate::catalog::{Item, Items, Kind, NameLimits};
 use crate::config::{Common, Transport};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
+use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, OUR_NAME};
 use crate::protocol::message::{Refusal, code};
 use crate::transport::peer::Lost;
+
+/// How the names of tools must look for a client with this `clientInfo.name`: they fit with the prefix that it makes of
+/// what its file calls us, `entry` unless the command line says otherwise, or are as long as the file says.
+fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
+    let entry = common.entry.as_deref().unwrap_or(entry);
+    let room = || Behaviour::of(client).tool_names.room(entry);
+    NameLimits { rule: common.names, length: common.max_name_length.unwrap_or_else(room) }
+}
 
 /// A product surface over the engine.
 pub trait Face: Exposure + Send + Sync {

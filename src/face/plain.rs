@@ -140,7 +140,7 @@ impl Exposure for Plain {
         definition.write_with(out, &[(kind.key(), Some(&*name))]);
     }
 
-    fn limits(&self) -> NameLimits {
+    fn limits(&self, _client: &str) -> NameLimits {
         NameLimits { rule: NameRule::Exact, length: usize::MAX }
     }
 

@@ -7,7 +7,6 @@ use hyper::header::HeaderMap;
 
 use super::http::{Backend, Caller, mirror};
 use super::{Gateway, SHUTTING_DOWN};
-use crate::catalog::Kind;
 use crate::config::{Serving, Token};
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
@@ -100,7 +99,8 @@ impl Gateway {
         session: &ClientSession,
     ) -> Result<(), Refusal> {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
-        let target = session.workspace.read(|view| view.find(Kind::Tool, name));
+        let face = self.face(session);
+        let target = session.workspace.read(|view| view.find_tool(&*face, name));
         let Some(target) = target else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();

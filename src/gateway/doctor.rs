@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::Gateway;
+use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
@@ -80,13 +80,16 @@ impl Gateway {
     }
 
     /// Starts every server at once and waits until each is up or failed. What was started runs until
-    /// [`Gateway::end`].
-    pub async fn examine(self: &Arc<Self>) -> Vec<Finding> {
+    /// [`Gateway::end`]. Names are those for a client that calls itself so.
+    pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
         let face = self.faces.whole();
         let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
         let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
-        workspace.change(|view| view.add(&*face, &upstreams));
+        workspace.change(|view| {
+            name_for(view, &*face, client);
+            view.add(&*face, &upstreams);
+        });
         let mut starts = JoinSet::new();
         for (index, (_, upstream)) in patients.iter().enumerate() {
             let upstream = upstream.clone();

@@ -37,7 +37,7 @@ use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
-use crate::core::view::View;
+use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
@@ -193,8 +193,12 @@ impl Gateway {
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
                 let Request { id, method, params, .. } = request;
+                let is_first = modern.is_some() && session.is_new();
                 let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 let params = params.unwrap_or_else(Node::empty);
+                if is_first {
+                    self.meet(session, &modern_name(params));
+                }
                 match session.is_ending() {
                     true => self.turn_away(&method, params, reply),
                     false => self.request(&method, params, reply),
@@ -293,15 +297,15 @@ impl Gateway {
             }
         };
         let (version, renders_apps) = (hello.version, hello.renders_apps);
-        let strict_uris = Behaviour::of(&hello.name).strict_uri_schemes;
         let session = reply.session().clone();
         let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
         let instructions = self.instructions(&session, &viewer);
+        let name = hello.name.clone();
         if !reply.session().greet(hello) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
-        session.workspace.change(|view| view.name_for(&*session.workspace.exposure(), strict_uris));
-        if self.startup.is_settled() && self.opens_first(&session).is_none() {
+        self.meet(&session, &name);
+        if self.startup.has_lists() && self.opens_first(&session).is_none() {
             session.begin();
         }
         let info = our_info(self.face(reply.session()).name());
@@ -311,6 +315,12 @@ impl Gateway {
             tasks::capabilities(self, &session, version, renders_apps),
             info,
         ));
+    }
+
+    /// The client has said who it is: names are those for it from now on, and upstreams are told what it can do.
+    fn meet(&self, session: &ClientSession, name: &str) {
+        self.engine.audience.introduce();
+        session.workspace.change(|view| name_for(view, &*session.workspace.exposure(), name));
     }
 
     /// The `instructions` for a client, as a member with a comma before it.
@@ -346,7 +356,7 @@ impl Gateway {
 
     fn list(self: &Arc<Self>, kind: Kind, params: Node<'_>, reply: Reply) {
         let session = reply.session().clone();
-        if !self.startup.is_settled() {
+        if !self.startup.has_lists() {
             return startup::later(self, kind.list_method(), params, reply);
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
@@ -473,6 +483,11 @@ fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     }
 }
 
+/// Names everything in a view for a client that calls itself so.
+fn name_for(view: &mut View, face: &dyn Exposure, client: &str) {
+    view.name_for(face, client, Behaviour::of(client).strict_uri_schemes);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -499,7 +514,7 @@ mod tests {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
-        fn limits(&self) -> NameLimits {
+        fn limits(&self, _: &str) -> NameLimits {
             NameLimits { rule: NameRule::Safe, length: 64 }
         }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tasks::refuse_tasks;
-use super::{Gateway, TWICE, items, startup, tasks};
+use super::{Gateway, TWICE, items, tasks};
 use crate::catalog::Kind;
 use crate::core::bridge::seal::State;
 use crate::core::modern::{Cache, Listener, Watched};
@@ -110,10 +110,6 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
 /// `subscriptions/listen`: acknowledged at once, answered when it ends.
 fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let session = reply.session().clone();
-    if !gateway.startup.is_settled() {
-        // Resources can be subscribed to once their servers are known.
-        return startup::later(gateway, "subscriptions/listen", params, reply);
-    }
     let Ok(filter) = params.unique("notifications") else {
         return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
     };
@@ -130,6 +126,9 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
         }
     }
     gateway.engine.listen(&session.workspace, listener);
+    if gateway.startup.has_lists() {
+        session.workspace.begin();
+    }
     watch_resources(gateway, &session.workspace);
 }
 

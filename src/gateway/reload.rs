@@ -69,7 +69,7 @@ impl Moves {
             return shut(gateway, workspace, whole, part.toolbox.as_deref());
         };
         let face = gateway.faces.at(place);
-        let before = workspace.exposure();
+        let before = workspace.read(|view| view.limits(&*workspace.exposure()));
         workspace.set_face(place, face.clone());
         let wanted = wanted(gateway, workspace, &*face);
         workspace.change(|view| {
@@ -81,7 +81,7 @@ impl Moves {
                 }
             }
             let groups = face.groups();
-            let rename = before.limits() != face.limits();
+            let rename = view.limits(&*face) != before;
             view.renew(&*face, &wanted, &groups, rename);
             if face.starts_all().is_some() {
                 for group in groups {

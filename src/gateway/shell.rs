@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Gateway;
+use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::upstream::Upstream;
-use crate::core::view::View;
+use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::Viewer;
 use crate::json::{Scanner, quote};
@@ -29,6 +29,8 @@ pub struct Shell {
     session: Arc<ClientSession>,
     messages: mpsc::Receiver<Vec<u8>>,
     upstreams: Vec<Arc<Upstream>>,
+    /// What the client calls itself whose names are shown.
+    client: &'static str,
 }
 
 /// How a call ended; all texts but the last are raw JSON.
@@ -56,8 +58,9 @@ impl Shell {
         self.gateway.starting()
     }
 
-    /// A client of this gateway that has started nothing yet; it can answer questions of upstreams.
-    pub fn new(gateway: Arc<Gateway>) -> Self {
+    /// A client of this gateway that has started nothing yet; it can answer questions of upstreams. Names are those for a
+    /// client that calls itself so.
+    pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
@@ -72,12 +75,17 @@ impl Shell {
         gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
-        Self { gateway, workspace, session, messages, upstreams }
+        Self { gateway, workspace, session, messages, upstreams, client }
     }
 
     /// Every server of the file, in its order.
     pub fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
+    }
+
+    /// How things are named.
+    pub fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
+        self.workspace.exposure()
     }
 
     /// What an upstream offered when last asked, by this process or another.
@@ -87,10 +95,10 @@ impl Shell {
 
     /// What a client would see if the upstreams offered this.
     pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
-        let exposure = self.workspace.exposure();
-        let exposure = &*exposure;
+        let exposure = &*self.exposure();
         let mut view = View::default();
         let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
+        name_for(&mut view, exposure, self.client);
         view.add(exposure, &upstreams);
         for (upstream, items) in known {
             view.recall(exposure, upstream, items.clone());

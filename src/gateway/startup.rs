@@ -2,13 +2,18 @@
 //!
 //! ```text
 //! starting ── each server is up or failed: those who wait are handled again ──> settled
-//!          ── the file's patience is over ────────────────────────────────────> settled
+//!    │     ── the file's patience is over ────────────────────────────────────>    ▲
+//!    └─ a moment is over, and something is remembered ─> lists are there ──────────┘
 //! ```
+//!
+//! What is remembered of a server that is late stays until it is up or has failed. Clients hear once, when all has settled,
+//! of the lists that are not what they were shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -19,9 +24,9 @@ use crate::config::Isolation;
 use crate::core::opening::settle;
 use crate::core::reply::Reply;
 use crate::core::view::Entry;
-use crate::core::workspace::Workspace;
-use crate::face::Face;
+use crate::core::workspace::{Hold, Workspace};
 use crate::face::toolman::Change;
+use crate::face::{Face, Remembered};
 use crate::json::{Node, Raw};
 use crate::memory::Switched;
 
@@ -29,8 +34,15 @@ use crate::memory::Switched;
 #[derive(Default)]
 pub(super) struct Startup {
     starting: AtomicBool,
+    /// What stands in for servers that are still starting, once that is so.
+    recalled: Mutex<Option<Remembered>>,
+    /// Nobody is told of each server that comes up.
+    holds: Mutex<Vec<Hold>>,
     waiting: Mutex<Vec<Waiting>>,
 }
+
+/// How long the first lists wait for servers of which something is remembered.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// A request that may be answered better when more servers are up.
 struct Waiting {
@@ -53,12 +65,17 @@ pub struct SwitchFile {
 impl Startup {
     /// One whose servers are still to start, if there are such.
     pub(super) fn new(starts_all: bool) -> Self {
-        Self { starting: AtomicBool::new(starts_all), waiting: Mutex::default() }
+        Self { starting: AtomicBool::new(starts_all), ..Self::default() }
     }
 
     /// Whether each server is up, failed or late.
     pub(super) fn is_settled(&self) -> bool {
         !self.starting.load(Ordering::Relaxed)
+    }
+
+    /// Whether lists are there to be asked for.
+    pub(super) fn has_lists(&self) -> bool {
+        self.is_settled() || self.recalled.lock().is_some()
     }
 
     /// Lets a request wait until more servers are up; it is given back where there is nothing to wait for any more.
@@ -76,6 +93,7 @@ impl Startup {
         let mut waiting = self.waiting.lock();
         if settled {
             self.starting.store(false, Ordering::Relaxed);
+            *self.recalled.lock() = None;
         }
         std::mem::take(&mut *waiting)
     }
@@ -96,6 +114,12 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
             view.open_in_place(group);
         }
     });
+    if !gateway.startup.is_settled() {
+        gateway.startup.holds.lock().push(workspace.hold());
+    }
+    if let Some(recalled) = &*gateway.startup.recalled.lock() {
+        stand_in(recalled, workspace);
+    }
     let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session);
     for upstream in own.filter(|upstream| !upstream.is_at_rest()) {
         let _ = upstream.start();
@@ -105,18 +129,60 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
 /// Starts every server at once; lists wait until each is up or failed, for a while.
 pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, workspace: &Arc<Workspace>) {
     let Some(patience) = face.starts_all() else { return };
+    // Before any of them has run: what they offer now says nothing of those that are late.
+    let recalled = gateway.recall_definitions(&**face);
     let (gateway, face, workspace) = (gateway.clone(), face.clone(), workspace.clone());
     tokio::spawn(async move {
         let on_each = || resume(&gateway, gateway.startup.take(false));
         // Whoever is late is announced, and nobody waits for it any more.
-        let _ = timeout(patience, settle(&workspace, None, on_each)).await;
+        let settled = timeout(patience, settle(&workspace, None, on_each));
+        tokio::pin!(settled);
+        match timeout(MOMENT, &mut settled).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => answer_from_memory(&gateway, recalled.await),
+            Err(_) => {
+                answer_from_memory(&gateway, recalled.await);
+                let _ = settled.await;
+            }
+        }
         warn_of_schemes(&*face, &workspace);
         gateway.finders.prepare(&gateway, &workspace);
-        for workspace in gateway.engine.audience.workspaces() {
-            workspace.begin();
-        }
-        resume(&gateway, gateway.startup.take(true));
+        begin_all(&gateway);
+        let waiting = gateway.startup.take(true);
+        drop(std::mem::take(&mut *gateway.startup.holds.lock()));
+        resume(&gateway, waiting);
     });
+}
+
+/// Lets what is remembered of servers that are not up yet stand in for them, if anything is: whoever waits for lists need not
+/// wait any longer.
+fn answer_from_memory(gateway: &Arc<Gateway>, recalled: Remembered) {
+    let workspaces = gateway.engine.audience.workspaces();
+    if workspaces.iter().filter(|workspace| stand_in(&recalled, workspace)).count() == 0 {
+        return;
+    }
+    *gateway.startup.recalled.lock() = Some(recalled);
+    begin_all(gateway);
+    resume(gateway, gateway.startup.take(false));
+}
+
+/// Shows what servers are remembered to offer that are neither up nor failed; `false`: there is no such thing.
+fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
+    let face = workspace.exposure();
+    workspace.change(|view| {
+        let all: Vec<_> = view.entries().map(|entry| entry.upstream.clone()).collect();
+        let late = all.iter().filter(|upstream| !upstream.is_up() && !upstream.has_failed());
+        let known = late.filter_map(|upstream| Some((upstream, recalled.of(&upstream.spec().transport)?)));
+        let shown = known.map(|(upstream, items)| view.recall(&*face, upstream, Arc::new(items.clone())));
+        shown.count() > 0
+    })
+}
+
+/// Lists are there to be asked for from now on, in every workspace.
+fn begin_all(gateway: &Gateway) {
+    for workspace in gateway.engine.audience.workspaces() {
+        workspace.begin();
+    }
 }
 
 /// Handles the request again when another server is up, and at last when all have had their time.

@@ -195,18 +195,27 @@ impl Gateway {
         startup::remember_switches(self, &workspace, change, move || drop(tokio::spawn(answer)));
     }
 
+    /// What servers of a face are known to offer, read beside everything else.
+    pub(super) fn recall_definitions(
+        &self,
+        face: &dyn Face,
+    ) -> impl Future<Output = Remembered> + Send + use<> {
+        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        let definitions = self.engine.known.definitions().cloned();
+        let recalled = tokio::task::spawn_blocking(move || {
+            let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
+            let known = transports.into_iter().filter_map(load);
+            Remembered(known.map(|(items, transport)| (transport, items)).collect())
+        });
+        async move { recalled.await.unwrap_or_else(|_| Remembered(Vec::new())) }
+    }
+
     /// Handles a call again with what servers are known to offer, which is read beside everything else.
     fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
         let (gateway, params) = (self.clone(), Raw::from(params));
-        let transports: Vec<_> = face.servers().into_iter().map(|server| server.spec.transport).collect();
+        let recalled = self.recall_definitions(&**face);
         tokio::spawn(async move {
-            let definitions = gateway.engine.known.definitions().cloned();
-            let recalled = tokio::task::spawn_blocking(move || {
-                let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
-                let known = transports.into_iter().filter_map(load);
-                Remembered(known.map(|(items, transport)| (transport, items)).collect())
-            });
-            let remembered = recalled.await.unwrap_or_else(|_| Remembered(Vec::new()));
+            let remembered = recalled.await;
             if reply.is_wanted() {
                 gateway.call_tool(params.root(), Some(&remembered), reply);
             }

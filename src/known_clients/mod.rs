@@ -83,10 +83,24 @@ pub struct ToolNames {
     pub prefix: &'static str,
 }
 
+impl ToolNames {
+    /// How long a name of ours may be where the client's file calls us `entry`. At least 10, which is what a name needs
+    /// to be told from others.
+    pub fn room(&self, entry: &str) -> usize {
+        let prefix = self.prefix.replace("{entry}", entry);
+        self.longest.saturating_sub(prefix.chars().count()).max(10)
+    }
+}
+
 impl KnownClient {
     /// The one with this name on the command line.
     pub fn named(id: &str) -> Option<&'static KnownClient> {
         CLIENTS.iter().find(|client| client.id == id)
+    }
+
+    /// A name that it calls itself by; nothing where none is known.
+    pub fn called(&self) -> &'static str {
+        self.behaviour.names.first().map_or("", |name| name.trim_end_matches('*'))
     }
 }
 
@@ -148,6 +162,28 @@ mod tests {
             assert!(std::ptr::eq(Behaviour::of(name), expected), "{name}");
         }
         assert!(Behaviour::of("mcp").strict_uri_schemes && !Behaviour::of("mcp-client").strict_uri_schemes);
+    }
+
+    #[test]
+    fn a_prefix_takes_its_part_of_a_name() {
+        for (name, entry, expected) in [
+            ("claude-code", "workbench", 64 - "mcp__workbench__".len()),
+            ("Claude-Code", "toolman", 64 - "mcp__toolman__".len()),
+            ("gemini-cli-mcp-client", "workbench", 63 - "mcp_workbench_".len()),
+            ("opencode", "tools", 64 - "tools_".len()),
+            ("goose-cli", "workbench", 64 - "workbench__".len()),
+            ("codex-mcp-client", "workbench", 64 - "mcp__workbench__".len()),
+            ("@cline/core", "workbench", 64 - "workbench__".len()),
+            ("Visual Studio Code", "workbench", 64 - "mcp_workbench_".len()),
+            ("cursor", "workbench", 60 - "workbench_".len()),
+            ("cursor", "b\u{fc}ro", 60 - 5),
+            ("Zed", "workbench", 64),
+            ("who knows", "workbench", 64),
+            ("", "workbench", 64),
+            ("opencode", &"long".repeat(20), 10),
+        ] {
+            assert_eq!(Behaviour::of(name).tool_names.room(entry), expected, "{name} {entry}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::{Refusal, code};
 
 /// A protocol version. Versions are ordered by date.
@@ -271,14 +271,6 @@ pub fn can_be_asked(capabilities: &str) -> bool {
 pub fn renders_apps(capabilities: &str) -> bool {
     // Most clients declare no extensions, and searching for the word is faster than scanning.
     capabilities.contains("extensions") && declares_at(capabilities, &["extensions", APPS])
-}
-
-/// The capabilities of a client that accepts every kind of question, with the extensions of these raw
-/// capabilities.
-pub fn all_but_extensions(capabilities: &str) -> String {
-    let mut scanner = Scanner::default();
-    let own = scanner.scan_str(capabilities).ok().and_then(|doc| doc.root().get("extensions"));
-    Raw::own(ALL_CAPABILITIES).root().with(&[("extensions", own.map(Node::raw))])
 }
 
 /// Whether a raw capabilities object has this member.

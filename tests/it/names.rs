@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, fake, fake_with};
+use crate::harness::{Gateway, Lab, VERSION, fake, fake_with, server};
+use crate::shell::Place;
 
 fn config(toolbox: &str, servers: Value) -> Value {
     json!({"toolboxes": {toolbox: {"mcpServers": servers}}})
@@ -165,4 +166,115 @@ fn a_listed_name_never_changes() {
     assert_eq!(names[2].0, "dev__a__b__c");
     assert_eq!(names[2].1["server"], "a__b", "it was there before");
     assert!(names[1].0.starts_with("dev__a__b__c_"), "{}", names[1].0);
+}
+
+/// A toolbox with one server of the same name, and tools with names of so many characters.
+fn docs(lengths: &[usize]) -> Value {
+    let tools: Vec<_> =
+        lengths.iter().map(|length| json!({"name": "t".repeat(*length)}).to_string()).collect();
+    let flags: Vec<_> = tools.iter().flat_map(|tool| ["--tool", tool]).collect();
+    config("docs", json!({"docs": fake_with("", &flags)}))
+}
+
+/// What a client that calls itself so sees of the toolbox.
+fn seen_by(client: &str, config: &Value, options: &[&str]) -> Vec<(String, Value)> {
+    let mut gateway = Gateway::spawn_with(Lab::new(), config, |command| {
+        command.args(options);
+    });
+    gateway.initialize_as(VERSION, "{}", client);
+    gateway.open("docs");
+    registered(&mut gateway)
+}
+
+#[test]
+fn names_fit_with_the_prefix_that_the_client_adds() {
+    let prefixed = |prefix: &str, longest: usize| longest - prefix.len();
+    for (client, options, room) in [
+        ("test-client", &[][..], 64),
+        ("codex-mcp-client", &[], prefixed("mcp__workbench__", 64)),
+        ("Cursor", &[], prefixed("workbench_", 60)),
+        ("Visual Studio Code", &["--entry", "a-much-longer-name"], prefixed("mcp_a-much-longer-name_", 64)),
+        ("@cline/core", &["--entry", "w"], prefixed("w__", 64)),
+    ] {
+        let (full, short) = ("docs__docs__".len(), "docs__".len());
+        let lengths = [room - full, room - full + 1, room - short, room - short + 1];
+        let names = seen_by(client, &docs(&lengths), options);
+        let tool = |n: usize| "t".repeat(lengths[n]);
+        assert_eq!(names[0].0, format!("docs__docs__{}", tool(0)), "{client}: it fits");
+        assert_eq!(names[1].0, format!("docs__{}", tool(1)), "{client}: the toolbox is named once");
+        assert_eq!(names[2].0, format!("docs__{}", tool(2)), "{client}: that just fits");
+        let cut = &names[3].0;
+        assert!(cut.starts_with("docs__docs__t") && cut.len() == room && is_hash(&cut[room - 9..]), "{cut}");
+    }
+    let mut long = docs(&[52]);
+    long["maxNameLength"] = json!(64);
+    assert_eq!(seen_by("codex-mcp-client", &long, &[])[0].0, format!("docs__docs__{}", "t".repeat(52)));
+}
+
+#[test]
+fn a_name_that_somebody_has_shortens_no_other() {
+    let tool = "t".repeat(45);
+    let long = json!({"name": format!("z__{tool}")}).to_string();
+    let other = json!({"name": tool}).to_string();
+    let servers = json!({"docs": fake_with("", &["--tool", &long]), "z": fake_with("", &["--tool", &other])});
+    let mut short = config("docs", servers);
+    short["maxNameLength"] = json!(55);
+    let names = seen_by("test-client", &short, &[]);
+    assert_eq!((names[1].0.as_str(), &names[1].1["server"]), (&*format!("docs__z__{tool}"), &json!("z")));
+    assert!(names[0].0.starts_with("docs__docs__z__t") && is_hash(&names[0].0[46..]), "{}", names[0].0);
+}
+
+#[test]
+fn every_spelling_of_a_name_can_be_called() {
+    let config = docs(&[41, 60]);
+    let names = seen_by("codex-mcp-client", &config, &[]);
+    let (short, cut) = (&names[0].0, &names[1].0);
+    assert_eq!(*short, format!("docs__{}", "t".repeat(41)));
+    let place = Place::workbench(config.clone());
+    let listed = place.json(&["list", "tools"], 0);
+    assert_eq!(listed[0]["registered"], format!("docs__docs__{}", "t".repeat(41)), "it fits 64");
+    let for_codex = place.json(&["list", "tools", "--client", "codex"], 0);
+    assert_eq!((&for_codex[0]["registered"], &for_codex[1]["registered"]), (&json!(short), &json!(cut)));
+    for name in [short, cut] {
+        assert_eq!(place.json(&["show", name], 0)["server"], "docs", "{name}");
+    }
+    let refused = place.run(&["list", "tools", "--client", "nobody"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("codex"), "{}", refused.stderr);
+    let told = place.json(&["doctor", "--client", "codex"], 0);
+    assert_eq!(
+        told["servers"][0]["renamed"][format!("docs__docs__{}", "t".repeat(41))],
+        json!(short),
+        "{told}"
+    );
+
+    let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    gateway.open("docs");
+    for (name, tool) in [(short, 41), (cut, 60)] {
+        assert_eq!(gateway.call(name, "{}").json()["name"], "t".repeat(tool), "{name}");
+    }
+}
+
+#[test]
+fn a_modern_client_says_who_it_is_with_its_first_request() {
+    let long = json!({"name": "t".repeat(60)}).to_string();
+    let config = format!("active_toolsets = [\"*\"]\n{}", server("a", &format!("--tool '{long}'"), ""));
+    let mut gateway = Gateway::spawn_toolman(Lab::new(), &config, |_| ());
+    let listed = gateway.request(
+        "tools/list",
+        json!({"_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }}),
+    );
+    let names = listed.names("tools");
+    let cut = names.iter().find(|name| name.starts_with("a_t")).expect("it is listed");
+    assert_eq!(cut.len(), 64 - "mcp__toolman__".len(), "{cut}");
+    let mut gateway = Gateway::toolman(&config);
+    assert!(gateway.tools().contains(&format!("a_{}", "t".repeat(60))), "it fits where nothing is added");
+    let lists: [&[&str]; 4] = [&[], &[cut], &[], &[]];
+    assert!(!gateway.activate(lists).is_error(), "another client's name means the same tool");
+    assert!(!gateway.tools().contains(&format!("a_{}", "t".repeat(60))));
 }

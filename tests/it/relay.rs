@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, Era};
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, raw_at};
 
 const CAN_ALL: &str = r#"{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}"#;
@@ -253,18 +254,35 @@ fn a_question_that_nobody_answers_ends_after_the_question_timeout() {
     assert!(answer["error"]["code"].is_i64(), "{answer}");
 }
 
+/// What an upstream of this era, whose tools have this prefix, was told that clients can do.
+#[track_caller]
+pub(crate) fn told_capabilities(client: &mut Client, era: Era, prefix: &str) -> Value {
+    match era {
+        Era::Legacy => {
+            client.call(&format!("{prefix}report"), "{}").json()["initialize"]["capabilities"].clone()
+        }
+        Era::Modern => {
+            let arguments = r#"{"method":"server/discover"}"#;
+            let asked = client.call(&format!("{prefix}requests"), arguments).json();
+            asked[0]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"].clone()
+        }
+    }
+}
+
 #[test]
-fn upstreams_are_told_the_capabilities_of_the_client() {
-    for capabilities in ["{}", r#"{"sampling":{}}"#, CAN_ALL] {
-        let mut gateway = opened(capabilities, "--with report");
-        let told = gateway.use_tool("a", "report", "{}").json()["initialize"]["capabilities"].clone();
-        let expected: Value = serde_json::from_str(capabilities).expect("JSON");
-        for key in ["sampling", "elicitation", "roots"] {
-            assert_eq!(
-                told.get(key).is_some(),
-                expected.get(key).is_some(),
-                "{key} of {capabilities}: {told}"
-            );
+fn upstreams_are_told_what_the_one_client_declared_and_nothing_more() {
+    for (client, upstream) in [Era::Legacy, Era::Modern]
+        .into_iter()
+        .flat_map(|client| [(client, Era::Legacy), (client, Era::Modern)])
+    {
+        let era = if upstream == Era::Modern { "modern" } else { "legacy" };
+        for capabilities in ["{}", r#"{"sampling":{}}"#, CAN_ALL] {
+            let config = dev("dynamic", json!({"a": fake(&format!("--with report,requests --era {era}"))}));
+            let mut client = Client::pipe(client, Gateway::spawn(config), capabilities);
+            client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+            let told = told_capabilities(&mut client, upstream, "dev__a__");
+            let declared: Value = serde_json::from_str(capabilities).expect("JSON");
+            assert_eq!(told, declared, "{:?} to {era}", client.era);
         }
     }
 }

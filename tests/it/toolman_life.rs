@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, Era};
 use crate::harness::{
     DEADLINE, Gateway, Lab, PROMPTS_CHANGED, Peer, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, server,
     toolman_path,
 };
+use crate::relay::told_capabilities;
 
 const ALL: &str = "active_toolsets = [\"*\"]\n";
 
@@ -22,6 +24,36 @@ fn all_servers_start_at_once_before_anybody_asks() {
     gateway.initialize(VERSION);
     assert_eq!(gateway.tools(), ["toolman_activate", "a_echo", "b_echo"]);
     assert_eq!(gateway.changes(), [0, 0, 0], "the first lists were complete");
+}
+
+#[test]
+fn servers_hear_what_the_client_declares_with_its_first_message() {
+    for (era, flags, upstream) in [
+        (Era::Legacy, "", Era::Legacy),
+        (Era::Legacy, "--era modern", Era::Modern),
+        (Era::Modern, "", Era::Legacy),
+        (Era::Modern, "--era modern", Era::Modern),
+    ] {
+        let config = ALL.to_owned() + &server("a", &format!("--with report,requests {flags}"), "");
+        let gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+        let mut client = Client::pipe(era, gateway, r#"{"roots":{}}"#);
+        assert_eq!(told_capabilities(&mut client, upstream, "a_"), json!({"roots": {}}), "{era:?} {flags}");
+    }
+}
+
+#[test]
+fn a_client_that_says_nothing_does_not_keep_servers_waiting() {
+    // Its own time to start does not run out meanwhile.
+    let config = ALL.to_owned() + &server("a", "--with report", "connect_timeout = 0.45");
+    let mut gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+    let known = gateway.lab.dir.join("xdg-cache/mcp-workbench/definitions");
+    gateway.until("its definitions are remembered", |_| {
+        std::fs::read_dir(&known).is_ok_and(|mut files| files.next().is_some())
+    });
+    let mut client = Client::pipe(Era::Legacy, gateway, "{}");
+    let told = told_capabilities(&mut client, Era::Legacy, "a_");
+    let all = ["roots", "sampling", "elicitation"];
+    assert!(all.iter().all(|key| told.get(key).is_some()), "anybody might come: {told}");
 }
 
 #[test]
@@ -50,6 +82,85 @@ fn the_first_lists_wait_for_servers_that_start() {
     gateway.answer(&prompt).result();
     gateway.answer(&activate).text();
     assert_eq!(gateway.changes(), [0, 0, 0]);
+}
+
+/// A place where it is remembered what the servers of this configuration offer, each of which waits for the file `go` or
+/// `never`.
+fn remembered(config: &str) -> Lab {
+    let lab = Lab::new();
+    lab.write("tools.toml", &lab.fill(config));
+    let files = ["go", "never"].map(|name| lab.write(name, ""));
+    let listed = lab.run(lab.program(&toolman_path()).args(["list", "tools"]));
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    files.iter().for_each(|file| std::fs::remove_file(file).expect("it was written"));
+    lab
+}
+
+#[test]
+fn the_first_lists_are_what_is_remembered_of_servers_that_start_slowly() {
+    let offers = "--with echo --resources 1 --templates 1 --prompts 1 --wait-for @dir/go";
+    // Whether it is waited for or not.
+    for wait in ["600", "0.05", "0"] {
+        let config = format!("startup_wait = {wait}\n{ALL}") + &server("a", offers, "");
+        let mut gateway = Gateway::spawn_toolman(remembered(&config), &config, |_| ());
+        gateway.initialize(VERSION);
+        assert_eq!(gateway.tools(), ["toolman_activate", "a_echo"], "{wait}");
+        assert_eq!(gateway.uris(), ["a_fake://resource/1"]);
+        assert_eq!(gateway.templates(), ["a_fake://item/1/{id}"]);
+        assert_eq!(gateway.prompts(), ["a_prompt-1"]);
+        let call = gateway.post_call("a_echo", "{}");
+        let read = gateway.post("resources/read", json!({"uri": "a_fake://resource/1"}));
+        assert!(!gateway.has(|message| [&call, &read].contains(&&message.id())), "they wait for the server");
+        gateway.lab.write("go", "");
+        gateway.answer(&call).text();
+        gateway.answer(&read).result();
+        assert_eq!(gateway.tools(), ["toolman_activate", "a_echo"]);
+        assert_eq!(gateway.changes(), [0, 0, 0], "nothing is another than it was");
+    }
+}
+
+#[test]
+fn what_is_not_as_remembered_is_told_once() {
+    let config = format!("startup_wait = 600\n{ALL}")
+        + &server("a", "--with echo --wait-for @dir/go", "")
+        + &server("b", "--with report --wait-for @dir/never", "connect_timeout = 3");
+    let lab = remembered(&config);
+    for file in std::fs::read_dir(lab.dir.join("xdg-cache/mcp-workbench/definitions")).expect("it was made") {
+        let path = file.expect("it can be read").path();
+        let text = std::fs::read_to_string(&path).expect("it is text");
+        std::fs::write(path, text.replace("\"echo\"", "\"old\"")).expect("it is ours");
+    }
+    let mut gateway = Gateway::spawn_toolman(lab, &config, |_| ());
+    gateway.initialize(VERSION);
+    assert_eq!(gateway.tools(), ["toolman_activate", "a_old", "b_report"]);
+    let call = gateway.post_call("b_report", "{}");
+    gateway.lab.write("go", "");
+    gateway.notification(TOOLS_CHANGED);
+    assert!(gateway.answer(&call).is_error(), "its server has failed");
+    assert_eq!(gateway.tools(), ["toolman_activate", "a_echo"]);
+    assert_eq!(gateway.changes(), [0, 0, 0], "of both at once");
+}
+
+#[test]
+fn who_listens_is_acknowledged_at_once_and_told_of_nothing_that_it_was_shown() {
+    for known in [false, true] {
+        let config =
+            format!("startup_wait = 600\n{ALL}") + &server("a", "--with echo --wait-for @dir/go", "");
+        let lab = if known { remembered(&config) } else { Lab::new() };
+        let mut client = Client::pipe(Era::Modern, Gateway::spawn_toolman(lab, &config, |_| ()), "{}");
+        client.post("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+        client.notification("notifications/subscriptions/acknowledged");
+        let list = client.post("tools/list", "{}");
+        if known {
+            assert!(client.answer(&list).names("tools").contains(&"a_echo".to_owned()));
+        }
+        client.gateway().lab.write("go", "");
+        if !known {
+            assert!(client.answer(&list).names("tools").contains(&"a_echo".to_owned()));
+        }
+        client.call("a_echo", "{}").text();
+        assert_eq!(client.gateway().count(TOOLS_CHANGED), 0, "{known}");
+    }
 }
 
 #[test]

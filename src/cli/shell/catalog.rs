@@ -9,7 +9,7 @@ use crate::config::locate::Face;
 use crate::config::{Transport, locate};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
-use crate::core::view::View;
+use crate::core::view::{Exposure, View};
 use crate::gateway::shell::Shell;
 use crate::json::{Node, Scanner};
 use crate::transport::oauth::Login;
@@ -25,6 +25,7 @@ pub(super) struct Catalog {
     pub(super) rows: Vec<Row>,
     /// What a client would see of it.
     pub(super) view: View,
+    exposure: Arc<dyn Exposure + Send + Sync>,
     face: Face,
 }
 
@@ -105,7 +106,7 @@ impl Catalog {
                 });
             }
         }
-        Self { servers, rows, view, face }
+        Self { servers, rows, view, exposure: shell.exposure(), face }
     }
 
     /// Servers that failed, and why.
@@ -163,7 +164,15 @@ impl Catalog {
                 }
             }
         }
-        Err(self.unknown(name, kinds))
+        // Some client may know a tool by it.
+        let target =
+            if kinds.contains(&Kind::Tool) { self.view.find_tool(&*self.exposure, name) } else { None };
+        let meant = target.and_then(|target| {
+            let is_meant =
+                |row: &&Row| Arc::ptr_eq(self.server(row), &target.upstream) && row.key == target.own_name();
+            self.of(Kind::Tool).find(is_meant)
+        });
+        meant.ok_or_else(|| self.unknown(name, kinds))
     }
 
     fn is_whole(&self, row: &Row, name: &str) -> bool {
@@ -279,6 +288,7 @@ pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> b
             starts(&[group, "/", server, "/"])
                 || starts(&[server, "/"])
                 || starts(&[group, "__", server, "__"])
+                || (group == server && starts(&[server, "__"]))
                 || (starts(&[group, "/"]) && name.matches('/').count() == 1)
         }
         Face::Toolman => !group.is_empty() && (starts(&[group, "/"]) || starts(&[group, "_"])),

@@ -17,13 +17,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::catalog::Catalog;
-use super::World;
 use super::failure::{Failure, Manner};
-use super::load::{Loader, runtime, signal};
+use super::load::{Loader, Overrides, runtime, signal};
 use super::login;
 use super::screen::Screen;
+use super::{Names, World};
 use crate::catalog::Kind;
-use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use crate::face;
 use crate::gateway::Gateway;
@@ -97,6 +96,19 @@ pub(super) struct Ask {
     /// Ask the servers again, whatever is remembered of them
     #[arg(long)]
     fresh: bool,
+    #[command(flatten)]
+    names: Names,
+}
+
+impl ShellVerb {
+    fn names(&self) -> Names {
+        let (Self::List { ask, .. }
+        | Self::Show { ask, .. }
+        | Self::Call { ask, .. }
+        | Self::Search { ask, .. }
+        | Self::Tokens { ask }) = self;
+        ask.names
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,16 +140,17 @@ pub(super) fn run(
     verb: &ShellVerb,
     face: Face,
     file: Result<PathBuf, NotFound>,
-    tool_mode: Option<ToolMode>,
+    overrides: &Overrides,
     (manner, screen): (Manner, Screen),
     world: World,
 ) -> Result<u8, Failure> {
-    let (loaded, _) = Loader::for_asking(face, file, tool_mode, &world)?.load(manner)?;
+    let (loaded, _) = Loader::for_asking(face, file, overrides, &world)?.load(manner)?;
     let run = Run { face, groups: groups(&*loaded.face), manner, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let mut shell = Shell::new(Gateway::new(loaded, world.engine_surroundings(world.attendance())));
+        let gateway = Gateway::new(loaded, world.engine_surroundings(world.attendance()));
+        let mut shell = Shell::new(gateway, verb.names().client());
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {

@@ -11,8 +11,8 @@ mod profile;
 mod questions;
 mod subscription;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub(super) use self::changes::Changes;
 use self::noise::Noise;
@@ -54,7 +54,7 @@ pub struct Connection {
     level: AtomicU8,
     pub(super) redactor: Redactor,
     /// The capabilities that our own requests declare.
-    pub(super) capabilities: String,
+    capabilities: OnceLock<String>,
 }
 
 /// The client behind a request, and the token under which it wants progress.
@@ -71,7 +71,7 @@ pub struct Caller {
 }
 
 impl Connection {
-    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor, capabilities: String) -> Arc<Self> {
+    pub(super) fn new(upstream: Arc<Upstream>, redactor: Redactor) -> Arc<Self> {
         let out = Outbox::new();
         Arc::new(Self {
             upstream,
@@ -85,8 +85,18 @@ impl Connection {
             subscription: Subscription::default(),
             level: AtomicU8::new(u8::MAX),
             redactor,
-            capabilities,
+            capabilities: OnceLock::new(),
         })
+    }
+
+    /// Notes what the upstream is told that clients can do.
+    pub(super) fn tell_capabilities(&self, capabilities: String) {
+        let _ = self.capabilities.set(capabilities);
+    }
+
+    /// What the upstream is told that clients can do, a raw object.
+    pub(super) fn capabilities(&self) -> &str {
+        self.capabilities.get().map_or("{}", String::as_str)
     }
 
     /// Whether the upstream declared this capability.
@@ -175,8 +185,8 @@ impl Connection {
         let modern = self.version().is_modern();
         let params = match params {
             params if !modern => params.to_owned(),
-            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(&self.capabilities)),
-            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(&self.capabilities), &params[1..]),
+            "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(self.capabilities())),
+            params => format!("{{\"_meta\":{{{}}},{}", modern_meta(self.capabilities()), &params[1..]),
         };
         let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {

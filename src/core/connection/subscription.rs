@@ -95,7 +95,7 @@ impl Connection {
         let (uris, tasks) = self.upstream.watched();
         let quoted = |texts: Vec<String>| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
         let (capabilities, tasks) = match tasks.is_empty() {
-            true => (self.capabilities.as_str(), String::new()),
+            true => (self.capabilities(), String::new()),
             false => (WITH_TASKS, format!(",\"taskIds\":[{}]", quoted(tasks))),
         };
         let params = format!(

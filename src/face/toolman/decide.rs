@@ -239,7 +239,7 @@ impl Toolman {
         let can_be_called = |target: &Target| target.active || (viewer.renders_apps && target.is_app_only());
         // Apps know the names that their servers gave.
         let called = || if viewer.renders_apps { view.find_called(name) } else { Vec::new() };
-        let mut found = view.find(Kind::Tool, name).map_or_else(called, |target| vec![target]);
+        let mut found = view.find_tool(self, name).map_or_else(called, |target| vec![target]);
         if found.iter().any(can_be_called) {
             found.retain(can_be_called);
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::fit::Listing;
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
-use super::{FoundThing, find};
+use super::{FoundThing, find, name_limits};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::config;
 use crate::core::upstream::Upstream;
@@ -315,7 +315,13 @@ impl Toolman {
         for (names, on, class) in lists {
             let side = if on { &mut change.on } else { &mut change.off };
             for name in names {
-                let found = matching(&known[class], name);
+                let mut found = matching(&known[class], name);
+                if found.is_empty() && class == 0 {
+                    let full = view.find_tool(self, name).map(|target| target.full_name().clone());
+                    found.extend(
+                        full.filter(|full| known[0].iter().any(|known| known.item.full_name() == full)),
+                    );
+                }
                 if found.is_empty() {
                     let side = if on { "on" } else { "off" };
                     let near = nearest(name, known[class].iter().map(|known| &*known.item.name), SIMILAR);
@@ -614,8 +620,8 @@ impl Exposure for Toolman {
         Clash::FirstInFile
     }
 
-    fn limits(&self) -> NameLimits {
-        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    fn limits(&self, client: &str) -> NameLimits {
+        name_limits(&self.config.common, "toolman", client)
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {

@@ -7,13 +7,13 @@ use super::answers::{error_result, failed_call, refused_call};
 use super::arguments::{
     classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
 };
-use super::{Address, Meta, Mode, Workbench};
+use super::{Address, Meta, Mode, Workbench, short_name};
 use crate::apps::unplaced;
-use crate::catalog::Kind;
+use crate::catalog::{Kind, is_marked};
 use crate::config::{Common, Server, Start, Toolbox};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
-use crate::core::view::{Exposure, Target, View};
+use crate::core::view::{Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
 use crate::face::plain::Plain;
@@ -85,7 +85,7 @@ impl Face for Workbench {
         remembered: Option<&Remembered>,
     ) -> Step<'a> {
         let Some(meta) = self.meta(call.name) else {
-            if let Some(target) = view.find(Kind::Tool, call.name) {
+            if let Some(target) = view.find_tool(self, call.name) {
                 return Step::Forward(target, None);
             }
             // Apps know the names that their servers gave.
@@ -123,7 +123,7 @@ impl Face for Workbench {
                     failed.len() == toolbox.servers.len() || servers.iter().any(|other| other == server)
                 };
                 let failed: Vec<_> = failed.iter().filter(|(server, _)| meant(server)).cloned().collect();
-                match failed.is_empty() || view.find(Kind::Tool, wanted).is_some() {
+                match failed.is_empty() || view.find_tool(self, wanted).is_some() {
                     true => Step::Again,
                     false => Step::result(self.did_not_open(opening.group, wanted, &failed)),
                 }
@@ -320,7 +320,8 @@ impl Workbench {
             items.of(Kind::Tool).iter().any(|item| {
                 let full = format!("{}{}", prefix(toolbox, server), item.key);
                 let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
-                !self.limits().fits(&full) && self.limits().marked(&full, &origin, 0) == name
+                is_marked(name, &full, &origin)
+                    || short_name(origin[0], origin[1], origin[2]).is_some_and(|short| short == name)
             })
         })
     }
@@ -355,8 +356,7 @@ impl Workbench {
         if !view.is_open(toolbox) && view.group(toolbox).next().is_none() {
             return Err(self.not_open(toolbox, Some(&tool)));
         }
-        if let Some(target) = view.find(Kind::Tool, tool).filter(|target| *target.upstream.group == *toolbox)
-        {
+        if let Some(target) = view.find_tool(self, tool).filter(|target| *target.upstream.group == *toolbox) {
             return Ok(target);
         }
         let servers = view.group(toolbox).map(|entry| &*entry.upstream.server);
@@ -373,7 +373,7 @@ impl Workbench {
 
     /// What a call is for: toolbox, server and tool, or as much of it as is known.
     fn address(&self, view: &View, call: &ToolCall<'_>) -> String {
-        let registered = |name: &str| match view.find(Kind::Tool, name) {
+        let registered = |name: &str| match view.find_tool(self, name) {
             Some(target) => format!("{}/{}", target.upstream, target.own_name()),
             None => name.to_owned(),
         };

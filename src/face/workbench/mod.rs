@@ -12,7 +12,7 @@ use crate::catalog::{Kind, NameLimits};
 use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
-use crate::face::Viewer;
+use crate::face::{Viewer, name_limits};
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
@@ -243,8 +243,12 @@ impl Exposure for Workbench {
         vec![&upstream.group, &upstream.server]
     }
 
-    fn limits(&self) -> NameLimits {
-        NameLimits { rule: self.config.common.names, length: self.config.common.max_name_length }
+    fn short_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
+        short_name(&upstream.group, &upstream.server, key)
+    }
+
+    fn limits(&self, client: &str) -> NameLimits {
+        name_limits(&self.config.common, "workbench", client)
     }
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
@@ -258,4 +262,9 @@ impl Exposure for Workbench {
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
     }
+}
+
+/// A toolbox and its server that are called the same need to be named but once.
+fn short_name(toolbox: &str, server: &str, tool: &str) -> Option<String> {
+    (toolbox == server).then(|| [server, "__", tool].concat())
 }
