@@ -93,6 +93,19 @@ fn every_client_of_the_table_sees_every_name() {
     }
 }
 
+/// Some clients cut what an answer holds twice.
+#[test]
+fn what_is_found_is_structured_for_those_who_can_take_it() {
+    for (client, structured) in [("@cline/core", false), ("codex-mcp-client", true)] {
+        let mut gateway = Gateway::spawn(github(json!({"toolMode": "proxy", "search": true}), 8));
+        gateway.initialize_as(VERSION, "{}", client);
+        open(&mut gateway);
+        let found = gateway.call("find_tools", r#"{"query": "create issue"}"#);
+        assert!(found.text().contains("create_issue"), "{client}: {}", found.text());
+        assert_eq!(found.result()["structuredContent"].is_object(), structured, "{client}");
+    }
+}
+
 #[test]
 fn the_brief_form_holds_what_a_call_needs() {
     let mut gateway = Gateway::start(github(json!({"toolMode": "proxy", "openLimit": 2000}), 4));

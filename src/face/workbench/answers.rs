@@ -214,7 +214,7 @@ impl Workbench {
             entries.join(","),
             fitting.join(","),
         );
-        value_result(&value, true)
+        value_result(&value, self.takes(viewer).structured_content)
     }
 
     /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
