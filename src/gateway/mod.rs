@@ -44,6 +44,7 @@ use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
+use crate::text::plain;
 
 /// The face and the engine under it.
 pub struct Gateway {
@@ -65,6 +66,15 @@ pub struct Configured {
     pub face: Arc<dyn Face>,
     /// Where switches are remembered, if they are.
     pub switch_file: Option<SwitchFile>,
+}
+
+/// The span of a request: its client, id and method. It is made only where debug messages are wanted.
+fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span {
+    let client = || match session.hello() {
+        Some(hello) => plain(&hello.name),
+        None => plain(&request.params.map(modern_name).unwrap_or_default()),
+    };
+    tracing::debug_span!("request", client = %client(), id = request.id.raw(), method = %plain(&request.method))
 }
 
 /// Why calls are cut off, or not taken on, at the end.
@@ -188,6 +198,8 @@ impl Gateway {
     ) {
         match message {
             Ok(Message::Request(request)) => {
+                let _span = request_span(session, &request).entered();
+                tracing::debug!("received");
                 let modern = match ModernCall::read(&request, || self.face(session).name()) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),

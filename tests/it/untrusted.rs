@@ -250,3 +250,25 @@ fn a_flood_on_stderr_blocks_nothing() {
     gateway.use_tool("a", "flood", json!({"bytes": 5_000_000})).text();
     assert!(gateway.stderr().len() < 1_000_000, "it does not flood our own stderr");
 }
+
+/// A line says whose request it is about, whatever the client calls itself and its methods.
+#[test]
+fn requests_are_logged_for_those_who_ask_for_everything() {
+    for (flags, logged) in [("-v", false), ("-vv", true)] {
+        let mut gateway =
+            Gateway::spawn_with(Lab::new(), dev("dynamic", json!({"a": fake(FLAGS)})), |command| {
+                command.arg(flags);
+            });
+        gateway.initialize_as(VERSION, "{}", "cli\\u001bent");
+        gateway.request("odd\\n/method", "{}");
+        gateway.close();
+        gateway.wait();
+        let stderr = gateway.stderr();
+        let line = stderr.lines().find(|line| line.contains("method"));
+        assert_eq!(line.is_some(), logged, "{flags}: {stderr}");
+        if let Some(line) = line {
+            assert!(line.starts_with("debug: [cli") && line.ends_with("/method] received"), "{line:?}");
+            assert!(!line.contains('\u{1b}'), "{line:?}");
+        }
+    }
+}

@@ -35,9 +35,14 @@ pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, 
 
 /// The parts of an address. Our ancestor wrote `name` for `tool`.
 fn address(tool: Node<'_>) -> Result<Address<'_>, Blocks> {
-    let last = if tool.get("tool").is_none() && tool.get("name").is_some() { "name" } else { "tool" };
-    let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
-    Ok(Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? })
+    let read = |last| {
+        let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
+        Ok(Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? })
+    };
+    match read("tool") {
+        Err(_) if tool.get("tool").is_none() && tool.get("name").is_some() => read("name"),
+        address => address,
+    }
 }
 
 /// The tools that `describe_tools` is to describe.
