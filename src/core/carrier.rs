@@ -176,8 +176,9 @@ impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         match (incoming.lost, incoming.on) {
             // Whoever asks for the era wants to see every error.
-            (Some(reason), Some(id)) if self.connection.profile.is_greeted() => {
-                self.connection.peer.fail(id, &Lost::new(self.connection.redactor.redact(reason)));
+            (Some(failure), Some(id)) if failure.unauthorized || self.connection.profile.is_greeted() => {
+                let lost = Lost::new(self.connection.redactor.redact(&failure.message));
+                self.connection.peer.fail(id, &Lost { needs_login: failure.unauthorized, ..lost });
             }
             (_, on) => {
                 let line = Line::Whole(incoming.message);

@@ -270,7 +270,7 @@ fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello
         Err(CallError::Refused(_)) => Ok(None),
         // Who cannot even refuse it well does not know it.
         Err(CallError::Lost(lost)) if lost.is_malformed() => Ok(None),
-        Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
+        Err(CallError::Lost(lost)) => Err(lost.into()),
     }
 }
 
@@ -428,7 +428,7 @@ async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> R
     match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
         // It may still answer those that are under way.
         Err(CallError::Lost(_)) if connection.upstream.is_busy() => Ok(false),
-        Err(CallError::Lost(lost)) => Err(lost.to_string().into()),
+        Err(CallError::Lost(lost)) => Err(lost.into()),
         answer => {
             let hello = answer.ok().and_then(|result| ServerHello::discovered(&result));
             let hello = hello.ok_or("the server was replaced by one that speaks another protocol version")?;

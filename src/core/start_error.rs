@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::process::CommandError;
 use crate::config::{Redactor, Timeouts};
 use crate::transport::http_client::Failure;
+use crate::transport::peer::Lost;
 
 /// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +145,13 @@ impl From<String> for StartError {
 impl From<CommandError> for StartError {
     fn from(error: CommandError) -> Self {
         Self { hint: Some(error.hint().into()), ..Self::new(Cause::Command, error.to_string()) }
+    }
+}
+
+impl From<Lost> for StartError {
+    fn from(lost: Lost) -> Self {
+        let cause = if lost.needs_login { Cause::Person } else { Cause::Other };
+        Self::new(cause, lost.message)
     }
 }
 

@@ -42,17 +42,20 @@ pub struct Lost {
     pub code: i64,
     /// The reason for a person.
     pub message: Arc<str>,
+    /// Whether a person has to log in to the server first.
+    pub needs_login: bool,
 }
 
 impl Lost {
     /// A loss with a reason.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
-        Self { code: code::UPSTREAM_LOST, message: message.into() }
+        Self { code: code::UPSTREAM_LOST, message: message.into(), needs_login: false }
     }
 
     /// The loss of an answer that came but cannot be read; `what` is wrong with it.
     pub fn malformed(what: &str) -> Self {
-        Self { code: code::INTERNAL, message: format!("the server's answer is malformed: {what}").into() }
+        let message = format!("the server's answer is malformed: {what}").into();
+        Self { code: code::INTERNAL, message, needs_login: false }
     }
 
     /// Whether an answer came that cannot be read.

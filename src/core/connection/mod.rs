@@ -29,7 +29,6 @@ use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
 use crate::json::{Node, Scanner};
 use crate::protocol::era::{LOG_LEVELS, Version, modern_meta};
-use crate::protocol::message::code;
 use crate::transport::outbox::Outbox;
 use crate::transport::peer::{CallError, Deadline, Lost, Peer};
 
@@ -190,24 +189,19 @@ impl Connection {
         };
         let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
-            CallError::Lost(lost) => lost.to_string().into(),
+            CallError::Lost(lost) => lost.into(),
             CallError::Refused(error) => refusal(method, &error),
         })
     }
 }
 
-/// The error for a refused request of our own. An error that the transport made for lack of a login is not
-/// the upstream's answer.
+/// The error for a refused request of our own.
 fn refusal(method: &str, error: &str) -> StartError {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(error).expect("an answer was validated when it was read").root();
     let message = root.get("message").and_then(Node::as_str).unwrap_or_else(|| error.into());
-    let data = |key| root.get("data").and_then(|data| data.get(key));
-    let ours = root.get("code").is_some_and(|code| code.raw().parse() == Ok(code::UPSTREAM_LOST));
-    if ours && data("login").is_some() {
-        return StartError::new(Cause::Person, &*message);
-    }
-    let status = data("httpStatus").and_then(|status| status.raw().parse().ok());
+    let status = root.get("data").and_then(|data| data.get("httpStatus"));
+    let status = status.and_then(|status| status.raw().parse().ok());
     let cause = status.map_or(Cause::Other, Cause::of_status);
     StartError::new(cause, format!("answered `{method}` with an error: {message}"))
 }

@@ -432,12 +432,11 @@ impl<R: Receive> Shared<R> {
 
     /// Answers one of our requests with an error in the server's place.
     pub(super) fn hand_error(&self, id: u64, code: i64, failure: &Failure) {
-        let login = if failure.unauthorized { ",\"login\":true" } else { "" };
-        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}{login}}}"));
+        let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}}}"));
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
         write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));
-        self.hand_over(Incoming { message: &out, on: Some(id), lost: Some(&failure.message) });
+        self.hand_over(Incoming { message: &out, on: Some(id), lost: Some(failure) });
     }
 
     /// Hands one message over.

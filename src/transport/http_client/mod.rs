@@ -66,7 +66,7 @@ pub struct Incoming<'a> {
     pub on: Option<u64>,
     /// The reason why the server has not answered that request, if the message is an error of ours in its
     /// place.
-    pub lost: Option<&'a str>,
+    pub lost: Option<&'a Failure>,
 }
 
 /// Receives what the server sends. A closure suffices where nothing holds it up.
