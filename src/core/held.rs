@@ -1,8 +1,9 @@
 //! Answers that wait until the client has the tools that they speak of.
 //!
-//! Clients that read a changed list again send their next request before they have done so: the model cannot call what it
-//! has just opened. So the gateway lets the answer to what changed a client's tools wait in [`Reply::caught_up`], after
-//! the client was told and before the answer is sent.
+//! Clients that read a changed list again send their next request before they have read it, so the model
+//! cannot call what it has just opened. The gateway therefore holds the answer to a request that changed the
+//! client's tools: it waits in [`Reply::caught_up`], after the client was told of the change and before the
+//! answer is sent.
 //!
 //! ```text
 //! told ── `tools/list` is answered ──> settling ── the time that the client needs ──> sent
@@ -10,7 +11,8 @@
 //!   └──────────── the session ends ────────┴──> sent
 //! ```
 //!
-//! Invariant: nothing but the answer itself waits, and only where the client is known to need it and can be told.
+//! Invariant: nothing but the answer itself waits, and only where the client is known to need it and can be
+//! told.
 
 use std::time::Duration;
 
@@ -20,12 +22,13 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use crate::known_clients::{Behaviour, ChangedLists};
 
-/// What a client may take to have its new tools.
+/// How long a client may take to read its new tools.
 const LONGEST: Duration = Duration::from_secs(2);
 
 impl Reply {
-    /// Waits until the client has the tools that it was told of since it had been told `before` times, if it was and
-    /// needs that. The lists of modern clients do not change by what they ask for.
+    /// Waits until the client has the tools that it was told of after its first `before` notices, if there
+    /// were later ones and the client needs the wait. A modern client never waits: its requests do not change
+    /// its lists.
     pub async fn caught_up(&self, before: u64) {
         if self.modern().is_none() {
             self.session().has_caught_up(before).await;
@@ -51,7 +54,7 @@ impl ClientSession {
         }
     }
 
-    /// What the client needs after it has read a list; `None` where its answers are not held.
+    /// How long the client needs after it has read a list; `None` where its answers are not held.
     fn settling_time(&self) -> Option<Duration> {
         match Behaviour::of(&self.hello()?.name).changed_lists {
             ChangedLists::TakenUp { settling } if self.can_be_waited_for() => Some(settling),

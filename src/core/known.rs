@@ -1,8 +1,8 @@
-//! What is known of servers from when they last ran, in this process or another.
+//! What is known about servers from their last run, in this process or another.
 //!
-//! What requests ask for is answered from memory: [`Known::recall`] reads the disk before the first of them comes.
+//! Requests are answered from memory: [`Known::recall`] reads the disk before the first of them arrives.
 //!
-//! Invariant: nothing on the way of a request touches the disk.
+//! Invariant: nothing on a request's path touches the disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,19 @@ use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
 
-/// What is known of servers.
+/// What is known about servers.
 pub struct Known {
-    /// Where it is remembered, if it is.
+    /// The definitions on disk; `None` if nothing is remembered there.
     definitions: Option<Definitions>,
     eras: Eras,
     /// Our working directory.
     directory: PathBuf,
-    /// How servers spoke when last asked, as far as somebody may want to know it.
+    /// How servers spoke when they were last asked, for the servers of the file.
     manners: Mutex<Vec<(Transport, Manner)>>,
-    /// What servers offered when last asked, as far as that is on offer before they run.
+    /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Items)>>,
-    /// One upstream is remembered at a time: a thread for each would need more memory than the upstreams themselves.
+    /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
+    /// themselves.
     turn: Arc<Semaphore>,
 }
 
@@ -46,16 +47,16 @@ impl Known {
         }
     }
 
-    /// What is remembered of what servers offer, if anything is.
+    /// The remembered definitions, if there are any.
     pub fn definitions(&self) -> Option<&Definitions> {
         self.definitions.as_ref()
     }
 
-    /// Reads how these servers spoke when last asked, and what those offered that are shown before they run, so that
-    /// nobody who asks waits for the disk.
+    /// Reads how these servers spoke when they were last asked, and what was offered by those that are shown
+    /// before they run, so that no request waits for the disk.
     pub fn recall(&self, specs: &[Spec]) {
         let Some(definitions) = &self.definitions else { return };
-        // What the file has no longer need not be known.
+        // Servers that the file no longer has need not be known.
         let is_there = |transport: &Transport| specs.iter().any(|spec| spec.transport == *transport);
         self.manners.lock().retain(|(known, _)| is_there(known));
         self.offers.lock().retain(|(known, _)| is_there(known));
@@ -75,18 +76,19 @@ impl Known {
         }
     }
 
-    /// What a server offered when last asked, and whether in the modern era, if that is on offer before it runs.
+    /// What a server offered when it was last asked, and whether in the modern era; `None` if it is not on
+    /// offer before it runs.
     pub(super) fn offered(&self, spec: &Spec) -> Option<(Items, bool)> {
         let items = find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())?;
         Some((items, self.manner(&spec.transport).is_some_and(|manner| manner.era == Era::Modern)))
     }
 
-    /// How a server spoke when last asked.
+    /// How a server spoke when it was last asked.
     pub(super) fn manner(&self, transport: &Transport) -> Option<Manner> {
         find(&self.manners.lock(), transport)
     }
 
-    /// Remembers how an upstream speaks; what is returned writes it down.
+    /// Remembers how an upstream speaks; the returned future writes that to disk.
     pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
         let manner = manner(connection);
         note(&self.manners, &connection.upstream.spec().transport, manner);
@@ -96,7 +98,7 @@ impl Known {
         })
     }
 
-    /// Remembers what an upstream offers, by what is returned.
+    /// Remembers what an upstream offers; the returned future writes that to disk.
     pub(super) fn offers(
         &self,
         upstream: &Arc<Upstream>,
@@ -126,8 +128,8 @@ impl Known {
         }
     }
 
-    /// The era that an upstream spoke when last asked. Where nobody knows, the caller is to ask, and what else is started
-    /// of the same command waits for that while the second value lives.
+    /// The era that an upstream spoke when it was last asked. If nobody knows, the caller is to ask, and
+    /// other starts of the same command wait for the outcome while the second value lives.
     pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Asking<'_>>) {
         let digest = self.digest(upstream);
         let remembered = || {
@@ -137,7 +139,7 @@ impl Known {
         if let Some(era) = remembered() {
             return (Some(era), None);
         }
-        // One that is never told must not cost the others all of their time.
+        // A server that never says its era must not cost the other starts all of their time.
         let asking = self.eras.ask(&digest, upstream.spec().timeouts.connect / 2).await;
         match remembered() {
             Some(era) => (Some(era), None),
@@ -145,12 +147,12 @@ impl Known {
         }
     }
 
-    /// Takes an upstream for one of the legacy era until it says otherwise.
+    /// Takes an upstream to be of the legacy era until it says otherwise.
     pub(super) fn guess_legacy(&self, upstream: &Upstream) {
         self.eras.set(&self.digest(upstream), Era::Legacy);
     }
 
-    /// Lets the next start of an upstream ask for its era.
+    /// Makes the next start of an upstream ask for its era.
     pub(super) fn forget_era(&self, upstream: &Upstream) {
         self.eras.forget(&self.digest(upstream));
         if let Some(definitions) = &self.definitions {
@@ -163,12 +165,12 @@ impl Known {
     }
 }
 
-/// What is noted of a server.
+/// What is noted about a server.
 fn find<T: Clone>(notes: &[(Transport, T)], transport: &Transport) -> Option<T> {
     notes.iter().find(|(other, _)| other == transport).map(|(_, noted)| noted.clone())
 }
 
-/// Notes something of a server, in the place of what was noted before.
+/// Notes something about a server, in place of any earlier note.
 fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
     let mut notes = notes.lock();
     match notes.iter_mut().find(|(other, _)| other == transport) {
@@ -177,7 +179,7 @@ fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
     }
 }
 
-/// How an upstream speaks that runs.
+/// How a running upstream speaks.
 pub(super) fn manner(connection: &Connection) -> Manner {
     let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
     Manner { era, tasks: connection.profile.tasks() }

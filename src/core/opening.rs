@@ -1,4 +1,5 @@
-//! Opening and closing: upstreams start because somebody looks at them, and end when nobody does any more.
+//! Opening and closing: upstreams start because a client looks at them, and end when none does any more. The
+//! gateway calls this when a face opens or closes a group, and after a new file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +16,23 @@ use super::upstream::{Phase, Upstream};
 use super::view::View;
 use super::workspace::Workspace;
 
-/// What calls in flight on an upstream that a new file has no place for may take.
+/// How long an upstream that a new file no longer has may take to finish its calls in flight.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
-/// What an upstream may take to end before the one that stands in for it is started.
+/// How long an upstream may take to end before its replacement is started.
 const BEFORE_NEXT: Duration = Duration::from_millis(700);
 
 /// The servers of a group that failed to open or are late, and why.
 pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 
-/// An upstream that was to start, and what came of it.
+/// An upstream that was to start, and the outcome.
 type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
 impl Engine {
-    /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that run or are at
-    /// rest are left alone. Where a new file puts others in their place, it goes on with those. Their things stand in the
-    /// workspace's lists afterwards, unless every one failed, and its clients are told; late ones join when they are up.
-    /// Returns the servers that failed or are late. `None`: the group was closed meanwhile, or the file has it no longer.
+    /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that
+    /// run or are at rest are left alone. If a new file replaces some of them meanwhile, it waits for the
+    /// replacements. Afterwards the group's items stand in the workspace's lists, unless every server failed,
+    /// and the clients are told; late servers join when they are up. Returns the servers that failed or are
+    /// late; `None` if the group was closed meanwhile, or the file no longer has it.
     pub async fn open(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
@@ -39,11 +41,13 @@ impl Engine {
     ) -> Option<Failures> {
         let begun = workspace.change(|view| view.begin_opening(&*workspace.exposure(), group, upstreams));
         let Some(number) = begun else {
-            // Its client is gone already, and nobody else will end what was made for it.
+            // The workspace's client is gone already, and nobody else would end the upstreams that were made
+            // for it.
             self.release(workspace, upstreams.to_vec());
             return None;
         };
-        // Of a group that is open already, each server stands in lists as soon as it is up.
+        // In a group that is open already, each server appears in lists as soon as it is up, so the notices
+        // are held.
         let hold = workspace.read(|view| view.is_open(group)).then(|| workspace.hold());
         let attempts = settle(workspace, Some(group), || ()).await;
         let (failed, given_up) = workspace.change(|view| {
@@ -60,7 +64,7 @@ impl Engine {
             let late = members.iter().any(|upstream| upstream.is_starting());
             if late || failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
                 view.open(group);
-            // Another opening of it may have more luck.
+            // If the group is being opened once more, that attempt may succeed, so the group stays.
             } else if !view.is_opening(group) {
                 view.remove(&*workspace.exposure(), group);
                 return Some((failed, members));
@@ -75,8 +79,8 @@ impl Engine {
         Some(failed)
     }
 
-    /// Takes a group out of the workspace and ends those of its servers that no other workspace has. Returns how many were on
-    /// offer.
+    /// Takes a group out of the workspace and ends those of its servers that no other workspace has. Returns
+    /// how many servers were on offer.
     pub fn close(&self, workspace: &Arc<Workspace>, group: &str) -> usize {
         let upstreams: Vec<_> = workspace.change(|view| {
             let upstreams = view.group(group).map(|entry| entry.upstream.clone()).collect();
@@ -89,20 +93,21 @@ impl Engine {
         running
     }
 
-    /// Ends everything of a workspace that nobody has any more.
+    /// Ends all upstreams of a workspace that no other workspace has.
     pub fn discard(&self, workspace: &Arc<Workspace>) {
         let upstreams = self.forget(workspace);
         self.release(workspace, upstreams);
     }
 
-    /// Tells those who share a workspace of nothing any more, and opens nothing for them. Returns what stands in it.
+    /// Stops telling a workspace's clients of changes, and opens nothing for them any more. Returns the
+    /// upstreams in it.
     pub fn forget(&self, workspace: &Arc<Workspace>) -> Vec<Arc<Upstream>> {
         self.audience.remove(workspace);
         workspace.change(View::shut)
     }
 
-    /// Lets go of upstreams that no longer stand in a workspace: its subscriptions to them end, and so do those that
-    /// nobody else has open.
+    /// Lets go of upstreams that are no longer in a workspace: the workspace's subscriptions to them end, and
+    /// so do the upstreams that nobody else has open.
     fn release(&self, workspace: &Workspace, upstreams: Vec<Arc<Upstream>>) {
         for session in workspace.sessions() {
             self.unsubscribe(&session, &upstreams);
@@ -117,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Ends those that a new file has put this one in the place of and that still finish calls, unless these may be calls
-    /// of others.
+    /// Ends the predecessors of this upstream, replaced by a new file, that are still finishing calls, unless
+    /// those calls may belong to other workspaces.
     fn stop_draining(&self, workspaces: &[Arc<Workspace>], upstream: &Upstream) {
         let (group, server) = (&upstream.group, &upstream.server);
         if workspaces.iter().any(|workspace| workspace.read(|view| view.server(group, server).is_some())) {
@@ -137,9 +142,10 @@ impl Engine {
         }
     }
 
-    /// Lets an upstream finish its calls in flight, 30 s at most, then ends it, and starts those that stand in for it:
-    /// at once if it is busy, else when it has ended, so that two instances do not fight over what only one can have.
-    /// What is returned resolves when each of them is up or failed.
+    /// Lets an upstream finish its calls in flight, for 30 s at most, then ends it, and starts its
+    /// replacements: at once if the upstream is busy, otherwise when it has ended, so that two instances do
+    /// not fight over something that only one can have. The receiver resolves when each replacement is up or
+    /// has failed.
     pub fn replace(
         self: &Arc<Self>,
         upstream: Arc<Upstream>,
@@ -165,7 +171,7 @@ impl Engine {
     }
 }
 
-/// Starts upstreams that are not at rest and waits until each is up or failed.
+/// Starts those upstreams that are not at rest and waits until each is up or has failed.
 pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
     let wanted = upstreams.iter().filter(|upstream| !upstream.is_at_rest());
     let starts: Vec<_> = wanted.map(|upstream| (upstream, upstream.start())).collect();
@@ -176,9 +182,9 @@ pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
     }
 }
 
-/// Starts what stands in a workspace, of one group or all of it, and waits until each is up, failed or late. It looks again
-/// whenever one is: what a new file puts there meanwhile belongs to it, what has gone does not hold it up. Each is
-/// tried once, unless it is at rest.
+/// Starts the upstreams in a workspace, of one group or all, and waits until each is up, failed or late.
+/// Whenever one is, it looks at the workspace again: it also starts upstreams that a new file has put there
+/// meanwhile, and does not wait for any that have gone. Each upstream is tried once, unless it is at rest.
 pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: impl FnMut()) -> Vec<Attempt> {
     let mut tried: Vec<Arc<Upstream>> = Vec::new();
     let (mut attempts, mut outcomes) = (JoinSet::new(), Vec::new());
@@ -200,7 +206,7 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
                 |other: &&Arc<Upstream>| other.group == upstream.group && other.server == upstream.server;
             match tried.iter().rfind(same).cloned() {
                 None => attempts.spawn(attempt(upstream.clone(), upstream.start())),
-                // It stands in for one that may still hold what only one can have.
+                // This upstream replaces one that may still hold something that only one of them can have.
                 Some(before) => attempts.spawn({
                     let upstream = upstream.clone();
                     async move {
@@ -228,7 +234,7 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
     (upstream, outcome)
 }
 
-/// Why an upstream is neither up nor at rest: it failed, or it has ended since.
+/// Why an upstream is neither up nor at rest: it failed to start, or it has ended since.
 fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
     if upstream.is_up() || upstream.is_at_rest() {
         return None;

@@ -1,15 +1,20 @@
-//! What a new file means for what runs. Pure: old and new are compared here, and nothing is done.
+//! Compares an old file with a new one: which servers stay, and which are others. The registry and Toolman
+//! call it.
+//!
+//! Invariant: these functions are pure; they compare and change nothing.
 
 use super::upstream::Spec;
 use crate::config::Transport;
 
-/// Whether an upstream runs on when the file says this of it: only the way to reach it makes it another one.
+/// Whether an upstream keeps running under its new settings: only another transport or isolation makes it
+/// another upstream.
 pub fn stays(old: &Spec, new: &Spec) -> bool {
     old.transport == new.transport && old.isolation == new.isolation
 }
 
-/// Which server of an old list each one of a new list is, where names need not be unique: one with the same name that is
-/// reached in the same way, else one with the same name that nobody else is, in order.
+/// For each server of a new list, the server of an old list that it is. Names need not be unique: a server
+/// with the same name and the same transport comes first, otherwise the next one with the same name that is
+/// not taken.
 pub fn same_servers(old: &[(&str, &Transport)], new: &[(&str, &Transport)]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = vec![None; new.len()];
     for strict in [true, false] {
@@ -103,7 +108,7 @@ mod tests {
         check(&[("a", "x"), ("b", "y")], &[("b", "y"), ("a", "x")], &[Some(1), Some(0)]);
         check(&[("a", "x")], &[("a", "z")], &[Some(0)]);
         check(&[("a", "x")], &[("b", "x")], &[None]);
-        // Of several with one name the unchanged ones are found first, whatever stands before them.
+        // Among servers of one name, the unchanged ones are matched first, whatever stands before them.
         check(&[("", "x"), ("", "y")], &[("", "new"), ("", "y"), ("", "x")], &[None, Some(1), Some(0)]);
         check(&[("", "x"), ("", "y")], &[("", "z"), ("", "x")], &[Some(1), Some(0)]);
         check(&[], &[("a", "x")], &[None]);

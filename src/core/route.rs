@@ -1,16 +1,18 @@
-//! Which way messages to a client go, and as what.
+//! The ways that messages to a client take, and the kinds of these messages.
 //!
-//! Invariant: whoever writes a message says what it is; nobody finds that out from its bytes.
+//! Invariant: whoever writes a message says what kind it is; nobody infers that from its bytes.
 
 use std::sync::Arc;
 
 use crate::transport::outbox::{Out, Outbox};
 
-/// Where messages to a client over HTTP go: one for each POST, one for a session's messages that belong to no request.
+/// Where messages to a client over HTTP go. Each POST has a sink, and each session has one for messages that
+/// belong to no request.
 pub trait Sink: Send + Sync {
-    /// Takes one message. `false`: nobody reads it. A sink that is dropped before an answer ends its stream without one.
+    /// Takes one message; returns `false` if nobody reads it. A sink that is dropped before an answer ends
+    /// its stream without one.
     fn send(&self, message: Outgoing<'_>) -> bool;
-    /// Whether somebody reads it now.
+    /// Whether somebody is reading from the sink now.
     fn is_read(&self) -> bool {
         true
     }
@@ -18,47 +20,47 @@ pub trait Sink: Send + Sync {
 
 /// One whole JSON-RPC message to a client.
 pub struct Outgoing<'a> {
-    /// What it is.
+    /// The message's kind.
     pub kind: OutgoingKind<'a>,
-    /// As it is sent.
+    /// The message's bytes, as they are sent.
     pub bytes: Vec<u8>,
 }
 
-/// What a message to a client is.
+/// The kind of a message to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutgoingKind<'a> {
-    /// The answer to a request: its result.
+    /// The answer to a request, with a result.
     Result,
-    /// The answer to a request, or to what is none: an error with this code.
+    /// The answer to a request, or to something that is not a request, with an error of this code.
     Error(i64),
     /// The answers to a batch.
     Batch,
     /// A notification with this method.
     Notice(&'a str),
-    /// A question to the client, or its withdrawal.
+    /// A question to the client, or the withdrawal of one.
     Question,
 }
 
 impl OutgoingKind<'_> {
-    /// Whether no other message follows about the same request.
+    /// Whether this is the last message about its request.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Result | Self::Error(_) | Self::Batch)
     }
 }
 
-/// Which way messages to a client go.
+/// The way that messages to a client take.
 #[derive(Clone)]
 pub enum Route {
-    /// Our stdout.
+    /// To our stdout.
     Pipe(Arc<Outbox>),
-    /// A stream of the client's.
+    /// To a stream of the client.
     Stream(Arc<dyn Sink>),
-    /// Nobody listens.
+    /// To nobody.
     Nowhere,
 }
 
 impl Route {
-    /// Sends what `write` writes, one message of this kind, or nothing.
+    /// Sends the one message of this kind that `write` writes, if it writes any.
     pub fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
             Self::Pipe(out) => out.push(write),
@@ -71,7 +73,7 @@ impl Route {
         }
     }
 
-    /// Whether somebody reads now what goes this way.
+    /// Whether somebody is reading now what goes this way.
     pub fn is_read(&self) -> bool {
         match self {
             Self::Pipe(_) => true,
@@ -87,7 +89,7 @@ impl Out for Route {
     }
 }
 
-/// Keeps what it is sent, for tests.
+/// Keeps the messages that it is sent, for tests.
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct Heard(pub(crate) parking_lot::Mutex<Vec<String>>);

@@ -1,14 +1,14 @@
-//! The arguments of the gateway's own tools, checked, with errors that tell a model what to write instead.
+//! Checks the arguments of the gateway's own tools; its errors tell a model what to write instead.
 
 use std::borrow::Cow;
 
 use crate::catalog::nearest;
 use crate::json::Node;
 
-/// An error for a model, a text block each.
+/// An error for a model; each text becomes a block of its own.
 pub(super) type Blocks = Vec<String>;
 
-/// The arguments of a tool of ours, by their place among the keys that it knows.
+/// The arguments of one of our tools, indexed by the order of the keys that the tool knows.
 pub(super) struct Arguments<'a, const N: usize> {
     keys: [&'static str; N],
     found: [Option<Node<'a>>; N],
@@ -16,7 +16,7 @@ pub(super) struct Arguments<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Arguments<'a, N> {
-    /// Looks at every member once; keys that are not known are an error.
+    /// Looks at every member once; an unknown key is an error.
     pub(super) fn read(arguments: Option<Node<'a>>, keys: [&'static str; N]) -> Result<Self, Blocks> {
         let object = match arguments {
             Some(arguments) if arguments.is_object() => arguments,
@@ -34,8 +34,8 @@ impl<'a, const N: usize> Arguments<'a, N> {
         if unknown.is_empty() { Ok(read) } else { Err(read.unrecognized(&unknown)) }
     }
 
-    /// Names the keys that are not known, and those that were probably meant: of the keys that are not there the nearest,
-    /// else the first of all keys.
+    /// Names the unknown keys, and the keys that were probably meant: for each unknown key the nearest
+    /// missing key, otherwise the first of all keys, if that is missing.
     fn unrecognized(&self, unknown: &[Cow<'_, str>]) -> Blocks {
         let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
         let keys = if unknown.len() == 1 { "key" } else { "keys" };
@@ -57,7 +57,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
         blocks
     }
 
-    /// The value of a key, if it is there.
+    /// The value of a key, if the key is present.
     pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.twice[at] {
             true => Err(invalid(&format!("{} stands twice", self.keys[at]))),
@@ -65,7 +65,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
         }
     }
 
-    /// A text that must be there and must not be blank.
+    /// A required text that must not be blank.
     pub(super) fn text(&self, at: usize) -> Result<Cow<'a, str>, Blocks> {
         let key = self.keys[at];
         match self.value(at)?.map(Node::as_str) {
@@ -76,7 +76,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
         }
     }
 
-    /// An object, if it is there.
+    /// An optional object.
     pub(super) fn object(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.value(at)? {
             Some(value) if !value.is_object() => {
@@ -87,7 +87,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
     }
 }
 
-/// The error that something about the arguments is wrong.
+/// The error for wrong arguments; `what` says what is wrong.
 pub(super) fn invalid(what: &str) -> Blocks {
     vec![format!("Invalid parameters: {what}")]
 }

@@ -1,10 +1,11 @@
-//! Answers with the definitions of many tools, made to fit what a client hands to its model: some clients cut long answers
-//! in the middle, or drop them, without a word.
+//! Answers with the definitions of many tools, made to fit what a client hands to its model: some clients
+//! silently cut long answers in the middle, or drop them.
 //!
 //! The workbench's openings go through [`Answer::fit`].
 //!
-//! Invariants: an answer that fits is given whole. One that does not loses descriptions first, then signatures, then tools
-//! from the end, which are counted; a name is left out only if not all names fit.
+//! Invariants: an answer that fits is given whole. One that does not fit loses descriptions first, then
+//! signatures, then tools from the end, and it says how many tools are missing; a name is left out only if
+//! the names alone do not fit.
 
 use std::borrow::Cow;
 
@@ -12,32 +13,33 @@ use super::fit::shorten;
 use super::signature::signature;
 use crate::json::{Node, Scanner, quote};
 
-/// Characters of a description in the brief form.
+/// The most characters of a description in the brief form.
 const DESCRIPTION: usize = 160;
 
-/// Says how to see more than the brief form has.
+/// Tells the model how to see more than the brief form shows.
 const HINT: &str = "describe_tools gives the whole definitions of the tools that you name.";
 
 /// An answer with definitions: an object as JSON, in parts.
 pub(super) struct Answer<'a> {
-    /// Its beginning up to `tools`, without the comma before that.
+    /// The object's beginning up to `tools`, without the comma before `tools`.
     pub(super) head: String,
-    /// In order.
+    /// The tools, in order.
     pub(super) tools: Vec<Entry<'a>>,
-    /// What stands behind `tools`, each member with a comma before it.
+    /// What follows `tools`, each member with a comma before it.
     pub(super) rest: String,
 }
 
 /// One tool of an answer.
 pub(super) struct Entry<'a> {
-    /// The members that tell it apart, with their raw values; they take the place of the definition's own.
+    /// The members that identify the tool, with their raw values; they replace members of the same name in
+    /// the definition.
     pub(super) names: Vec<(&'static str, String)>,
-    /// The definition.
+    /// The tool's definition.
     pub(super) definition: Cow<'a, str>,
 }
 
 impl Answer<'_> {
-    /// The answer as JSON in at most `limit` bytes, where that can be.
+    /// The answer as JSON, in at most `limit` bytes if it can be made that short.
     pub(super) fn fit(&self, limit: Option<usize>) -> String {
         let entries: Vec<_> = self.tools.iter().map(Entry::whole).collect();
         let whole = format!("{},\"tools\":[{}]{}}}", self.head, entries.join(","), self.rest);
@@ -61,7 +63,8 @@ impl Answer<'_> {
         }
         let mut names: Vec<_> = entries.iter().map(|[names, ..]| format!("{{{names}}}")).collect();
         let (all, mut length) = (names.len(), self.brief_text(&names, names.len()).len());
-        // A little too much room for the count does no harm: the names that it costs are counted.
+        // `length` may count a few bytes too many for `more`. That is harmless: any name that it costs is
+        // counted too.
         while length > limit
             && let Some(last) = names.pop()
         {
@@ -78,12 +81,12 @@ impl Answer<'_> {
 }
 
 impl Entry<'_> {
-    /// The raw value of one of its names.
+    /// The raw value of one of the names.
     pub(super) fn name(&self, key: &str) -> &str {
         self.names.iter().find(|(name, _)| *name == key).map_or("null", |(_, value)| value)
     }
 
-    /// The definition with its names first, then all else that the upstream sent.
+    /// The definition with its names first, then everything else that the upstream sent.
     pub(super) fn whole(&self) -> String {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
@@ -97,7 +100,8 @@ impl Entry<'_> {
         }
     }
 
-    /// What the brief form has of it: its names, its description, its signature, the latter two with a comma before them.
+    /// What the brief form shows of the tool: names, description and signature. The description and the
+    /// signature each have a comma before them.
     fn parts(&self) -> [String; 3] {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
@@ -117,7 +121,7 @@ impl Entry<'_> {
     }
 }
 
-/// A description up to its first line break or full stop, or as much of that as is shown.
+/// A description up to its first line break or full stop, cut to the length that the brief form allows.
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();

@@ -1,24 +1,25 @@
-//! What searching takes and what it knows of a thing, whatever the face.
+//! What both faces' search tools share: their schema and arguments, and the text of a tool, resource or
+//! prompt that a search looks at. The gateway's index is built from [`document`].
 
 use super::arguments::{Arguments, Blocks, invalid};
 use crate::catalog::{Item, Kind};
 use crate::json::{Node, Scanner, quote};
 use crate::search::{ParamDoc, ToolDoc};
 
-/// What a search asks for.
+/// The arguments of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The words.
+    /// The words to search for.
     pub text: String,
-    /// How many things at most.
+    /// The most results to answer with.
     pub limit: usize,
 }
 
-/// How many things a search answers with unless it is told, and at most.
+/// How many results a search gives by default ([`FOUND`]), and how many it may ask for ([`MOST_FOUND`]).
 const FOUND: usize = 5;
 const MOST_FOUND: usize = 20;
 
-/// The schema of a query; `limit` says what the limit is for.
+/// The schema of a query; `limit` is the description of its `limit` property.
 pub fn schema(limit: &str) -> String {
     format!(
         "{{\"type\":\"object\",\"properties\":{{\"query\":{{\"type\":\"string\",\"minLength\":1,\"description\":{}}},\
@@ -47,12 +48,12 @@ impl Query {
     }
 }
 
-/// How deep parameters within parameters are read.
+/// How many levels of nested parameters are read.
 const DEPTH: usize = 3;
-/// Most parameters that are read of one tool.
+/// The most parameters that are read from one tool.
 const MOST: usize = 64;
 
-/// What can be found of a thing.
+/// The searchable text of an item.
 pub fn document(kind: Kind, item: &Item) -> ToolDoc {
     let mut scanner = Scanner::default();
     let Ok(doc) = scanner.scan_str(item.raw()) else {
@@ -68,7 +69,7 @@ pub fn document(kind: Kind, item: &Item) -> ToolDoc {
     let mut description = text(node, "description");
     let called = match kind {
         Kind::Tool => [text(node, "title"), annotations.map(|node| text(node, "title")).unwrap_or_default()],
-        // Its URI is what a resource is addressed by, its name is what people call it.
+        // A resource is addressed by its URI; its name is what people call it.
         _ => [text(node, "name"), text(node, "title")],
     };
     for name in called.iter().rev().filter(|name| !name.is_empty()) {
@@ -87,7 +88,7 @@ pub fn document(kind: Kind, item: &Item) -> ToolDoc {
     }
 }
 
-/// Reads the properties of a schema, and those within them.
+/// Reads a schema's properties, and the properties nested in them.
 fn read_params(schema: &str, depth: usize, params: &mut Vec<ParamDoc>) {
     let mut scanner = Scanner::default();
     let Ok(doc) = scanner.scan_str(schema) else { return };

@@ -1,22 +1,24 @@
-//! Texts that clients cut off: what matters must stand in the part that they show.
+//! Shortens texts that clients would cut off, so that what matters stands in the part that they show. Faces
+//! use it for instructions and descriptions.
 
-/// A list that may be shortened between a beginning and an end that may not.
+/// A list that may be shortened, between a head and a tail that may not.
 pub struct Listing<'a> {
-    /// Stands first.
+    /// The text before the rows.
     pub head: &'a str,
-    /// Each row: what must stay, and a description that may be shortened.
+    /// The rows: a part that must stay, and a description that may be shortened.
     pub rows: &'a [(String, String)],
-    /// Says that so many rows were left out, and how to see them.
+    /// The line that says how many rows were left out, and how to see them.
     pub omitted: &'a dyn Fn(usize) -> String,
-    /// Stands last.
+    /// The text after the rows.
     pub tail: &'a str,
 }
 
-/// Shortest description worth showing.
+/// The shortest description worth showing, in characters.
 const SHORTEST: usize = 12;
 
 impl Listing<'_> {
-    /// The text in at most `limit` bytes (0: no limit): descriptions are shortened before rows are left out.
+    /// The text in at most `limit` bytes (0 means no limit). Descriptions are shortened before rows are left
+    /// out.
     pub fn fit(&self, limit: usize) -> String {
         let whole = self.text(usize::MAX, self.rows.len());
         if limit == 0 || whole.len() <= limit {
@@ -57,7 +59,7 @@ impl Listing<'_> {
     }
 }
 
-/// At most `most` characters, with an ellipsis where something was cut off.
+/// At most `most` characters of a text, with an ellipsis where it was cut off.
 pub fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! Patterns over exposed names: `*`, `?`, `[…]`, `[!…]`.
+//! Patterns over exposed names: `*`, `?`, `[…]`, `[!…]`. Toolman switches things on and off by them.
 
-/// A pattern. Everything but its special characters stands for itself, and a pattern always matches the text that
-/// it is written as: names of templates are full of braces and brackets.
+/// A pattern. Everything but its special characters stands for itself. A pattern always matches its own text
+/// too, because the names of templates are full of braces and brackets.
 #[derive(Debug, Clone)]
 pub struct Glob {
     text: String,
@@ -11,16 +11,16 @@ pub struct Glob {
 #[derive(Debug, Clone)]
 enum Part {
     Char(char),
-    /// `?`
+    /// `?`: any one character.
     One,
-    /// `*`, which crosses `/` as well.
+    /// `*`: any characters, `/` included.
     Any,
-    /// Ranges, and whether they are excluded.
+    /// `[…]`: the ranges, and whether they are excluded.
     Class(Vec<(char, char)>, bool),
 }
 
 impl Glob {
-    /// Every text is a pattern.
+    /// Compiles a text; every text is a valid pattern.
     pub fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let mut parts = Vec::new();
@@ -43,7 +43,7 @@ impl Glob {
         Self { text: text.to_owned(), parts }
     }
 
-    /// Whether the text has any special character.
+    /// Whether a text has any special character.
     pub fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
@@ -55,7 +55,8 @@ impl Glob {
         }
         let name: Vec<char> = name.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Where to go on if what follows the last `*` does not fit: the star takes one more character.
+        // Where to continue if what follows the last `*` does not fit: the star then takes one more
+        // character.
         let mut retry = None;
         loop {
             let fits = match (self.parts.get(part), name.get(at)) {
@@ -87,8 +88,8 @@ impl Glob {
     }
 }
 
-/// A class and its length, its closing bracket included; `None` if nothing closes it. A `]` right at the beginning
-/// stands for itself.
+/// A class and its length including the closing bracket; `None` if nothing closes it. A `]` at the very
+/// beginning stands for itself.
 fn class(chars: &[char]) -> Option<(Part, usize)> {
     let excluded = chars.first() == Some(&'!');
     let start = usize::from(excluded);

@@ -1,10 +1,11 @@
 //! Product surfaces: what clients are shown, what their requests mean, and every word that a model reads.
 //!
-//! A face decides, the gateway acts: it asks the face of a client what to do with a request and carries out the [`Step`]
-//! that it gets. The engine asks it for names ([`Exposure`]).
+//! A face decides and the gateway acts: the gateway asks the client's face what to do with a request and
+//! carries out the [`Step`] that the face returns. The engine asks the face for names ([`Exposure`]).
 //!
-//! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, sends, changes anything or
-//! touches the disk. Of upstreams they read what the view holds, whether they run, and who must log in.
+//! Invariant: faces are pure. They get a view and return steps and texts; nothing here waits, sends, changes
+//! anything or touches the disk. All that a face reads of upstreams is what the view holds, whether they run,
+//! and who must log in.
 
 mod arguments;
 mod brief;
@@ -36,8 +37,9 @@ use crate::protocol::era::{ClientHello, OUR_NAME};
 use crate::protocol::message::{Refusal, code};
 use crate::transport::peer::Lost;
 
-/// How the names of tools must look for a client with this `clientInfo.name`: they fit with the prefix that it makes of
-/// what its file calls us, `entry` unless the command line says otherwise, or are as long as the file says.
+/// The limits on tool names for a client with this `clientInfo.name`. The length is the one that the file
+/// sets; otherwise it is the room that the client's own prefix leaves. The client makes that prefix from the
+/// name that its configuration gives us: `entry`, unless the command line says otherwise.
 fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
     let entry = common.entry.as_deref().unwrap_or(entry);
     let room = || Behaviour::of(client).tool_names.room(entry);
@@ -46,60 +48,62 @@ fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
 
 /// A product surface over the engine.
 pub trait Face: Exposure + Send + Sync {
-    /// What clients are told that they talk to.
+    /// The name that we give ourselves towards clients.
     fn name(&self) -> &'static str {
         OUR_NAME
     }
 
-    /// Top-level settings of the file.
+    /// The file's top-level settings.
     fn common(&self) -> &Common;
 
-    /// Every server of the file, in its order.
+    /// Every server of the file, in the file's order.
     fn servers(&self) -> Vec<Declared<'_>>;
 
-    /// The groups of servers, in the order of the file; one may have no servers.
+    /// The groups of servers, in the file's order; a group may have no servers.
     fn groups(&self) -> Vec<&str>;
 
-    /// What the file says of a group.
+    /// The file's description of a group.
     fn about(&self, _group: &str) -> &str {
         ""
     }
 
-    /// The same face for those who may see only a part of the file; `None` if there is no such part.
+    /// The same face for clients that may see only a part of the file; `None` if the file has no such part.
     fn part(&self, part: &Part) -> Option<Arc<dyn Face>>;
 
-    /// The same without servers, for those who still look at what the file has no longer; `None`: it stays as it is.
+    /// The same face without servers, for clients that still look at something the file no longer has; `None`
+    /// if the face stays as it is.
     fn emptied(&self) -> Option<Arc<dyn Face>> {
         None
     }
 
-    /// This face, of a new file, in the place of an older one.
+    /// This face, read from a new file, as the successor of an older one.
     fn succeed(self: Arc<Self>, _old: &dyn Face) -> Arc<dyn Face>;
 
-    /// How long lists wait for servers, where all of them are open from the start: they start with the gateway, unless
-    /// they are at rest.
+    /// How long lists wait for servers, for a face that has all of them open from the start. Those servers
+    /// start with the gateway, unless they are at rest.
     fn starts_all(&self) -> Option<Duration> {
         None
     }
 
-    /// The group that must be open before anything can be asked for.
+    /// The group that must be open before a client can ask for anything.
     fn opens_first(&self) -> Option<&str> {
         None
     }
 
-    /// What is searched, where search is on.
+    /// What a search covers; `None` where search is off.
     fn searches(&self) -> Option<Searched> {
         None
     }
 
-    /// The text of the handshake.
+    /// The `instructions` of the handshake.
     fn instructions(&self, viewer: &Viewer<'_>) -> Option<String>;
 
-    /// The definitions of the face's own tools, separated by commas: those before the tools of servers, those behind.
+    /// The definitions of the face's own tools, separated by commas: first those listed before the servers'
+    /// tools, then those listed after them.
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2];
 
-    /// What a call of a tool means. `remembered` tells what servers are known to offer; where a face needs it and has it
-    /// not, it says [`Step::Recall`].
+    /// What a tool call means. `remembered` holds what servers are known to offer; a face that needs it and
+    /// was given `None` returns [`Step::Recall`].
     fn call<'a>(
         &self,
         view: &View,
@@ -108,7 +112,7 @@ pub trait Face: Exposure + Send + Sync {
         remembered: Option<&Remembered>,
     ) -> Step<'a>;
 
-    /// How a call goes on that opened a group.
+    /// How a call continues once the group that it opened has opened or failed.
     fn opened(&self, view: &View, viewer: &Viewer<'_>, opening: &Opening<'_>) -> Step<'static>;
 
     /// The answer to a call that closed a group.
@@ -116,7 +120,7 @@ pub trait Face: Exposure + Send + Sync {
         String::new()
     }
 
-    /// The answer to a call that switched something.
+    /// The answer to a call that switched things on or off.
     fn switched(&self, _view: &View, _viewer: &Viewer<'_>, _change: &Change) -> String {
         String::new()
     }
@@ -136,15 +140,16 @@ pub trait Face: Exposure + Send + Sync {
     /// Where a URI leads.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found;
 
-    /// What an error says of a request that was no tool call.
+    /// The error for a request that was not a tool call.
     fn refusal(&self, code: i64, message: &str) -> Refusal {
         Refusal::new(code, message)
     }
 
-    /// What a client is told of a call that the tool's server refused or never answered.
+    /// What a client is told about a tool call that the server refused or never answered.
     fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording;
 
-    /// What a client is told of another request, for something of this name, that a server refused or never answered.
+    /// What a client is told about any other request, for something of this name, that a server refused or
+    /// never answered.
     fn failed(&self, name: &str, failure: &CallFailure<'_>) -> Wording {
         match failure {
             CallFailure::Refused(_) => Wording::AsItCame,
@@ -152,56 +157,57 @@ pub trait Face: Exposure + Send + Sync {
         }
     }
 
-    /// What a client is told of a call of a server that did not come up in time, by what it waited for.
+    /// What a client is told about a call whose server did not come up in time; `error` says what the call
+    /// waited for.
     fn failed_wait(&self, call: &ToolCall<'_>, upstream: &Upstream, error: &StartError) -> Wording {
         let message = format!("{upstream}: {}: {error}", call.name);
         Wording::Error(self.refusal(code::UPSTREAM_LOST, &message))
     }
 
-    /// What a client is told of a call that comes when we end.
+    /// What a client is told about a call that arrives while the gateway is shutting down.
     fn too_late(&self, _view: &View, call: &ToolCall<'_>, reason: &str) -> Wording {
         Wording::Error(self.refusal(code::UPSTREAM_LOST, &format!("{}: {reason}", call.name)))
     }
 }
 
-/// Who looks, and how far things are.
+/// Who is looking at a view, and how far startup has got.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
-    /// What a legacy client said of itself.
+    /// What a legacy client said about itself.
     pub client: Option<&'a ClientHello>,
     /// `clientInfo.name` of a modern client; empty where it is not known.
     pub modern_name: &'a str,
-    /// Whether it speaks the modern era.
+    /// Whether the client speaks the modern era.
     pub modern: bool,
-    /// Whether it renders apps.
+    /// Whether the client renders apps.
     pub renders_apps: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
     pub settled: bool,
 }
 
 impl Viewer<'_> {
-    /// How it looks at lists.
+    /// How this viewer looks at lists.
     pub fn look(&self) -> Look {
         Look { from_start: self.modern, as_host: self.renders_apps }
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Copy)]
 pub struct ToolCall<'a> {
     /// The name that was called.
     pub name: &'a str,
-    /// As they came.
+    /// The arguments as they came.
     pub arguments: Option<Node<'a>>,
 }
 
-/// What is to be done about a request.
+/// What the gateway is to do about a request.
 pub enum Step<'a> {
-    /// Answer.
+    /// Answer the client.
     Say(Wording),
-    /// Send the call to where the tool is, with these arguments where it has others.
+    /// Send the call to the tool's server, with these arguments in place of the call's own if any are given.
     Forward(Target, Option<Option<Node<'a>>>),
-    /// Open a group, then go on.
+    /// Open a group, then continue as [`Then`] says.
     Open(String, Then),
     /// Close a group.
     Close(String),
@@ -211,7 +217,7 @@ pub enum Step<'a> {
     Find(Query),
     /// Handle the request again when more servers are up.
     Wait,
-    /// Handle the call again when this server is up, which may have the tool.
+    /// Handle the call again when this server, which may have the tool, is up.
     WaitFor(Arc<Upstream>),
     /// Handle the call again with what servers are known to offer.
     Recall,
@@ -220,51 +226,51 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
-    /// A result, good or bad.
+    /// An answer with a result, whether it reports success or failure.
     fn result(result: String) -> Self {
         Self::Say(Wording::Result(result))
     }
 }
 
-/// How a request goes on that opened a group.
+/// How a request continues after it has opened a group.
 #[derive(Debug, Clone)]
 pub enum Then {
-    /// By the answer of a meta-tool.
+    /// With a meta-tool's answer.
     Answer {
-        /// Which.
+        /// The meta-tool.
         meta: Meta,
-        /// Whether it was called as our ancestor was, which knew proxy mode alone.
+        /// Whether it was called with the arguments of our ancestor, which knew only proxy mode.
         as_ancestor: bool,
     },
-    /// By being handled again: it calls a tool, of one of these servers.
+    /// The request is a tool call, for a tool of one of these servers, and is handled again.
     Call {
-        /// The tool, in the words of the call.
+        /// The tool, as the call spells it.
         wanted: String,
-        /// The servers that may have it.
+        /// The servers that may have the tool.
         servers: Vec<String>,
     },
-    /// By being handled again, whatever it is.
+    /// The request, whatever it is, is handled again.
     Request,
 }
 
-/// What came of opening a group.
+/// The outcome of opening a group.
 pub struct Opening<'a> {
-    /// Which.
+    /// The group.
     pub group: &'a str,
-    /// What for.
+    /// How the request continues.
     pub then: &'a Then,
-    /// The servers that failed and why; `None` if the group was closed, or is gone, before it had opened.
+    /// The servers that failed, and why; `None` if the group was closed, or had gone, before it was open.
     pub failed: Option<&'a [(Arc<str>, Arc<str>)]>,
 }
 
-/// What a client is answered.
+/// The answer to a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wording {
     /// A raw result.
     Result(String),
     /// An error.
     Error(Refusal),
-    /// The server's own error, as it came.
+    /// The server's own error, unchanged.
     AsItCame,
 }
 
@@ -276,23 +282,23 @@ pub enum CallFailure<'a> {
     Lost(&'a Lost),
 }
 
-/// A URI that somebody wants.
+/// A URI that a client asks for.
 pub struct WantedUri<'a> {
-    /// As the client knows it.
+    /// The URI as the client knows it.
     pub uri: &'a str,
-    /// Who sent a link to it.
+    /// The upstream that sent a link to it.
     pub sender: Option<Arc<Upstream>>,
-    /// Whether it is only to be left, for which its state does not matter.
+    /// Whether the client only unsubscribes from it; the resource's state does not matter then.
     pub leaves: bool,
-    /// Whether it is to be read.
+    /// Whether the client reads it.
     pub reads: bool,
 }
 
 /// Where a name or a URI leads.
 pub enum Found {
-    /// To an upstream, under this name there, as raw JSON.
+    /// To an upstream, with the upstream's own name for it as raw JSON.
     At(Arc<Upstream>, String),
-    /// To something of the face's own: the raw result.
+    /// To something of the face's own, with the raw result.
     Own(String),
     /// Nowhere.
     Refused(Refusal),
@@ -302,61 +308,61 @@ pub enum Found {
 
 /// A server as the file declares it.
 pub struct Declared<'a> {
-    /// Its group.
+    /// The server's group.
     pub group: &'a str,
-    /// What it is known by in the group, also when the file changes around it.
+    /// The key of the server in its group, which stays the same when the file changes around the server.
     pub key: &'a str,
-    /// Its name in the group, if it has one.
+    /// The server's name in the group; empty if it has none.
     pub name: &'a str,
-    /// What people know it by.
+    /// The server's name for people.
     pub label: String,
-    /// How it runs.
+    /// How the server runs.
     pub spec: Spec,
 }
 
 /// A part of what the file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The groups that exist; `None` is all.
+    /// The groups in this part; `None` means all groups.
     pub names: Option<Vec<String>>,
     /// The one toolbox that is served as a plain server.
     pub toolbox: Option<String>,
 }
 
 impl Part {
-    /// Whether a group is in it.
+    /// Whether a group is in this part.
     pub fn admits(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.iter().any(|other| other == name))
     }
 }
 
-/// What a search looks at.
+/// What a search covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Searched {
-    /// Every server of the file, with what it is known to offer.
+    /// Every server of the file, with what each is known to offer.
     File,
-    /// What stands in the view.
+    /// What the view holds.
     View,
 }
 
-/// A group and the key of a server in it.
+/// A group, and the key of a server in it.
 pub type ServerPlace = (String, String);
 
-/// A thing that a search found.
+/// One result of a search.
 pub struct FoundThing<'a> {
-    /// Where it is.
+    /// The server that it belongs to.
     pub place: &'a ServerPlace,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// As its server defined it.
+    /// Its definition, as the server sent it.
     pub item: &'a Item,
 }
 
-/// What servers were known to offer, by how they are reached.
+/// What servers were known to offer, each under the transport that reaches it.
 pub struct Remembered(pub Vec<(Transport, Items)>);
 
 impl Remembered {
-    /// What the server that is reached so was known to offer.
+    /// What the server behind this transport was known to offer.
     pub fn of(&self, transport: &Transport) -> Option<&Items> {
         self.0.iter().find(|(other, _)| other == transport).map(|(_, items)| items)
     }

@@ -1,25 +1,26 @@
-//! Definitions of the gateway's own tools, whatever the face: what they say of themselves to clients and to people.
+//! Definitions of the gateway's own tools, as both faces list them: what each tool tells clients and people
+//! about itself.
 
 use crate::json::quote;
 
-/// A tool of the gateway's own.
+/// One of the gateway's own tools.
 pub(super) struct OwnTool<'a> {
-    /// On the wire.
+    /// Its name on the wire.
     pub(super) name: &'a str,
-    /// For people.
+    /// Its title, for people.
     pub(super) title: &'a str,
-    /// What a call of it does.
+    /// What a call does.
     pub(super) effect: Effect,
-    /// For models.
+    /// Its description, for models.
     pub(super) description: &'a str,
-    /// Raw.
+    /// Its input schema, as raw JSON.
     pub(super) input_schema: &'a str,
 }
 
-/// What a call of a tool does.
+/// What a tool call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It makes other tools available; doing so twice does no harm.
+    /// It makes other tools available; repeating it does no harm.
     Opens,
     /// It lists what there is.
     Lists,
@@ -43,7 +44,8 @@ impl Effect {
         }
     }
 
-    /// Claude Code keeps tools from the model until it searches for them, and long answers too, unless it is told otherwise.
+    /// Claude Code keeps tools from the model until the model searches for them, and keeps long answers from
+    /// it too, unless `_meta` says otherwise.
     fn meta(self) -> &'static str {
         match self {
             Self::Opens | Self::Describes | Self::Uses => {

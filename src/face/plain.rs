@@ -1,4 +1,5 @@
-//! One toolbox as a plain server: everything under its own name, and nothing of ours.
+//! One toolbox as a plain server: everything has its own name, and the gateway adds nothing. The workbench
+//! makes this face for clients that ask for a single toolbox.
 
 use std::sync::Arc;
 
@@ -20,9 +21,9 @@ use crate::text::listed;
 pub struct Plain {
     /// The toolbox.
     pub toolbox: Toolbox,
-    /// Top-level settings of its file.
+    /// The top-level settings of the toolbox's file.
     pub common: Common,
-    /// Whether the file has it open from the start.
+    /// Whether the file has the toolbox open from the start.
     pub flat: bool,
 }
 

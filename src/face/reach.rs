@@ -1,4 +1,5 @@
-//! Where names and URIs lead in a view, whatever the face.
+//! Where names and URIs lead in a view. All faces resolve resources, pages and prompts through these
+//! functions.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,7 +13,7 @@ use crate::core::view::{Entry, Exposure, Target, View};
 use crate::json::quote;
 use crate::text::listed;
 
-/// The template that a URI belongs to: the one that fits it most closely. Of equals it is one that is active, then the
+/// The template that fits a URI most closely. Among equally close ones an active template wins, then the
 /// first.
 pub(super) fn closest_template<'a>(view: &'a View, uri: &str) -> Option<(&'a Entry, &'a ExposedItem)> {
     let all = view.items(Kind::Template);
@@ -21,20 +22,21 @@ pub(super) fn closest_template<'a>(view: &'a View, uri: &str) -> Option<(&'a Ent
     closest.map(|(_, entry, item)| (entry, item))
 }
 
-/// The URI at the upstream that a template of it, or its prefix, stands for, as JSON.
+/// The upstream, and its own URI as JSON: the exposed `uri` without the upstream's prefix, in whichever
+/// spelling.
 pub(super) fn own_uri(face: &dyn Exposure, upstream: &Arc<Upstream>, uri: &str) -> (Arc<Upstream>, String) {
     let prefixes = prefixes(face, upstream);
     let own = prefixes.iter().find_map(|prefix| uri.strip_prefix(prefix));
     (upstream.clone(), quote(own.unwrap_or(uri)))
 }
 
-/// What stands before an upstream's URIs, in each spelling.
+/// The prefixes of an upstream's URIs, one for each spelling.
 fn prefixes(face: &dyn Exposure, upstream: &Upstream) -> Vec<String> {
     let other = face.other_spelling(upstream, "");
     std::iter::once(face.full_name(upstream, Kind::Resource, "")).chain(other).collect()
 }
 
-/// A URI as it is, then in the other spellings that it has by the prefixes of upstreams.
+/// A URI as it is, followed by the other spellings that the upstreams' prefixes give it.
 pub fn spellings<'a>(
     face: &'a dyn Exposure,
     view: &'a View,
@@ -50,8 +52,8 @@ pub fn spellings<'a>(
     std::iter::once(Cow::Borrowed(uri)).chain(others.map(Cow::Owned))
 }
 
-/// Who has a resource, and its own URI there as JSON. What stands under an upstream's prefix is asked of that upstream,
-/// listed or not, since templates stand for more than lists show.
+/// The upstream that has a resource, and its own URI there as JSON. A URI under an upstream's prefix goes to
+/// that upstream whether or not it is listed, since templates stand for more than lists show.
 pub(super) fn resource_owner(face: &dyn Exposure, view: &View, uri: &str) -> Option<(Arc<Upstream>, String)> {
     if let Some(target) = view.find(Kind::Resource, uri) {
         return Some((target.upstream.clone(), target.raw_key().to_owned()));
@@ -66,10 +68,11 @@ pub(super) fn resource_owner(face: &dyn Exposure, view: &View, uri: &str) -> Opt
     view.entries().find(under).map(|entry| own_uri(face, &entry.upstream, uri))
 }
 
-/// Who has the page of an app, or what stands beside it, and its own URI there. What stands under the names of an upstream
-/// is asked of that one, listed or not. Apps know their own spelling alone, which hosts send as it is.
+/// The upstream that has an app's page, or a resource next to that page, and its own URI there. A URI under
+/// an upstream's names goes to that upstream, listed or not. Apps know only their own spelling, and hosts
+/// send that unchanged.
 ///
-/// The error has the URIs under which hosts know the pages that may be meant.
+/// The error holds the URIs under which hosts know the pages that may be meant.
 pub(super) fn page_owner(
     face: &dyn Exposure,
     view: &View,
@@ -90,7 +93,8 @@ pub(super) fn page_owner(
     Ok(found.map(|(entry, own)| (entry.upstream.clone(), own)))
 }
 
-/// The upstream under whose names a page stands; of several one that has it, else the first.
+/// The upstream under whose names a page stands. Of several upstreams, one that has the page wins, otherwise
+/// the first.
 fn placed_page<'a>(face: &dyn Exposure, view: &'a View, uri: &str) -> Option<(&'a Entry, String)> {
     let under = view.entries().filter_map(|entry| {
         let place = face.page_place(&entry.upstream);
@@ -99,7 +103,8 @@ fn placed_page<'a>(face: &dyn Exposure, view: &'a View, uri: &str) -> Option<(&'
     under.min_by_key(|(entry, own)| !entry.exposed.pages().contains_key(&**own))
 }
 
-/// The upstream that spells a page so. Where pages stay as they are, one upstream alone may have more than it lists.
+/// The upstream that spells a page like this. Where pages keep their URIs, a lone upstream may have more
+/// pages than it lists.
 fn own_page<'a>(face: &dyn Exposure, view: &'a View, uri: &str) -> Result<Option<&'a Entry>, Vec<String>> {
     let owners: Vec<_> = view.entries().filter(|entry| has_page(view, entry, uri)).collect();
     let keeps = |entry: &&Entry| face.keeps_pages() || face.page_place(&entry.upstream).is_empty();
@@ -121,7 +126,7 @@ fn has_page(view: &View, entry: &Entry, uri: &str) -> bool {
         || entry.exposed.of(Kind::Template).items().iter().any(fits)
 }
 
-/// Who has a prompt, and its own name there as JSON; the error names those that are near.
+/// The upstream that has a prompt, and its own name there as JSON; the error suggests similar names.
 pub fn prompt(view: &View, name: &str) -> Result<(Arc<Upstream>, String), String> {
     match view.find(Kind::Prompt, name) {
         Some(target) => Ok((target.upstream.clone(), target.raw_key().to_owned())),
@@ -136,12 +141,12 @@ pub fn prompt(view: &View, name: &str) -> Result<(Arc<Upstream>, String), String
     }
 }
 
-/// The error that several servers have the page which an app asks for.
+/// The error when several servers have the page that an app asks for.
 pub(super) fn several_pages(uri: &str, pages: &[String]) -> String {
     format!("Several servers have {uri}; ask for one of {}", listed(pages))
 }
 
-/// The error that several servers have the tool which an app calls.
+/// The error when several servers have the tool that an app calls.
 pub(super) fn several_called(name: &str, tools: &[Target]) -> String {
     let names: Vec<_> = tools.iter().map(Target::name).collect();
     format!("Several servers have a tool '{name}'; call one of {}", listed(&names))

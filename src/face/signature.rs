@@ -1,19 +1,19 @@
-//! What a tool takes, on one line: `(path: string, head?: integer, mode?: "text"|"binary")`. Most tools can be called from it
-//! alone, and it is a fraction of the schema's size.
+//! A tool's parameters on one line: `(path: string, head?: integer, mode?: "text"|"binary")`. A model can
+//! call most tools from that line alone, and it is a fraction of the schema's size.
 //!
 //! The brief form of an opening ([`brief`](super::brief)) shows it.
 //!
-//! Invariant: whatever a server declares, the work is bounded: by [`MOST_STEPS`], since references may multiply what they
-//! refer to, and by [`DEEPEST`].
+//! Invariant: the work is bounded, whatever a server declares: by [`MOST_STEPS`], since references may
+//! multiply what they refer to, and by [`DEEPEST`].
 
 use crate::json::{Node, Scanner, quote};
 use crate::text::percent::decode_strictly;
 
-/// Objects within objects that are spelled out; those further down are `object`.
+/// How many levels of nested objects are spelled out; deeper ones are written as `object`.
 const LEVELS: usize = 3;
-/// Schemas within schemas, of whatever kind, that are looked at.
+/// How many levels of nested schemas, of whatever kind, are looked at.
 const DEEPEST: usize = 32;
-/// Schemas that are looked at in all.
+/// How many schemas are looked at in all.
 const MOST_STEPS: usize = 2_000;
 
 /// The signature of a tool with this `inputSchema`.
@@ -24,23 +24,23 @@ pub(super) fn signature(schema: &str) -> String {
 
 struct Writer<'s> {
     root: &'s str,
-    /// Schemas that were looked at.
+    /// How many schemas were looked at so far.
     steps: usize,
-    /// The references that are being followed.
+    /// The references being followed now.
     following: Vec<String>,
 }
 
-/// How deep a schema stands.
+/// How deeply a schema is nested.
 #[derive(Clone, Copy)]
 struct Depth {
-    /// In objects that are spelled out.
+    /// The number of spelled-out objects around it.
     objects: usize,
-    /// In all.
+    /// The number of schemas around it.
     schemas: usize,
 }
 
 impl Writer<'_> {
-    /// The properties of an object's schema; `None` where it has none.
+    /// The properties of an object's schema; `None` if it has none.
     fn properties(&mut self, schema: &str, depth: Depth) -> Option<String> {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(schema).ok()?.root();
@@ -59,7 +59,7 @@ impl Writer<'_> {
         (!parameters.is_empty()).then(|| parameters.join(", "))
     }
 
-    /// The types of a value, each once.
+    /// The types of a value, each listed once.
     fn types(&mut self, schema: &str, depth: Depth) -> Vec<String> {
         let mut types = Vec::new();
         for one in self.every_type(schema, depth) {
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A type by its name, as JSON, with what the schema says of it.
+    /// A type by its name, given as JSON, with the details that the schema adds.
     fn named(&mut self, name: &str, node: Node<'_>, depth: Depth) -> String {
         let below = Depth { schemas: depth.schemas + 1, ..depth };
         match name {
@@ -129,7 +129,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The types of what a reference leads to.
+    /// The types of the schema that a reference points to.
     fn referred(&mut self, reference: Node<'_>, depth: Depth) -> Vec<String> {
         let any = vec!["any".to_owned()];
         let Some(reference) = reference.as_str() else { return any };
@@ -144,7 +144,7 @@ impl Writer<'_> {
     }
 }
 
-/// The part of a schema that a JSON pointer, without its first `/`, names.
+/// The part of a schema that a JSON pointer, without its leading `/`, names.
 fn part(schema: &str, pointer: &str) -> Option<String> {
     let mut scanner = Scanner::default();
     let mut found = schema.to_owned();

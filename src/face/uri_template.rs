@@ -1,23 +1,25 @@
-//! Whether a concrete URI comes from a template (RFC 6570), and how closely it fits.
+//! Whether a concrete URI can come from a template (RFC 6570), and how closely the template fits. The
+//! [`reach`](super::reach) module picks the closest template by it.
 
-/// How closely a template fits a URI: of two, the greater one is the closer.
+/// How closely a template fits a URI; the greater of two fits more closely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fit {
-    /// A plain `{variable}` stands for no `/`, `?` or `#`, as the standard says; else for anything, as many servers
-    /// have it.
+    /// The URI fits when a plain `{variable}` stands for no `/`, `?` or `#`, as the standard says. Otherwise
+    /// a variable stands for anything, as many servers have it.
     strict: bool,
-    /// How much of the URI stands in the template itself.
+    /// How many bytes of the URI stand literally in the template.
     literal: usize,
-    /// No expression has an operator, by which it may stand for anything.
+    /// Whether no expression has an operator; one with an operator may stand for anything.
     plain: bool,
 }
 
-/// How closely the template fits, if expanding it could give this URI.
+/// How closely the template fits; `None` if no expansion of it gives this URI.
 pub fn fit(template: &str, uri: &str) -> Option<Fit> {
     [true, false].into_iter().find_map(|strict| fit_as(template, uri.as_bytes(), strict))
 }
 
-/// Walks the template once with the set of places in the URI that it may have reached, so that no template is slow.
+/// Walks the template once, with the set of positions in the URI that it may have reached, so that no
+/// template is slow.
 fn fit_as(template: &str, uri: &[u8], strict: bool) -> Option<Fit> {
     let mut fit = Fit { strict, literal: 0, plain: true };
     let mut reached = vec![false; uri.len() + 1];
@@ -40,7 +42,7 @@ fn fit_as(template: &str, uri: &[u8], strict: bool) -> Option<Fit> {
     reached[uri.len()].then_some(fit)
 }
 
-/// The operator of an expression: what has one may stand for anything.
+/// The operator of an expression; an expression with one may stand for anything.
 fn operator(expression: &str) -> Option<u8> {
     expression.bytes().next().filter(|c| b"+#./;?&".contains(c))
 }
@@ -59,7 +61,8 @@ fn after_expression(expression: &str, uri: &[u8], reached: &[bool], strict: bool
     let mut next = vec![false; reached.len()];
     let mut inside = false;
     for at in 0..reached.len() {
-        // A variable without a value leaves nothing behind, not even the character that its operator puts first.
+        // A variable without a value leaves nothing behind, not even the character that its operator puts
+        // first.
         next[at] = inside || (first.is_some() && reached[at]);
         if let Some(c) = uri.get(at) {
             inside |= reached[at] && first.is_none_or(|first| first == *c);

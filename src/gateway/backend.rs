@@ -1,4 +1,5 @@
-//! The gateway behind HTTP: which face and which view a caller gets.
+//! The gateway behind HTTP: which face and which view a caller gets. The HTTP transport calls it through
+//! `Backend`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,10 +16,10 @@ use crate::face::Part;
 use crate::json::{Node, Scanner};
 use crate::protocol::message::{Id, Malformed, Message, Refusal};
 
-/// Who is there over HTTP.
+/// The callers over HTTP.
 #[derive(Default)]
 pub(super) struct Guests {
-    /// Views that modern callers with the same credentials share, by principal and path.
+    /// The views that modern callers with the same credentials share, by principal and path.
     pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
     sessions: Vec<Weak<ClientSession>>,
 }
@@ -37,13 +38,13 @@ impl Guests {
 }
 
 impl Gateway {
-    /// Lets what must run from the start begin, before anybody has come.
+    /// Starts the servers that must run from the start, before any client has come.
     pub fn begin_http(self: &Arc<Self>) {
         let workspace = self.begin("");
         self.guests.lock().workspaces.insert((String::new(), None), workspace);
     }
 
-    /// Sends those away who shared a view by a token that is no longer good.
+    /// Ends the shared views of callers whose token is no longer valid.
     pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
         let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
         let mut workspaces = Vec::new();
@@ -82,7 +83,7 @@ impl Gateway {
             if let Some(workspace) = guests.workspaces.get(&key) {
                 return Some(workspace.clone());
             }
-            // On whichever path, it is the same client.
+            // A caller is the same client whichever path it uses.
             let mut others = guests.workspaces.iter();
             others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
         };
@@ -90,8 +91,9 @@ impl Gateway {
         Some(self.guests.lock().workspaces.entry(key).or_insert(workspace).clone())
     }
 
-    /// Checks that the headers of a call over HTTP say what its body says, as far as its tool is known. Where it is not,
-    /// nothing is sent on yet, and the call is handled again when it is.
+    /// Checks that the headers of a call over HTTP agree with its body, if the call's tool is known. A call
+    /// of an unknown tool passes: nothing is sent on yet, and it is handled, and checked, again when the tool
+    /// is known.
     pub(super) fn check_mirrored(
         &self,
         name: &str,
@@ -185,7 +187,7 @@ impl Backend for Arc<Gateway> {
     }
 }
 
-/// Whether the same name still comes with the same token.
+/// Whether the new settings have the same name with the same token.
 fn is_known(serving: &Serving, token: &Token) -> bool {
     serving.tokens.iter().any(|other| other.name == token.name && other.token == token.token)
 }

@@ -1,4 +1,4 @@
-//! Every server started once, to see whether it can be.
+//! Starts every server once, to see whether it works. `doctor` in `cli` words the findings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,57 +14,57 @@ use crate::core::workspace::Workspace;
 use crate::face::Declared;
 use crate::transport::oauth::{KnownLogin, Login};
 
-/// Names in full, and what they became.
+/// The full names, and the names that clients see instead.
 pub type Renamed = Vec<(Arc<str>, Arc<str>)>;
 
-/// What is found out about one server.
+/// What was found out about one server.
 pub struct Finding {
-    /// Its toolbox, or its namespace.
+    /// The server's toolbox or namespace.
     pub group: Arc<str>,
-    /// Its name in the toolbox; empty where it has none but the namespace.
+    /// The server's name in the toolbox; empty if it has only the namespace.
     pub server: String,
-    /// What people know it by.
+    /// The server's name for people.
     pub label: String,
-    /// How many tools clients see of it, or why it cannot be used.
+    /// How many of the server's tools clients see, or why it cannot be used.
     pub outcome: Result<usize, StartError>,
-    /// How long it took until that was known.
+    /// How long it took to find the outcome.
     pub took: Duration,
-    /// Names that clients would not take: in full, and what they became.
+    /// The names that clients would not accept: in full, and as changed.
     pub renamed: Renamed,
-    /// Whether its command is found by the login shell's `PATH` only.
+    /// Whether the command is found only on the login shell's `PATH`.
     pub by_login_shell: bool,
-    /// The file that its command means.
+    /// The file that the command resolves to.
     pub program: Option<PathBuf>,
-    /// Who is logged in to it.
+    /// Who is logged in to the server.
     pub known_login: Option<KnownLogin>,
-    /// What it waits for, if somebody has to log in first.
+    /// What the server waits for, if somebody has to log in first.
     pub login: Option<(String, Login)>,
-    /// What it offers that does not fit MCP's own schema.
+    /// Items of the server that do not fit MCP's own schema.
     pub oddities: Vec<Oddity>,
 }
 
 /// Something that a server offers and that clients are not shown as it came.
 pub enum Oddity {
-    /// It is shown, but for these members.
+    /// An item that is shown with some members mended.
     Mended {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its name or URI.
         key: Arc<str>,
-        /// What had to be mended.
+        /// The members that had to be mended.
         members: Vec<String>,
     },
-    /// So many have no name or URI and are not shown.
+    /// Items that are not shown, because they have no name or URI.
     Withheld {
-        /// What they are.
+        /// Their kind.
         kind: Kind,
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
 
 impl Gateway {
-    /// The names of servers that are on their way up, in the order of the file.
+    /// The names of servers that are still starting, in the file's order.
     pub fn starting(&self) -> Vec<String> {
         let (face, upstreams) = (self.faces.whole(), self.engine.registry.all());
         let is_starting = |server: &Declared<'_>| {
@@ -79,8 +79,8 @@ impl Gateway {
         face.servers().into_iter().filter(is_starting).map(name).collect()
     }
 
-    /// Starts every server at once and waits until each is up or failed. What was started runs until
-    /// [`Gateway::end`]. Names are those for a client that calls itself so.
+    /// Starts every server at once and waits until each is up or has failed. The servers run until
+    /// [`Gateway::end`]. Names are made for a client called `client`.
     pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
         let face = self.faces.whole();
         let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
@@ -129,7 +129,8 @@ impl Gateway {
     }
 }
 
-/// What of these is not shown as it came: in the order of the lists, what is withheld last.
+/// The items that clients are not shown as they came, in the order of the lists; for each kind, the withheld
+/// ones come last.
 fn oddities(items: &Items) -> Vec<Oddity> {
     let of_kind = |kind: Kind| {
         let mended = items.of(kind).iter().filter_map(move |item| {
@@ -142,7 +143,7 @@ fn oddities(items: &Items) -> Vec<Oddity> {
     Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// How many tools of an upstream are seen in the workspace, and those whose names were changed.
+/// How many of an upstream's tools the workspace shows, and which of them were renamed.
 fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed) {
     workspace.read(|view| {
         let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {

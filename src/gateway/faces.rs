@@ -1,4 +1,4 @@
-//! The faces at work: the whole of the file, and the parts of it that some clients see instead.
+//! The faces in use: that of the whole file, and those of the parts that some clients see instead.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use parking_lot::RwLock;
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Part};
 
-/// The faces at work. The first is for those who may see everything, the others are made when somebody comes who may see
-/// a part, or asks for one toolbox alone. Their places never change: workspaces know their face by it.
+/// The faces in use. The first is for clients that may see everything; another is made when a client arrives
+/// that may see only a part, or that asks for a single toolbox. The place of a face never changes, because
+/// workspaces refer to their face by it.
 pub(super) struct Faces(RwLock<Vec<(Part, Arc<dyn Face>)>>);
 
 impl Faces {
@@ -26,17 +27,17 @@ impl Faces {
         self.0.read()[place].1.clone()
     }
 
-    /// The face that is seen in a workspace.
+    /// The face of a workspace.
     pub(super) fn of(&self, workspace: &Workspace) -> Arc<dyn Face> {
         self.at(workspace.face())
     }
 
-    /// The part of the file that is seen in a workspace.
+    /// The part of the file that a workspace sees.
     pub(super) fn part_of(&self, workspace: &Workspace) -> Part {
         self.0.read()[workspace.face()].0.clone()
     }
 
-    /// The place of the face of a part; `None` if the file has no such part.
+    /// The place of a part's face; `None` if the file has no such part.
     pub(super) fn place_of(&self, part: &Part) -> Option<usize> {
         let mut faces = self.0.write();
         let is_there =

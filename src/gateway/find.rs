@@ -1,6 +1,8 @@
-//! Searching for tools: an index for each face that is searched, brought up to date server by server when it is asked.
+//! Searching for tools: every searched face has an index, which each search first brings up to date, server
+//! by server. Faces ask for a search by [`Step::Find`](crate::face::Step::Find); the shell's `search` uses a
+//! [`Finder`] directly.
 //!
-//! All of it runs beside the messages, so that no call waits for it.
+//! Invariant: searches run beside the messages, so that no call waits for one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,49 +23,49 @@ use crate::search::{Index, ServerDoc};
 
 /// A server as the search sees it.
 pub struct Source {
-    /// Tells it apart from all others.
+    /// A key that no other server has.
     pub key: String,
-    /// All that people call it by.
+    /// All names that people have for the server.
     pub title: String,
-    /// What is said of it, whatever it offers.
+    /// What is said about the server, whatever it offers.
     pub description: String,
-    /// What it offers.
+    /// What the server offers.
     pub offers: Offers,
 }
 
 /// What a server offers, as far as it is known.
 #[derive(Clone)]
 pub enum Offers {
-    /// Tools that it said it has.
+    /// The tools that the server says it has.
     Tools(Arc<Items>, ToolFilter),
-    /// Tools that it had when it was last asked, if there is something in this place.
+    /// The tools that the server had when it was last asked, if this file holds any.
     Remembered(definitions::DefinitionsFile, ToolFilter),
-    /// Tools and resources, those of them that are exposed.
+    /// Tools and resources, limited to those that are exposed.
     Exposed(Arc<Items>, Arc<Exposed>),
-    /// Not known.
+    /// Nothing is known of what the server offers.
     Unknown,
 }
 
-/// A thing that fits.
+/// One result of a search.
 pub struct Found {
-    /// The place of its server among the sources.
+    /// The index of its server among the sources.
     pub source: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// As its server defined it.
+    /// Its definition, as the server sent it.
     pub item: Item,
-    /// How well it fits, compared with the others.
+    /// How well it matches, compared with the other results.
     pub score: f32,
-    /// The words of the query that it has.
+    /// The words of the query that it contains.
     pub matched: Vec<String>,
 }
 
-/// What a search gave, best first.
+/// The results of a search, best first.
 #[derive(Default)]
 pub struct Findings {
-    /// The things that fit.
+    /// The items that match.
     pub things: Vec<Found>,
-    /// The places of sources that fit and of which nothing is known.
+    /// The indexes of sources that match but whose offers are not known.
     pub unknown: Vec<usize>,
 }
 
@@ -74,16 +76,16 @@ pub struct Finder {
     known: HashMap<String, IndexedSource>,
 }
 
-/// What the index was told of a server.
+/// What the index holds about a server.
 struct IndexedSource {
     about: (u32, String, String),
     version: Version,
     items: Arc<Items>,
-    /// Kinds and places in `items`, in the order of the index; `None` where nothing is known.
+    /// The kinds and the indexes in `items`, in the order of the index; `None` if nothing is known.
     things: Option<Vec<(Kind, usize)>>,
 }
 
-/// Differs when what a server offers may be another thing.
+/// Two versions differ when the server's offers may have changed.
 enum Version {
     Tools(Arc<Items>, ToolFilter),
     Remembered(definitions::DefinitionsFile, Option<Stamp>, ToolFilter),
@@ -92,7 +94,7 @@ enum Version {
 }
 
 impl Finder {
-    /// The things of these servers that fit a query best, without those that `hides` keeps from who asks.
+    /// The items of these servers that match a query best, except those that `hides` keeps from the caller.
     pub fn search(&mut self, sources: &[Source], query: &Query, hides: fn(&Item) -> bool) -> Findings {
         self.follow(sources);
         let places: HashMap<&str, usize> =
@@ -112,12 +114,12 @@ impl Finder {
         Findings { things: found.take(query.limit).collect(), unknown }
     }
 
-    /// Where words of a query stand in a text.
+    /// Where the words of a query stand in a text.
     pub fn marks(&self, query: &str, text: &str) -> Vec<std::ops::Range<usize>> {
         self.index.marks(query, text)
     }
 
-    /// Takes over what has changed since it was last asked.
+    /// Takes over what has changed since the last search.
     fn follow(&mut self, sources: &[Source]) {
         let wanted: HashSet<&str> = sources.iter().map(|source| source.key.as_str()).collect();
         let index = &mut self.index;
@@ -163,7 +165,7 @@ impl Offers {
         }
     }
 
-    /// What there is of it, and which things of that can be found.
+    /// The server's items, and which of them can be found.
     fn things(&self) -> (Arc<Items>, Option<Vec<(Kind, usize)>>) {
         let (items, kinds): (Arc<Items>, &[Kind]) = match self {
             Self::Tools(items, _) => (items.clone(), &[Kind::Tool]),
@@ -208,7 +210,7 @@ impl Version {
     }
 }
 
-/// The finders of all faces that were searched, by their places.
+/// The finders of all faces that were searched, by the faces' places.
 #[derive(Default)]
 pub(super) struct Finders(Mutex<HashMap<usize, Arc<Mutex<Finder>>>>);
 
@@ -217,12 +219,12 @@ impl Finders {
         self.0.lock().entry(face).or_default().clone()
     }
 
-    /// Gives everything back that was held for searching.
+    /// Frees everything that was held for searching.
     pub(super) fn clear(&self) {
         self.0.lock().clear();
     }
 
-    /// Searches beside everything else and answers in the words of the face. Nothing is started.
+    /// Searches in the background and answers in the words of the face. A search starts no server.
     pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
         let (face, session) = (face.clone(), reply.session().clone());
         let workspace = session.workspace.clone();
@@ -249,7 +251,7 @@ impl Finders {
         });
     }
 
-    /// Makes the index of a workspace's face before somebody waits for it, where search is on.
+    /// Builds the index of a workspace's face before anybody waits for it, if search is on.
     pub(super) fn prepare(&self, gateway: &Gateway, workspace: &Workspace) {
         let face = gateway.faces.of(workspace);
         if face.searches().is_some() {
@@ -260,7 +262,7 @@ impl Finders {
     }
 }
 
-/// The servers that a face searches, in their order, and where each of them is.
+/// The servers that a face searches, in order, and the place of each.
 fn sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     match face.searches() {
         Some(Searched::File) => file_sources(engine, face, workspace),
@@ -307,7 +309,7 @@ fn view_sources(workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     workspace.read(|view| view.entries().filter(|entry| entry.is_listed()).map(source).unzip())
 }
 
-/// What tells a server apart from all others. No name can hold a line break.
+/// A key that no other server has. No name can contain a line break.
 fn key(group: &str, server: &str) -> String {
     format!("{group}\n{server}")
 }

@@ -1,4 +1,4 @@
-//! Resources, prompts and completion: by URI or name to the upstream that has them.
+//! Requests for resources, prompts and completions: finds the upstream by URI or name, and forwards them.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::json::{Node, Raw};
 use crate::protocol::message::code;
 use crate::transport::peer::Answer;
 
-/// `resources/read`, `resources/subscribe` and `resources/unsubscribe`: by URI.
+/// `resources/read`, `resources/subscribe` and `resources/unsubscribe`, by URI.
 pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
     let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
         return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
     };
     let session = reply.session().clone();
-    // What was switched off since it was subscribed to can still be left.
+    // A client can still unsubscribe from a resource that was switched off after it subscribed.
     let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
     let reads = method == "resources/read";
     let (upstream, own) = match find_resource(gateway, &session, &uri, leaves, reads, &reply) {
@@ -41,8 +41,8 @@ pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Nod
     }
 }
 
-/// Subscribes a legacy client, or no longer. A legacy upstream answers for itself where it matters to it: it hears
-/// of the first who subscribes and of the last who leaves.
+/// Subscribes or unsubscribes a legacy client. A legacy upstream answers the requests that matter to it
+/// itself: those of the first client to subscribe and of the last to leave.
 fn subscribe(
     gateway: &Arc<Gateway>,
     method: &'static str,
@@ -68,7 +68,8 @@ fn subscribe(
     let relay = relay(gateway, &session, uri);
     let changes = [("uri", Some(own))];
     if !more {
-        // Counted at once: whoever subscribes while the upstream forgets must be told of to it again.
+        // The count drops before the upstream has answered: if another client subscribes meanwhile, the
+        // upstream must be told again.
         if session.unsubscribe(uri) {
             upstream.count_watcher(&what, false);
         }
@@ -95,7 +96,7 @@ fn subscribe(
     gateway.engine.forward(upstream, method, params, &changes, reply, finish);
 }
 
-/// Where a URI leads for a client.
+/// The upstream that a URI leads to, for this client.
 fn find_resource(
     gateway: &Gateway,
     session: &ClientSession,
@@ -111,7 +112,7 @@ fn find_resource(
     })
 }
 
-/// Who has the resource, if it can be watched.
+/// The upstream that has the resource, if the resource can be watched.
 pub(super) fn resource_of(
     gateway: &Gateway,
     workspace: &Workspace,
@@ -185,7 +186,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     }
 }
 
-/// Whose template or resource is to be completed, and its own URI there.
+/// The upstream whose template or resource is to be completed, and its own URI there.
 fn completed(
     gateway: &Gateway,
     uri: &str,
@@ -202,7 +203,7 @@ fn completed(
         .ok_or_else(|| format!("There is no resource or template '{uri}'."))
 }
 
-/// Answers with what was read: a page has the URI that was asked for.
+/// Answers with the contents that were read; a page keeps the URI that the client asked for.
 fn relay_contents(
     gateway: &Gateway,
     session: &ClientSession,
@@ -223,7 +224,7 @@ fn relay_contents(
     }
 }
 
-/// Answers as the upstream did; where it did not, the error names what was asked for.
+/// Answers as the upstream did; if it did not answer with a result, the error names what was asked for.
 fn relay(
     gateway: &Gateway,
     session: &ClientSession,
@@ -232,7 +233,7 @@ fn relay(
     let (face, name) = (gateway.face(session), name.to_owned());
     let private = modern::tokens_differ(gateway);
     move |answer, reply| match answer {
-        // What one token may read, another may not.
+        // A client with one token may read this and a client with another may not.
         Answer::Result(result) if private && result.get("cacheScope").is_some() => {
             reply.relay(result, &[("cacheScope", Some("\"private\""))]);
         }

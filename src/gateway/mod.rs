@@ -1,9 +1,10 @@
-//! The gateway: a client's messages, and which method does what.
+//! The gateway: takes clients' messages and decides which method does what.
 //!
-//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; the table of methods is [`Gateway::request`]. What
-//! a call of a tool means is the face's decision, and `steps.rs` carries it out.
+//! Transports ([`stdio`], [`http`]) hand messages to [`Gateway::take`]; [`Gateway::request`] is the table of
+//! methods. The face decides what a tool call means, and `steps.rs` carries the decision out.
 //!
-//! Invariant: nothing on the way of a request waits for another request; what must wait has a task of its own.
+//! Invariant: nothing on a request's path waits for another request; work that must wait has a task of its
+//! own.
 
 mod backend;
 pub mod doctor;
@@ -46,29 +47,29 @@ use crate::protocol::era::{ClientHello, LOG_LEVELS, modern_name, our_info};
 use crate::protocol::message::{AnswerTo, Id, Malformed, Message, Request, code};
 use crate::text::plain;
 
-/// The face and the engine under it.
+/// The faces and the engine under them.
 pub struct Gateway {
     engine: Arc<Engine>,
     faces: Faces,
-    /// Those who share a view by their credentials, and sessions over HTTP.
+    /// The views that callers with the same credentials share, and the sessions over HTTP.
     guests: Mutex<Guests>,
-    /// What is searched, where it is.
+    /// The search indexes.
     finders: Finders,
-    /// How far the servers are that start with us.
+    /// How far the servers that start with us have got.
     startup: Startup,
-    /// Where switches are remembered, if they are.
+    /// Where switches are remembered; `None` if they are not.
     switch_file: RwLock<Option<SwitchFile>>,
 }
 
-/// What a file stands for.
+/// What a configuration file amounts to.
 pub struct Configured {
     /// What clients see.
     pub face: Arc<dyn Face>,
-    /// Where switches are remembered, if they are.
+    /// Where switches are remembered; `None` if they are not.
     pub switch_file: Option<SwitchFile>,
 }
 
-/// The span of a request: its client, id and method. It is made only where debug messages are wanted.
+/// A request's span: its client, id and method. It is made only where debug messages are wanted.
 fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span {
     let client = || match session.hello() {
         Some(hello) => plain(&hello.name),
@@ -77,13 +78,13 @@ fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span
     tracing::debug_span!("request", client = %client(), id = request.id.raw(), method = %plain(&request.method))
 }
 
-/// Why calls are cut off, or not taken on, at the end.
+/// Why calls are cut off, or refused, when the gateway ends.
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
-/// Why a request is refused that has two values for a key by which we route.
+/// Why a request with two values for a key that we route by is refused.
 const TWICE: &str = "Invalid params: a key stands twice";
 
-/// What we can always do, as members of a raw object.
+/// The capabilities that we always have, as members of a raw object.
 const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
      \"prompts\":{\"listChanged\":true},\"completions\":{},\"logging\":{}";
 
@@ -108,12 +109,12 @@ impl Gateway {
         gateway
     }
 
-    /// Puts a new file in force. What has to start and end because of it does that beside everything else.
+    /// Puts a new file in force. The servers that have to start or end because of it do so in the background.
     pub fn reload(self: &Arc<Self>, configured: Configured) {
         reload::reload(self, configured);
     }
 
-    /// A workspace of a face for a client, or for all callers with the same credentials.
+    /// A workspace of a face, for one client or for all callers with the same credentials.
     fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
         let at_work = self.faces.at(face);
         let workspace = self.engine.workspace(principal, face, at_work.clone(), client);
@@ -123,7 +124,7 @@ impl Gateway {
         workspace
     }
 
-    /// The first workspace, for whoever is called this; what must run from the start begins.
+    /// Makes the first workspace, for this principal, and starts the servers that must run from the start.
     fn begin(self: &Arc<Self>, principal: &str) -> Arc<Workspace> {
         let face = self.faces.whole();
         self.recall(&*face);
@@ -135,7 +136,8 @@ impl Gateway {
         workspace
     }
 
-    /// Reads what is remembered of a face's servers and requests ask for, before they come. May wait for the disk.
+    /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
+    /// disk.
     pub fn recall(&self, face: &dyn Face) {
         let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs);
@@ -145,7 +147,7 @@ impl Gateway {
         self.faces.of(&session.workspace)
     }
 
-    /// Who asks, as faces see it.
+    /// Who is asking, as faces see it.
     fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
         self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
     }
@@ -160,8 +162,9 @@ impl Gateway {
         }
     }
 
-    /// Takes one message of a client. Its answer, and what belongs to it, goes by `route`, or by the session's own way.
-    /// A panic costs the message that caused it: the reply to a request answers when it is dropped.
+    /// Takes one message from a client. The answer, and every message that belongs to it, goes by `route`, or
+    /// by the session's own route if none is given. A panic costs only the message that caused it: a dropped
+    /// reply still answers its request.
     fn take(
         self: &Arc<Self>,
         session: &Arc<ClientSession>,
@@ -226,7 +229,8 @@ impl Gateway {
         }
     }
 
-    /// Answers a request that comes too late: in the shape of its face, and naming what was asked for.
+    /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
+    /// asked for.
     fn turn_away(&self, method: &str, params: Node<'_>, reply: Reply) {
         let text = |key| params.get(key).and_then(Node::as_str);
         let named = text("name").or_else(|| text("uri"));
@@ -245,7 +249,7 @@ impl Gateway {
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
-        // What is to be watched must be known.
+        // A resource must be known before it can be watched, so its group opens first.
         if matches!(method, "subscriptions/listen" | "resources/subscribe")
             && let Some(group) = self.opens_first(reply.session())
         {
@@ -272,7 +276,7 @@ impl Gateway {
         }
     }
 
-    /// What both eras have.
+    /// The methods that both eras have.
     fn common_request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         if method == "tools/call" {
             return self.call_tool(params, None, reply);
@@ -294,7 +298,7 @@ impl Gateway {
         }
     }
 
-    /// The group that has to be opened before this client can ask for anything.
+    /// The group that must be opened before this client can ask for anything.
     fn opens_first(&self, session: &ClientSession) -> Option<String> {
         let face = self.face(session);
         let group = face.opens_first()?;
@@ -329,7 +333,8 @@ impl Gateway {
         ));
     }
 
-    /// The client has said who it is: names are those for it from now on, and upstreams are told what it can do.
+    /// The client has said who it is. From now on names are made for it, and upstreams are told what it can
+    /// do.
     fn meet(&self, session: &ClientSession, name: &str) {
         self.engine.audience.introduce();
         session.workspace.change(|view| name_for(view, &*session.workspace.exposure(), name));
@@ -399,7 +404,7 @@ impl Gateway {
         }
     }
 
-    /// Appends everything of a kind that a client is shown, separated by commas.
+    /// Appends all items of a kind that a client is shown, separated by commas.
     fn write_list(
         &self,
         workspace: &Workspace,
@@ -428,7 +433,7 @@ impl Gateway {
         }
     }
 
-    /// An error of our own where the request was no tool call, in the shape of the face.
+    /// Answers with an error of our own, in the shape of the face, where the request was not a tool call.
     fn refuse(&self, reply: Reply, code: i64, message: &str) {
         let refusal = self.face(reply.session()).refusal(code, message);
         say(reply, Wording::Error(refusal), None);
@@ -455,7 +460,7 @@ impl Gateway {
         }
     }
 
-    /// The client gives a request up: the upstream is told under our id, and no answer will be sent.
+    /// The client cancels a request: the upstream is told under our id, and no answer is sent.
     fn cancelled(&self, session: &ClientSession, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
@@ -466,10 +471,10 @@ impl Gateway {
         }
     }
 
-    /// Forgets a request, and says which one of ours the upstream is to be told of.
+    /// Forgets a request. Returns the connection that must be told, and the id of our request there.
     fn give_up(&self, session: &ClientSession, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let listener = session.workspace.take_listener(session, id);
-        // Before the subscription is dropped, which would answer it.
+        // This comes before the subscription is dropped, because dropping it would answer the request.
         let sent = session.cancel(id);
         if let Some(listener) = listener {
             modern::unlisten(self, &listener);
@@ -482,7 +487,7 @@ fn method_not_found(method: &str, reply: Reply) {
     reply.error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"), None);
 }
 
-/// The client reports on a question: the upstream hears it under its own token.
+/// The client reports progress on a question: the upstream hears of it under its own token.
 fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
@@ -495,7 +500,7 @@ fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     }
 }
 
-/// Names everything in a view for a client that calls itself so.
+/// Names everything in a view for a client with this name.
 fn name_for(view: &mut View, face: &dyn Exposure, client: &str) {
     view.name_for(face, client, Behaviour::of(client).strict_uri_schemes);
 }

@@ -1,4 +1,5 @@
-//! What only clients of the modern era do: discovery, subscriptions, and retries that bring what was asked for.
+//! What only clients of the modern era do: discovery, subscriptions, and retries that bring the input we
+//! asked for.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::json::{Node, Raw, quote};
 use crate::protocol::era::{Version, modern_name};
 use crate::protocol::message::code;
 
-/// Milliseconds that what we say ourselves may be kept: who does not listen for changes sees a new file that much later.
+/// How many milliseconds a client may keep our own answers. A client that does not listen for changes sees a
+/// new file that much later.
 const OWN_TTL: u64 = 60_000;
 
 pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
@@ -26,7 +28,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
         "tools/call" | "prompts/get" | "resources/read" => {
             match params.all_unique(["requestState", "inputResponses"]) {
                 Ok([None, _]) => gateway.common_request(method, params, reply),
-                // It had to wait, and is handled again.
+                // The state was opened before the request had to wait; now the request is handled again.
                 Ok(_) if reply.opened => gateway.common_request(method, params, reply),
                 Ok(_) => retry(gateway, method, params, reply),
                 Err(_) => gateway.refuse(reply, code::INVALID_PARAMS, TWICE),
@@ -45,7 +47,8 @@ fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
     reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
 }
 
-/// How long what we say ourselves may be kept: it changes with the file, and may be different for each token.
+/// How long our own answers may be kept, and by whom: they change with the file, and may differ between
+/// tokens.
 fn own_hint(gateway: &Gateway) -> Cache {
     Cache { ttl: OWN_TTL, public: !tokens_differ(gateway) }
 }
@@ -64,14 +67,14 @@ pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, k
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
         Some(connection) if !connection.can(kind.capability()) => whole,
         Some(connection) => whole.and(connection.profile.hint(kind)),
-        // It may come back at any time.
+        // The upstream may come back at any time.
         None => whole.and(Cache { ttl: 0, public: true }),
     })
 }
 
-/// A request that brings what it was asked for goes on where it stopped.
+/// Continues a request where it stopped, with the input that it brings.
 fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Reply) {
-    // Before the state is used up.
+    // This check comes before the state is used up.
     if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
         && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
     {
@@ -107,7 +110,7 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Repl
     gateway.common_request(method, Raw::own(again).root(), reply);
 }
 
-/// `subscriptions/listen`: acknowledged at once, answered when it ends.
+/// `subscriptions/listen`: acknowledged at once, and answered when it ends.
 fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let session = reply.session().clone();
     let Ok(filter) = params.unique("notifications") else {
@@ -132,7 +135,8 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     watch_resources(gateway, &session.workspace);
 }
 
-/// Lets upstreams know which of their resources are listened for, also those that were not there before.
+/// Tells upstreams which of their resources are listened for, including resources that have only now
+/// appeared.
 pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
     for uri in workspace.listened() {
         let Some((upstream, own)) = items::resource_of(gateway, workspace, &uri) else { continue };
@@ -144,7 +148,8 @@ pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
             if is_watched || !listener.wants(&uri) {
                 return;
             }
-            // Who stands in for another was told what that one was watched for.
+            // An upstream that replaces another inherited what the other was watched for, and was told
+            // already.
             let told = before.is_some_and(|(before, _)| before.is_removed()) && upstream.is_watched(&what);
             if !told {
                 gateway.engine.watch(&upstream, &what, true);
@@ -157,7 +162,7 @@ pub(super) fn watch_resources(gateway: &Gateway, workspace: &Workspace) {
     }
 }
 
-/// A subscription is over: its resources need no longer be watched for it.
+/// A subscription is over: its resources need no longer be watched on its behalf.
 pub(super) fn unlisten(gateway: &Gateway, listener: &Listener) {
     for (upstream, what) in listener.watched.values() {
         gateway.engine.watch(upstream, what, false);

@@ -1,6 +1,6 @@
-//! A new file is put in force while clients are there. What changes does so at once and in one piece; what has to start
-//! or end does that afterwards. Every workspace is held meanwhile, so that each client hears of the lists that are not what
-//! they were once, where nothing is slow.
+//! Puts a new file in force while clients are connected. Everything visible changes at once and as a whole;
+//! servers start and end afterwards. Every workspace is held meanwhile, so that each client hears of all
+//! changed lists only once, unless a server is slow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::core::view::View;
 use crate::core::workspace::{Hold, Workspace};
 use crate::face::{Declared, Face};
 
-/// What starts within this time is told of together with what has changed at once. Who is later is announced by itself.
+/// Servers that start within this time are announced together with the immediate changes. Later ones are
+/// announced one by one.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// What has to start and end after a new file was put in force.
+/// The servers that have to start and end after a new file was put in force.
 #[derive(Default)]
 struct Moves {
-    /// Servers that are new in a toolbox that is open.
+    /// Servers that are new in an open toolbox.
     added: Vec<Arc<Upstream>>,
-    /// Servers that end, and those that take their place.
+    /// Servers that end, each with those that take its place.
     replaced: Vec<(Arc<Upstream>, Vec<Arc<Upstream>>)>,
 }
 
-/// Puts a new file in force. What has to start and end because of it does that beside everything else.
+/// Puts a new file in force. The servers that have to start or end because of it do so in the background.
 pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
     let holds = gateway.engine.audience.workspaces().iter().map(Workspace::hold).collect();
     *gateway.switch_file.write() = configured.switch_file;
@@ -34,7 +35,7 @@ pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
 }
 
 impl Moves {
-    /// Everything that takes effect at once; what is returned is left to do.
+    /// Makes every immediate change; returns the moves that are left to do.
     fn put_in_force(gateway: &Arc<Gateway>, face: Arc<dyn Face>) -> Self {
         let old = gateway.faces.whole();
         let face = face.succeed(&*old);
@@ -50,7 +51,7 @@ impl Moves {
             added: Vec::new(),
         };
         gateway.faces.replace(&face);
-        // What is still searched is indexed anew when it is asked for.
+        // A face that is still searched is indexed anew when somebody searches it.
         gateway.finders.clear();
         for workspace in gateway.engine.audience.workspaces() {
             moves.renew_workspace(gateway, &workspace, &*face);
@@ -58,7 +59,7 @@ impl Moves {
         moves
     }
 
-    /// Shows what the new file holds in a workspace.
+    /// Brings a workspace up to date with the new file.
     fn renew_workspace(&mut self, gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, whole: &dyn Face) {
         let mut part = gateway.faces.part_of(workspace);
         let token = whole.common().serving.tokens.iter().find(|token| token.name == workspace.principal);
@@ -103,8 +104,8 @@ impl Moves {
         }
     }
 
-    /// Starts what is new and ends what is not wanted any more. Clients hear of what has changed together with what
-    /// starts in no time, and of what starts later as it comes.
+    /// Starts new servers and ends those that are no longer wanted. Clients hear of the immediate changes
+    /// together with the servers that start quickly, and of later ones as they come up.
     fn make(self, gateway: &Arc<Gateway>, holds: Vec<Hold>) {
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
@@ -129,18 +130,18 @@ impl Moves {
     }
 }
 
-/// Nothing is to be seen in a workspace any more: its toolbox is gone, or not for this client.
+/// Empties a workspace whose toolbox is gone, or is no longer for this client.
 fn shut(gateway: &Gateway, workspace: &Arc<Workspace>, whole: &dyn Face, toolbox: Option<&str>) {
     gateway.guests.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
     workspace.end_listeners();
     match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
         true => gateway.engine.discard(workspace),
-        // What the file has no longer ends by itself, after its calls in flight.
+        // A server that the file no longer has ends by itself, after its calls in flight.
         false => drop(gateway.engine.forget(workspace)),
     }
 }
 
-/// The upstreams that stand in a workspace from now on, in their order: those of what is open, or all.
+/// The upstreams that a workspace has from now on, in order: those of open groups, or all.
 fn wanted(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, face: &dyn Face) -> Vec<Arc<Upstream>> {
     let servers = face.servers();
     let upstream = |server: &Declared<'_>| gateway.upstream(workspace, server);

@@ -1,4 +1,5 @@
-//! A person at a shell: one client in this process, which asks upstreams one thing and ends.
+//! A person at a shell: one client in this process, which asks upstreams for one thing and ends. The commands
+//! in `cli` drive it.
 
 use std::sync::Arc;
 
@@ -17,9 +18,10 @@ use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
 use crate::transport::peer::Answer;
 
-/// Messages of an upstream that wait for the person; those that come while it is full are lost.
+/// How many messages of an upstream may wait for the person; those that arrive when the queue is full are
+/// lost.
 const WAITING: usize = 1024;
-/// The progress token of the one call.
+/// The progress token of the shell's only call.
 const TOKEN: &str = "1";
 
 /// A client in this process.
@@ -29,18 +31,18 @@ pub struct Shell {
     session: Arc<ClientSession>,
     messages: mpsc::Receiver<Vec<u8>>,
     upstreams: Vec<Arc<Upstream>>,
-    /// What the client calls itself whose names are shown.
+    /// The name of the client whose tool names are shown.
     client: &'static str,
 }
 
-/// How a call ended; all texts but the last are raw JSON.
+/// How a call ended. All texts but that of [`Called::Lost`] are raw JSON.
 #[derive(Debug)]
 pub enum Called {
     /// The result as it came.
     Result(String),
     /// The error object as it came.
     Error(String),
-    /// No answer will come, and why.
+    /// No answer will come; the text says why.
     Lost(String),
 }
 
@@ -53,13 +55,13 @@ impl Sink for Mailbox {
 }
 
 impl Shell {
-    /// The names of servers that are on their way up.
+    /// The names of servers that are still starting.
     pub fn starting(&self) -> Vec<String> {
         self.gateway.starting()
     }
 
-    /// A client of this gateway that has started nothing yet; it can answer questions of upstreams. Names are those for a
-    /// client that calls itself so.
+    /// A client of this gateway that has started nothing yet and that can answer questions from upstreams.
+    /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
@@ -78,22 +80,22 @@ impl Shell {
         Self { gateway, workspace, session, messages, upstreams, client }
     }
 
-    /// Every server of the file, in its order.
+    /// Every server of the file, in the file's order.
     pub fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
     }
 
-    /// How things are named.
+    /// How tools, resources and prompts are named.
     pub fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         self.workspace.exposure()
     }
 
-    /// What an upstream offered when last asked, by this process or another.
+    /// What an upstream offered when it was last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
         self.gateway.engine.known.definitions()?.load(&upstream.spec().transport)
     }
 
-    /// What a client would see if the upstreams offered this.
+    /// The view that a client would have if the upstreams offered these items.
     pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
         let exposure = &*self.exposure();
         let mut view = View::default();
@@ -109,7 +111,7 @@ impl Shell {
         view
     }
 
-    /// What a model is given of the gateway itself before it opens anything: definitions and instructions.
+    /// What a model is given about the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
         let viewer =
             Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
@@ -124,8 +126,8 @@ impl Shell {
         format!("{}{last}\n{instructions}", String::from_utf8_lossy(&text))
     }
 
-    /// Calls a tool by the upstream's own name for it. Every message that comes meanwhile goes to `hear`, whose answer,
-    /// if any, is a whole JSON-RPC response.
+    /// Calls a tool by the upstream's own name. Every message that arrives meanwhile goes to `hear`; if
+    /// `hear` returns an answer, that is a whole JSON-RPC response.
     pub async fn call<F>(
         &mut self,
         upstream: &Arc<Upstream>,
@@ -180,7 +182,7 @@ impl Shell {
         }
     }
 
-    /// Ends every upstream and waits until nothing of them is left.
+    /// Ends every upstream and waits until they are gone.
     pub async fn end(self) {
         self.session.end();
         self.gateway.engine.stop().await;

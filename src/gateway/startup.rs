@@ -1,4 +1,4 @@
-//! Servers that start with the gateway, requests that wait for them, and what was switched before.
+//! Servers that start with the gateway, requests that wait for them, and switches that are remembered.
 //!
 //! ```text
 //! starting ── each server is up or failed: those who wait are handled again ──> settled
@@ -6,8 +6,8 @@
 //!    └─ a moment is over, and something is remembered ─> lists are there ──────────┘
 //! ```
 //!
-//! What is remembered of a server that is late stays until it is up or has failed. Clients hear once, when all has settled,
-//! of the lists that are not what they were shown.
+//! What is remembered about a late server stays in the lists until the server is up or has failed. Once
+//! everything has settled, clients hear, in one go, of the lists that differ from what they were shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,18 +30,18 @@ use crate::face::{Face, Remembered};
 use crate::json::{Node, Raw};
 use crate::memory::Switched;
 
-/// How far the servers are that start with the gateway, and who waits for them.
+/// How far the servers that start with the gateway have got, and which requests wait for them.
 #[derive(Default)]
 pub(super) struct Startup {
     starting: AtomicBool,
-    /// What stands in for servers that are still starting, once that is so.
+    /// What stands in for servers that are still starting, once lists are answered from memory.
     recalled: Mutex<Option<Remembered>>,
-    /// Nobody is told of each server that comes up.
+    /// While these are held, clients are not told of each server that comes up.
     holds: Mutex<Vec<Hold>>,
     waiting: Mutex<Vec<Waiting>>,
 }
 
-/// How long the first lists wait for servers of which something is remembered.
+/// How long the first lists wait for servers about which something is remembered.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// A request that may be answered better when more servers are up.
@@ -54,31 +54,31 @@ struct Waiting {
 /// Where switches are remembered.
 #[derive(Clone)]
 pub struct SwitchFile {
-    /// The directory for state.
+    /// The state directory.
     pub state: PathBuf,
-    /// The file there that holds them.
+    /// The file in it that holds the switches.
     pub path: PathBuf,
-    /// The `tools.toml` that they belong to.
+    /// The `tools.toml` that the switches belong to.
     pub config: PathBuf,
 }
 
 impl Startup {
-    /// One whose servers are still to start, if there are such.
+    /// The state before startup; with `starts_all`, servers have yet to start.
     pub(super) fn new(starts_all: bool) -> Self {
         Self { starting: AtomicBool::new(starts_all), ..Self::default() }
     }
 
-    /// Whether each server is up, failed or late.
+    /// Whether every server is up, failed or late.
     pub(super) fn is_settled(&self) -> bool {
         !self.starting.load(Ordering::Relaxed)
     }
 
-    /// Whether lists are there to be asked for.
+    /// Whether clients can ask for lists.
     pub(super) fn has_lists(&self) -> bool {
         self.is_settled() || self.recalled.lock().is_some()
     }
 
-    /// Lets a request wait until more servers are up; it is given back where there is nothing to wait for any more.
+    /// Lets a request wait until more servers are up; returns it if there is nothing left to wait for.
     fn wait(&self, request: Waiting) -> Option<Waiting> {
         let mut waiting = self.waiting.lock();
         if self.is_settled() {
@@ -88,7 +88,7 @@ impl Startup {
         None
     }
 
-    /// Those who wait; with `settled`, nobody will wait any more.
+    /// Takes the requests that wait; with `settled`, no request waits from now on.
     fn take(&self, settled: bool) -> Vec<Waiting> {
         let mut waiting = self.waiting.lock();
         if settled {
@@ -99,7 +99,7 @@ impl Startup {
     }
 }
 
-/// Puts every server into a workspace, and what was switched before.
+/// Puts every server, and the remembered switches, into a workspace.
 pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<Workspace>) {
     if let Some(file) = switch_file(gateway, workspace) {
         let Switched { tools, resources, .. } = Switched::load(&file.path);
@@ -126,15 +126,15 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
     }
 }
 
-/// Starts every server at once; lists wait until each is up or failed, for a while.
+/// Starts every server at once. For a while, lists wait until each is up or has failed.
 pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, workspace: &Arc<Workspace>) {
     let Some(patience) = face.starts_all() else { return };
-    // Before any of them has run: what they offer now says nothing of those that are late.
+    // This reads memory before any server has run: what servers offer now says nothing about the late ones.
     let recalled = gateway.recall_definitions(&**face);
     let (gateway, face, workspace) = (gateway.clone(), face.clone(), workspace.clone());
     tokio::spawn(async move {
         let on_each = || resume(&gateway, gateway.startup.take(false));
-        // Whoever is late is announced, and nobody waits for it any more.
+        // A server that is late is announced when it comes up, and nobody waits for it any longer.
         let settled = timeout(patience, settle(&workspace, None, on_each));
         tokio::pin!(settled);
         match timeout(MOMENT, &mut settled).await {
@@ -154,8 +154,8 @@ pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, workspace:
     });
 }
 
-/// Lets what is remembered of servers that are not up yet stand in for them, if anything is: whoever waits for lists need not
-/// wait any longer.
+/// Lets what is remembered stand in for servers that are not up yet, if anything is remembered. Requests for
+/// lists then need not wait any longer.
 fn answer_from_memory(gateway: &Arc<Gateway>, recalled: Remembered) {
     let workspaces = gateway.engine.audience.workspaces();
     if workspaces.iter().filter(|workspace| stand_in(&recalled, workspace)).count() == 0 {
@@ -166,7 +166,8 @@ fn answer_from_memory(gateway: &Arc<Gateway>, recalled: Remembered) {
     resume(gateway, gateway.startup.take(false));
 }
 
-/// Shows what servers are remembered to offer that are neither up nor failed; `false`: there is no such thing.
+/// Shows what servers that are neither up nor failed are remembered to offer; returns whether there was
+/// anything to show.
 fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
     let face = workspace.exposure();
     workspace.change(|view| {
@@ -178,14 +179,14 @@ fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
     })
 }
 
-/// Lists are there to be asked for from now on, in every workspace.
+/// From now on, clients can ask for lists in every workspace.
 fn begin_all(gateway: &Gateway) {
     for workspace in gateway.engine.audience.workspaces() {
         workspace.begin();
     }
 }
 
-/// Handles the request again when another server is up, and at last when all have had their time.
+/// Handles the request again whenever another server is up, and finally when all have had their time.
 pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     let request = Waiting { method: method.to_owned(), params: params.into(), reply };
     if let Some(Waiting { reply, .. }) = gateway.startup.wait(request) {
@@ -193,7 +194,7 @@ pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, repl
     }
 }
 
-/// Handles requests that waited, in their order; those that must wait on do so.
+/// Handles requests that waited, in order; those that must wait longer do so.
 fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     for Waiting { method, params, reply } in waiting {
         if reply.is_wanted() {
@@ -205,13 +206,14 @@ fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
     }
 }
 
-/// Where what is switched in a workspace is remembered: not what those switch who see a part of the file.
+/// Where a workspace's switches are remembered; `None` for clients that see only a part of the file, whose
+/// switches are not remembered.
 fn switch_file(gateway: &Gateway, workspace: &Workspace) -> Option<SwitchFile> {
     gateway.switch_file.read().clone().filter(|_| workspace.face() == 0)
 }
 
-/// Remembers what was switched, as it is by the time that it can, and goes on. It may have to wait for another
-/// process, which must not hold up anybody else.
+/// Remembers the switches in the background, in the state that they have when the file can be written. The
+/// write may have to wait for another process, which must not hold up anybody else.
 pub(super) fn remember_switches(
     gateway: &Gateway,
     workspace: &Arc<Workspace>,
@@ -238,7 +240,7 @@ pub(super) fn remember_switches(
     });
 }
 
-/// Says so where a client may stumble over the names of resources.
+/// Warns if some clients may reject the names of resources.
 fn warn_of_schemes(face: &dyn Face, workspace: &Workspace) {
     let is_prefixed_oddly = |entry: &Entry| {
         let prefix = face.full_name(&entry.upstream, Kind::Resource, "");

@@ -1,4 +1,4 @@
-//! One client on our own stdin and stdout.
+//! Serves one client on our own stdin and stdout.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ use crate::protocol::message::{Id, Malformed, Message, batch_parts};
 use crate::transport::lines::{Line, Lines, TooLong};
 use crate::transport::outbox::Outbox;
 
-/// What calls in flight may take to finish when the gateway ends.
+/// How long calls in flight may take to finish when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(1);
-/// What a client may take to read the last answers.
+/// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 
-/// Serves one client until it closes its end or `shutdown` resolves; then every call is answered and every upstream
-/// gone.
+/// Serves one client until it closes its end or `shutdown` resolves. By the time this returns, every call is
+/// answered and every upstream is gone.
 pub async fn run(
     gateway: Arc<Gateway>,
     stdin: impl AsyncRead + Unpin,
@@ -32,7 +32,7 @@ pub async fn run(
 ) {
     let out = Outbox::new();
     let session = ClientSession::new(gateway.begin("stdio"), Route::Pipe(out.clone()));
-    // Nothing that has begun gets a turn before this.
+    // The runtime has one thread, so no task that `begin` spawned gets a turn before the session is attached.
     gateway.engine.audience.attach_stdio(&session);
     let writer = tokio::spawn({
         let out = out.clone();
@@ -50,7 +50,7 @@ pub async fn run(
     let ending = async {
         let _ = timeout(DRAIN, session.answered()).await;
         session.cut_off(SHUTTING_DOWN);
-        // What waits for an upstream to come up hears of its end.
+        // Requests that wait for an upstream to start learn here that it has ended.
         gateway.engine.stop().await;
         session.abandon(SHUTTING_DOWN);
     };
@@ -85,7 +85,7 @@ impl StdioClient {
                 self.take(&mut scanner, line);
                 lines.pause().await;
             }
-            // A client that does not read its answers is not read from.
+            // We read nothing from a client that does not read its answers.
             self.session.room().await;
         }
         if let Some(rest) = lines.rest() {
@@ -114,7 +114,7 @@ impl StdioClient {
         self.gateway.take(&self.session, message, None, None);
     }
 
-    /// Only 2025-03-26 has batches.
+    /// Only version 2025-03-26 has batches.
     fn take_batch(&self, array: Node<'_>) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
             return self.take_message(Err(Malformed::new(None, "batches are part of 2025-03-26 only")));

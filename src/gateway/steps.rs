@@ -1,4 +1,5 @@
-//! Carries out what faces decide: one function for each [`Step`].
+//! Carries out what faces decide: one function for each [`Step`]. `Gateway::request` gets here with every
+//! tool call.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
 
 impl Gateway {
-    /// Does about a call of a tool what the face wants done.
+    /// Carries out the face's decision about a tool call.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         step: Step<'_>,
@@ -39,7 +40,7 @@ impl Gateway {
         }
     }
 
-    /// Sends a call on under the upstream's own name for the tool, with other arguments where some are given.
+    /// Forwards a call under the upstream's own name for the tool, with other arguments if any are given.
     fn forward_tool(
         self: &Arc<Self>,
         face: Arc<dyn Face>,
@@ -63,7 +64,7 @@ impl Gateway {
         });
     }
 
-    /// Handles a call again when a server is up that may have its tool.
+    /// Handles a call again when a server that may have its tool is up.
     fn wait_for(
         self: &Arc<Self>,
         face: Arc<dyn Face>,
@@ -89,7 +90,7 @@ impl Gateway {
         });
     }
 
-    /// Opens a group of servers and goes on with the request.
+    /// Opens a group of servers and continues with the request.
     pub(super) fn open(
         self: &Arc<Self>,
         group: String,
@@ -107,7 +108,7 @@ impl Gateway {
             if !reply.is_wanted() {
                 return;
             }
-            // The file may have changed meanwhile.
+            // The file may have changed while the group opened.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
             let modern_name = modern_name(params.root());
@@ -127,14 +128,14 @@ impl Gateway {
         });
     }
 
-    /// `None`: the group is not there, or was closed before it had opened.
+    /// Opens a group. `None` means that the group does not exist, or was closed before it was open.
     async fn open_group(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
         group: &str,
         then: &Then,
     ) -> Option<Failures> {
-        // The file may have changed since the request came.
+        // The file may have changed since the request arrived.
         let face = self.faces.of(workspace);
         if !face.groups().contains(&group) {
             return None;
@@ -142,7 +143,7 @@ impl Gateway {
         let servers = face.servers().into_iter().filter(|server| server.group == group);
         let upstreams: Vec<_> = servers.map(|server| self.upstream(workspace, &server)).collect();
         let failed = self.engine.open(workspace, group, &upstreams).await;
-        // Where nobody asked for the opening, the answer does not say what failed.
+        // If the client did not ask for the opening, the answer does not say what failed, so the log does.
         if let Then::Request = then {
             for (server, reason) in failed.iter().flatten() {
                 tracing::warn!("[{group}/{server}] {reason}");
@@ -151,12 +152,13 @@ impl Gateway {
         failed
     }
 
-    /// The upstream of a server as this workspace reaches it.
+    /// A server's upstream, as this workspace reaches it.
     pub(super) fn upstream(self: &Arc<Self>, workspace: &Workspace, server: &Declared<'_>) -> Arc<Upstream> {
         self.engine.upstream(workspace, server.group, server.key, &server.label, || server.spec.clone())
     }
 
-    /// Every server of a face, in the order of the file, that is to be started by hand: none restarts by itself.
+    /// Every server of a face, in the file's order, for a caller that starts them by hand: none restarts by
+    /// itself.
     pub(super) fn upstreams_by_hand(
         self: &Arc<Self>,
         face: &dyn Face,
@@ -180,7 +182,7 @@ impl Gateway {
         reply.result(&face.closed(group, tools, servers));
     }
 
-    /// Switches things on and off, tells the client of the lists that changed, and remembers it.
+    /// Switches things on and off, tells the client which lists changed, and remembers the switches.
     fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
         let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
@@ -195,7 +197,7 @@ impl Gateway {
         startup::remember_switches(self, &workspace, change, move || drop(tokio::spawn(answer)));
     }
 
-    /// What servers of a face are known to offer, read beside everything else.
+    /// Reads in the background what a face's servers are known to offer.
     pub(super) fn recall_definitions(
         &self,
         face: &dyn Face,
@@ -210,7 +212,7 @@ impl Gateway {
         async move { recalled.await.unwrap_or_else(|_| Remembered(Vec::new())) }
     }
 
-    /// Handles a call again with what servers are known to offer, which is read beside everything else.
+    /// Handles a call again with what servers are known to offer, which is read in the background.
     fn call_recalling(self: &Arc<Self>, face: &Arc<dyn Face>, params: Node<'_>, reply: Reply) {
         let (gateway, params) = (self.clone(), Raw::from(params));
         let recalled = self.recall_definitions(&**face);
@@ -223,7 +225,7 @@ impl Gateway {
     }
 }
 
-/// Answers with a tool's result, its pages under the URIs that hosts know.
+/// Answers with a tool's result, in which pages have the URIs that hosts know.
 fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
     let workspace = reply.session().workspace.clone();
     let mut name = |uri: &str| workspace.change(|view| view.name_page(face, upstream, uri));
@@ -233,7 +235,7 @@ fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply
     }
 }
 
-/// Answers as the upstream did; where it did not, in the words of the face.
+/// Answers as the upstream did; if the upstream did not answer with a result, the face words the answer.
 pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFailure<'_>) -> Wording) {
     match answer {
         Answer::Result(result) => reply.relay(result, &[]),
@@ -242,7 +244,7 @@ pub(super) fn finish(answer: Answer<'_>, reply: Reply, word: impl FnOnce(&CallFa
     }
 }
 
-/// Answers in these words; `error` is what the server refused the request with.
+/// Answers with this wording; `error` is the error with which the server refused the request.
 pub(super) fn say(reply: Reply, wording: Wording, error: Option<Node<'_>>) {
     match (wording, error) {
         (Wording::Result(result), _) => reply.result(&result),

@@ -1,4 +1,4 @@
-//! Tasks: asked for where they are, by the client that began them.
+//! Requests about tasks: they go to the server that runs the task, and only for the client that began it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::protocol::era::{APPS, TASKS, TaskSupport, Version};
 use crate::protocol::message::code;
 use crate::transport::peer::Answer;
 
-/// What a server may take to say how a task is, before it is left out of a list.
+/// How long a server may take to report on a task before the task is left out of a list.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What we can do for a client of this version, as raw JSON. Tasks are among it where a server is known to have
-/// them, from now or from before.
+/// Our capabilities for a client of this version, as raw JSON. They include tasks if a server is known to
+/// have them, now or from an earlier run.
 pub(super) fn capabilities(
     gateway: &Gateway,
     session: &ClientSession,
@@ -52,12 +52,12 @@ fn support(gateway: &Gateway, session: &ClientSession, version: Version) -> Task
     support.max().unwrap_or_default()
 }
 
-/// Whether there are requests about tasks for the client.
+/// Whether this client can make requests about tasks.
 pub(super) fn are_there(gateway: &Gateway, reply: &Reply) -> bool {
     support(gateway, reply.session(), reply.version()) != TaskSupport::None
 }
 
-/// A request about one task goes to the server that has it.
+/// Sends a request about one task to the server that has the task.
 pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
     if reply.modern().is_some_and(|modern| !modern.can_wait()) {
         return refuse_tasks(reply);
@@ -82,8 +82,9 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
     });
 }
 
-/// `tasks/list`: every task of the client, as its server says that it is now. Servers list the tasks of all our
-/// clients, or list none; asked for one, each must answer.
+/// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by
+/// itself, because a server's own list holds the tasks of all our clients, or is not offered; every server
+/// must answer for a single task.
 pub(super) fn list(params: Node<'_>, reply: Reply) {
     let cursor = params.get("cursor").filter(|cursor| cursor.raw() != "null");
     let after = cursor.map_or(Some(0), |cursor| cursor.as_str()?.parse().ok());
@@ -102,7 +103,8 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
     });
 }
 
-/// A task as its server says that it is, under the client's id; `None` where it does not know it any more.
+/// A task's state as its server reports it, under the client's id; `None` if the server no longer knows the
+/// task.
 async fn state(place: TaskPlace) -> Option<String> {
     let params = format!("{{\"taskId\":{}}}", quote(&place.own));
     let result =
@@ -110,7 +112,7 @@ async fn state(place: TaskPlace) -> Option<String> {
     Some(Raw::own(result).root().with(&[("taskId", Some(&quote(&place.id)))]))
 }
 
-/// Only who says so takes a task for an answer.
+/// Refuses a request about tasks: only clients that declare the extension take a task for an answer.
 pub(super) fn refuse_tasks(reply: Reply) {
     let data = format!("{{\"requiredCapabilities\":{{\"extensions\":{{\"{TASKS}\":{{}}}}}}}}");
     reply.error(code::MISSING_CAPABILITY, "the client does not declare the extension for tasks", Some(&data));

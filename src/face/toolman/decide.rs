@@ -1,4 +1,4 @@
-//! What a client's requests mean under this face.
+//! Decides what a client's requests mean under the Toolman face.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Face for Toolman {
                 transport: server.transport.clone(),
                 filter: ToolFilter::All,
                 timeouts: server.timeouts,
-                // What is behind a URL is always reconnected to.
+                // A server behind a URL is always reconnected to.
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation == Isolation::Shared,
                 isolation: server.isolation,
@@ -70,7 +70,7 @@ impl Face for Toolman {
         Some(Arc::new(Self::with_keys(config, keys)))
     }
 
-    /// Servers that are the same keep what they are known by.
+    /// A server that is the same in both files keeps its key.
     fn succeed(self: Arc<Self>, old: &dyn Face) -> Arc<dyn Face> {
         let before = old.servers();
         let known: Vec<_> = before.iter().map(|server| (server.group, &server.spec.transport)).collect();
@@ -149,9 +149,10 @@ impl Face for Toolman {
         tool_result(Ok(&self.found_things(view, viewer.look(), query, things)))
     }
 
-    /// A listed resource's own state decides, else that of the template that fits most closely; what a result linked to
-    /// can be read whatever its state, as long as its server is on offer. So can the page of an app by a host; anybody else asks
-    /// for it as for any other resource.
+    /// The state of a listed resource decides, otherwise that of the template that fits most closely. A
+    /// resource that a result linked to can be read whatever its state, as long as its server is on offer.
+    /// The same holds for an app's page that a host reads; any other client asks for a page as for any other
+    /// resource.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
         let exposed = match page_owner(self, view, viewer, wanted.uri) {
             Ok(Some((upstream, own))) if viewer.renders_apps => return Found::At(upstream, quote(&own)),
@@ -200,7 +201,7 @@ impl Face for Toolman {
         linked().unwrap_or_else(|| if viewer.settled { unknown() } else { Found::Wait })
     }
 
-    /// Toolman's own shape stands in the error's data.
+    /// The error's data has Toolman's own shape.
     fn refusal(&self, code: i64, message: &str) -> Refusal {
         Refusal { code, message: message.to_owned(), data: Some(super::answer(Err(message))) }
     }
@@ -228,7 +229,7 @@ impl Face for Toolman {
 }
 
 impl Toolman {
-    /// What a call of a server's tool means, by its exposed name; the error is for the model.
+    /// What a call of a server's tool, by its exposed name, means; the error is for the model.
     fn call_exposed<'a>(
         &self,
         view: &View,
@@ -237,7 +238,7 @@ impl Toolman {
         arguments: Option<Option<Node<'a>>>,
     ) -> Result<Step<'a>, String> {
         let can_be_called = |target: &Target| target.active || (viewer.renders_apps && target.is_app_only());
-        // Apps know the names that their servers gave.
+        // Apps know their servers' own names for tools.
         let called = || if viewer.renders_apps { view.find_called(name) } else { Vec::new() };
         let mut found = view.find_tool(self, name).map_or_else(called, |target| vec![target]);
         if found.iter().any(can_be_called) {
@@ -265,13 +266,13 @@ impl Toolman {
     }
 }
 
-/// Whether a client goes on with the list of tools that it has: what is switched on must be called through
-/// `toolman_call`, and what it is like stands in the answer.
+/// Whether a client keeps the list of tools that it has. It must call what is switched on through
+/// `toolman_call`, so the answer to the switch holds the definitions.
 fn keeps_its_list(viewer: &Viewer<'_>) -> bool {
     viewer.modern || viewer.client.is_some_and(|client| Behaviour::of(&client.name).keeps_its_list())
 }
 
-/// A server that is on its way up and may have the tool of this name.
+/// A server that is still starting and may have the tool of this name.
 fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
     let is_meant = |upstream: &&Arc<Upstream>| {
         let rest = name.strip_prefix(&*upstream.group);
@@ -280,7 +281,7 @@ fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
     view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
 
-/// What is said of servers whose things are not there because somebody has to log in first.
+/// The text about servers whose tools and resources are missing because somebody has to log in first.
 fn waiting(view: &View) -> String {
     let upstreams = view.entries().map(|entry| &entry.upstream);
     let logins = upstreams.filter_map(|upstream| Some((upstream.to_string(), upstream.login()?.url)));

@@ -1,4 +1,5 @@
-//! Toolman: one catalog of everything, and one tool that switches its parts on and off.
+//! The Toolman face: one catalog of everything, and one tool that switches its parts on and off. The gateway
+//! calls it through [`Face`](super::Face); `decide` interprets requests.
 
 mod decide;
 
@@ -19,37 +20,38 @@ use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::ClientHello;
 use crate::text::{listed, one_line};
 
-/// The tool that switches.
+/// The tool that switches things on and off.
 pub const ACTIVATE: &str = "toolman_activate";
-/// The tool that calls another by its name.
+/// The tool that calls another tool by its name.
 pub const CALL: &str = "toolman_call";
-/// The tool that searches, where search is on.
+/// The search tool, offered where search is on.
 pub const FIND: &str = "toolman_find";
 /// The resource that holds the catalog.
 pub const CATALOG: &str = "toolman://catalog";
 
-/// Stands between namespace and URI of a resource unless the file says otherwise, although no scheme can have it: so do
-/// other programs that read such files, and most clients do not mind.
+/// Stands between the namespace and the URI of a resource unless the file says otherwise. No URI scheme may
+/// contain it, but other programs that read such files use it too, and most clients do not mind.
 const SEPARATOR: &str = "_";
-/// Stands there in the spelling that every client takes.
+/// Stands in the same place in the spelling that every client accepts.
 const STRICT_SEPARATOR: &str = "+";
-/// Characters of a description in the catalog.
+/// The most characters of a description in the catalog.
 const DESCRIPTION: usize = 132;
-/// Bytes of a description that clients show.
+/// The most bytes of a description that clients show.
 const DESCRIPTION_LIMIT: usize = 2048;
-/// Similar names shown for one that is unknown.
+/// How many similar names are shown for an unknown one.
 const SIMILAR: usize = 3;
 
 /// The face, as configured.
 pub struct Toolman {
-    /// The file.
+    /// The configuration file.
     pub config: config::Toolman,
     active: Vec<Glob>,
-    /// What each server of the file is known by, also when the file changes around it: namespaces need not be unique.
+    /// The key of each server of the file, which stays the same when the file changes around the server.
+    /// Namespaces cannot serve as keys, since they need not be unique.
     keys: Vec<Arc<str>>,
 }
 
-/// What a call of `toolman_activate` asks for: its four lists.
+/// The arguments of `toolman_activate`: its four lists.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switches {
     tools_on: Vec<String>,
@@ -58,17 +60,17 @@ pub struct Switches {
     resources_off: Vec<String>,
 }
 
-/// What a valid call of `toolman_activate` changes: full names, tools and resources.
+/// What a valid call of `toolman_activate` changes, by full names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// To be switched on: tools, resources.
+    /// Switched on: tools, resources.
     pub on: [Vec<Arc<str>>; 2],
-    /// To be switched off: tools, resources.
+    /// Switched off: tools, resources.
     pub off: [Vec<Arc<str>>; 2],
 }
 
 impl Toolman {
-    /// Compiles the patterns of the file.
+    /// Compiles the file's patterns.
     pub fn new(config: config::Toolman) -> Self {
         let keys = config.servers.iter().map(|_| new_key()).collect();
         Self::with_keys(config, keys)
@@ -83,7 +85,7 @@ impl Toolman {
         self.config.resource_separator.as_deref().unwrap_or(SEPARATOR)
     }
 
-    /// The text of the handshake.
+    /// The `instructions` of the handshake.
     fn introduction(&self) -> String {
         let find = match self.config.search {
             true => format!(" {FIND} searches it: name a platform and what it is to do."),
@@ -96,7 +98,8 @@ impl Toolman {
         )
     }
 
-    /// The definition of `toolman_find`. It names what is behind it, since a model that does not know will not search.
+    /// The definition of `toolman_find`. It says what a search can find, since a model that does not know
+    /// will not search.
     fn find_tool(&self) -> String {
         let head = format!(
             "Find tools and resources by what they do, active or not. Ask for platform + capability in a few words. The answer \
@@ -120,7 +123,8 @@ impl Toolman {
             .definition()
     }
 
-    /// The result of `toolman_find`: what fits, best first. Where nothing fits, it says which servers there are.
+    /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
+    /// servers there are.
     fn found_things(&self, view: &View, look: Look, query: &str, things: &[FoundThing<'_>]) -> String {
         let mut lists: [Vec<&str>; 3] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
@@ -209,7 +213,8 @@ impl Toolman {
         OwnTool { name: CALL, title, effect, description: &description, input_schema }.definition()
     }
 
-    /// What a client that keeps its list gets to know of what was switched on: the message, and the definitions in full.
+    /// The answer for a client that keeps its list: the message, and the whole definitions of what was
+    /// switched on.
     fn activated<'a>(&'a self, view: &'a View, look: Look, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
@@ -227,7 +232,7 @@ impl Toolman {
         )
     }
 
-    /// A call that works in this catalog.
+    /// An example of a call that works with this catalog.
     fn example(&self, view: &View, look: Look) -> String {
         let first = catalogued(view, look, Kind::Tool).next();
         let name = first.map_or("files_read", |(_, item)| &*item.name);
@@ -239,7 +244,7 @@ impl Toolman {
         }
     }
 
-    /// Everything there is: a line for the servers, then one for each thing, tools first.
+    /// The catalog: a line for the servers, then one for each tool and resource, tools first.
     fn catalog(&self, view: &View, look: Look) -> String {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
@@ -291,8 +296,8 @@ impl Toolman {
         text.trim_end().to_owned()
     }
 
-    /// What the lists of a call come to in this catalog, or why nothing changes. To modern clients a catalog marks what is
-    /// active from the start.
+    /// The change that a call's lists ask for in this catalog, or the reason why nothing changes. For modern
+    /// clients, the catalog marks what is active from the start.
     fn resolve(&self, view: &View, switches: &Switches, look: Look) -> Result<Change, String> {
         let lists = [
             (&switches.tools_on, true, 0),
@@ -361,7 +366,7 @@ impl Toolman {
         Ok(change)
     }
 
-    /// The confirmation after a change.
+    /// The confirmation of a change.
     fn confirmation(&self, view: &View, look: Look, change: &Change) -> String {
         let count = |kinds: &[Kind]| {
             let items =
@@ -395,7 +400,7 @@ impl Toolman {
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// No tool of that name.
+    /// The error when no tool has that name.
     fn unknown_tool(&self, view: &View, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
         if own.clone().any(|own| own == name) {
@@ -405,14 +410,14 @@ impl Toolman {
         unknown("tool", name, &nearest(name, names, SIMILAR))
     }
 
-    /// No resource of that URI.
+    /// The error when no resource has that URI.
     fn unknown_resource(&self, view: &View, uri: &str) -> String {
         let kinds = [Kind::Resource, Kind::Template];
         let names = kinds.into_iter().flat_map(|kind| view.items(kind).map(|(_, item)| &*item.name));
         unknown("resource", uri, &nearest(uri, names, SIMILAR))
     }
 
-    /// A thing that is not switched on.
+    /// The error when a tool or resource is not switched on.
     fn inactive(&self, kind: Kind, name: &str) -> String {
         let (what, call) = match kind {
             Kind::Tool => ("tool", activation(&[name], &[])),
@@ -422,7 +427,7 @@ impl Toolman {
     }
 }
 
-/// Arguments of `toolman_activate` that switch these on.
+/// Arguments for `toolman_activate` that switch these tools and resources on.
 fn activation(tools: &[&str], resources: &[&str]) -> String {
     let list = |names: &[&str]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
     format!(
@@ -437,7 +442,7 @@ fn unknown(what: &str, name: &str, near: &[&str]) -> String {
     format!("There is no {what} '{name}'.{near} {ACTIVATE} with four empty lists shows the whole catalog.")
 }
 
-/// `3 tools`; `None` where there are none.
+/// A count with its noun, such as `3 tools`; `None` for zero.
 fn counted(count: usize, what: &str) -> Option<String> {
     match count {
         0 => None,
@@ -446,8 +451,8 @@ fn counted(count: usize, what: &str) -> Option<String> {
     }
 }
 
-/// One line of the catalog. No name and no description can forge another: a name that looks like a mark or a title stands
-/// in quotes.
+/// One line of the catalog. No name or description can forge another line: a name that looks like a mark or a
+/// title stands in quotes.
 fn row(
     face: &Toolman,
     view: &View,
@@ -468,7 +473,7 @@ fn row(
     }
 }
 
-/// What the catalog says of a thing: its description, or for want of one what a resource is called.
+/// The catalog's text about an item: its description or, for a resource without one, the resource's name.
 fn about(kind: Kind, definition: &str) -> String {
     let mut scanner = Scanner::default();
     let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
@@ -478,12 +483,12 @@ fn about(kind: Kind, definition: &str) -> String {
     text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
 }
 
-/// What the catalog has of a kind: all but what hosts of apps see to themselves.
+/// The items of a kind that the catalog shows: all but those that hosts of apps handle themselves.
 fn catalogued(view: &View, look: Look, kind: Kind) -> impl Iterator<Item = (&Entry, &ExposedItem)> {
     view.items(kind).filter(move |(_, item)| !(look.as_host && item.own.is_for_hosts()))
 }
 
-/// What a list of `toolman_activate` can name, and how.
+/// An item that a list of `toolman_activate` can name, and its names.
 struct Nameable<'a> {
     item: &'a ExposedItem,
     other_spelling: Option<String>,
@@ -505,7 +510,8 @@ impl<'a> Nameable<'a> {
     }
 }
 
-/// The full names that an entry of a list stands for: its own, or those that fit the pattern.
+/// The full names that an entry of a list stands for: the one name that it spells, or all names that match
+/// its pattern.
 fn matching(known: &[Nameable<'_>], entry: &str) -> Vec<Arc<str>> {
     let all = |fits: &dyn Fn(&str) -> bool| -> Vec<_> {
         let called = known.iter().filter(|known| known.is_called(fits));
@@ -553,7 +559,7 @@ impl Switches {
     }
 }
 
-/// Reads the arguments of `toolman_call`: which tool, and its own arguments.
+/// Reads the arguments of `toolman_call`: the tool's name, and the tool's own arguments.
 fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
     let expected = "name must be a string, arguments an object if there are any";
     let arguments = arguments.filter(|arguments| arguments.is_object());
@@ -642,14 +648,14 @@ impl Exposure for Toolman {
     }
 }
 
-/// What a server is known by that was not there before.
+/// A key for a server that is new in the file.
 fn new_key() -> Arc<str> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed).to_string().into()
 }
 
-/// What stands behind the catalog, and behind an error that asks for what is not in it, while these servers wait for
-/// somebody to log in, each at its URL.
+/// The text about servers that wait for somebody to log in, each with its URL. It follows the catalog, and
+/// errors about something that is not in the catalog.
 fn waiting(logins: &[(String, String)]) -> String {
     let lines: String = logins.iter().map(|(server, url)| format!("\n{server}: {url}")).collect();
     match logins {
@@ -658,7 +664,7 @@ fn waiting(logins: &[(String, String)]) -> String {
     }
 }
 
-/// Toolman's own answer, as raw JSON; `result` is raw JSON too.
+/// An answer in Toolman's own shape, as raw JSON; `result` is raw JSON too.
 fn answer(outcome: Result<&str, &str>) -> String {
     match outcome {
         Ok(result) => format!("{{\"success\":true,\"result\":{result},\"error\":null}}"),
@@ -666,7 +672,7 @@ fn answer(outcome: Result<&str, &str>) -> String {
     }
 }
 
-/// Toolman's own answer as the result of a tool.
+/// An answer in Toolman's own shape, as a tool's result.
 fn tool_result(outcome: Result<&str, &str>) -> String {
     let value = answer(outcome);
     let failed = if outcome.is_err() { ",\"isError\":true" } else { "" };

@@ -34,7 +34,7 @@ fn view(face: &Toolman) -> View {
     view
 }
 
-/// What is active, by full name, tools and resources.
+/// The full names of what is active: tools, resources.
 fn active(view: &View) -> [Vec<String>; 2] {
     [&[Kind::Tool][..], &[Kind::Resource, Kind::Template]].map(|kinds| {
         let items = kinds.iter().flat_map(|kind| view.items(*kind).map(|(_, item)| (*kind, item)));
@@ -49,7 +49,7 @@ fn active(view: &View) -> [Vec<String>; 2] {
 
 const TOOLS: [&str; 4] = ["a_read", "a_write", "a_odd.name", "plain"];
 const RESOURCES: [&str; 4] = ["a_x://1", "a_x://2", "a_x://{id}", "y://[1]"];
-/// Every entry that a list may have, and which of the four it stands for.
+/// Every entry that a list may have, and which of the four tools or four resources it stands for.
 const ENTRIES: [[(&str, &[usize]); 8]; 2] = [
     [
         ("a_read", &[0]),
@@ -74,7 +74,7 @@ const ENTRIES: [[(&str, &[usize]); 8]; 2] = [
 ];
 
 proptest! {
-    /// Any sequence of calls does what a set of switches would do that is changed as a whole or not at all.
+    /// Any sequence of calls has the effect of a set of switches that changes as a whole or not at all.
     #[test]
     fn activation_equals_a_simple_model(
         calls in prop::collection::vec([(); 4].map(|()| prop::collection::vec(0..8usize, 0..3)), 1..12)
@@ -83,7 +83,7 @@ proptest! {
         let mut view = view(&face);
         let mut model = [[true, true, false, false], [true, false, false, true]];
         for lists in calls {
-            // tools on, tools off, resources on, resources off
+            // The lists: tools on, tools off, resources on, resources off.
             let named = |list: usize| lists[list].iter().map(move |entry| &ENTRIES[list / 2][*entry]);
             let texts = |list| named(list).map(|(text, _)| (*text).to_owned()).collect();
             let switches = Switches {

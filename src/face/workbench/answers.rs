@@ -1,4 +1,4 @@
-//! What meta-tools answer, good or bad.
+//! The results of meta-tools, and the errors that a model reads.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::protocol::message::write_sound_error;
 use crate::text::listed;
 
 impl Workbench {
-    /// The answer to opening: what the client can use now, and which servers failed and why. Our ancestor is answered as in
-    /// proxy mode.
+    /// The answer to an opening: what the client can use now, and which servers failed and why. Calls in our
+    /// ancestor's form are answered as in proxy mode.
     pub(super) fn opened_toolbox(
         &self,
         view: &View,
@@ -33,7 +33,7 @@ impl Workbench {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
-        // The lists of modern clients do not grow, so they find the rest of the toolbox here.
+        // The lists of modern clients do not grow, so the answer shows them the rest of the toolbox.
         let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
@@ -71,7 +71,8 @@ impl Workbench {
         value_result(&value, takes.structured_content)
     }
 
-    /// The answer to `describe_tools`: the whole definitions of these tools, and why some have none.
+    /// The answer to `describe_tools`: the whole definitions of these tools, and for tools without one the
+    /// reason.
     pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
         let by_registered = self.config.meta_tools == MetaTools::Classic || self.is_flat();
         let (mut tools, mut errors) = (Vec::new(), Vec::new());
@@ -98,7 +99,7 @@ impl Workbench {
         }
     }
 
-    /// An entry's tools as proxy mode shows them.
+    /// An entry's tools, as proxy mode shows them.
     fn proxied<'v>(
         &'v self,
         viewer: &'v Viewer<'_>,
@@ -157,7 +158,7 @@ impl Workbench {
         value_result(&value, true)
     }
 
-    /// The answer to closing.
+    /// The answer to a call that closed a toolbox.
     pub(super) fn closed_toolbox_answer(&self, toolbox: &str, tools: usize, servers: usize) -> String {
         let value = format!(
             "{{\"toolbox\":{},\"tools_unregistered\":{tools},\"servers_disconnected\":{servers}}}",
@@ -166,8 +167,8 @@ impl Workbench {
         value_result(&value, true)
     }
 
-    /// The answer to `find_tools`: tools that fit, and toolboxes that fit and whose tools are not known yet. Where
-    /// nothing fits, it says what there is.
+    /// The answer to `find_tools`: tools that match, and toolboxes that match and whose tools are not known
+    /// yet. If nothing matches, the answer says which toolboxes and servers there are.
     pub(super) fn found_tools(
         &self,
         view: &View,
@@ -217,7 +218,8 @@ impl Workbench {
         value_result(&value, self.takes(viewer).structured_content)
     }
 
-    /// A toolbox that was to open by itself for a call did not, or not the server that was meant.
+    /// The error when a call needed a closed toolbox, and the toolbox, or the server that the call meant, did
+    /// not open.
     pub(super) fn did_not_open(
         &self,
         toolbox: &str,
@@ -227,13 +229,13 @@ impl Workbench {
         error_result(&[&format!("{wanted} cannot be called: {}", failures(toolbox, failed).join("\n"))])
     }
 
-    /// A toolbox was closed before it had opened.
+    /// The error when a toolbox was closed before it was open.
     pub(super) fn closed_meanwhile(&self, toolbox: &str, wanted: Option<&str>) -> String {
         let wanted = wanted.map(|wanted| format!("{wanted} cannot be called: ")).unwrap_or_default();
         error_result(&[&format!("{wanted}Toolbox '{toolbox}' was closed while it was being opened")])
     }
 
-    /// No such toolbox.
+    /// The error when there is no such toolbox.
     pub(super) fn not_configured(&self, name: &str, wanted: Option<&dyn Display>) -> Blocks {
         let names: Vec<_> = self.config.toolboxes.iter().map(|toolbox| toolbox.name.as_str()).collect();
         let there = match names.is_empty() {
@@ -244,18 +246,18 @@ impl Workbench {
         vec![format!("Toolbox '{name}' not found in configuration{wanted}"), there]
     }
 
-    /// The toolbox would have to be open for this.
+    /// The error when a toolbox is closed that would have to be open.
     pub(super) fn not_open(&self, toolbox: &str, wanted: Option<&dyn Display>) -> Blocks {
         let wanted = wanted.map(|tool| format!(", so {tool} cannot be called")).unwrap_or_default();
         vec![format!("Toolbox '{toolbox}' is not open{wanted}. {}", self.how_to_open(toolbox))]
     }
 
-    /// The call that opens a toolbox.
+    /// Tells the model which call opens a toolbox.
     pub(super) fn how_to_open(&self, toolbox: &str) -> String {
         format!("Open it first: {} {{\"toolbox_name\": {}}}", self.open_tool().name(), quote(toolbox))
     }
 
-    /// An open toolbox has no such server or tool, or its filters leave the tool out.
+    /// The error when an open toolbox has no such server or tool, or its filters leave the tool out.
     pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> Blocks {
         let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
         if !servers.contains(&&*wanted.server) {
@@ -290,7 +292,7 @@ impl Workbench {
         )]
     }
 
-    /// No tool of that name: in the toolbox where it was looked for, or at all.
+    /// The error when no tool has that name, either in one toolbox or anywhere.
     pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
         let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
@@ -305,7 +307,7 @@ impl Workbench {
         vec![format!("Tool '{name}' not found{place}. {hint}")]
     }
 
-    /// Several servers of a toolbox call a tool so.
+    /// The error when several servers of a toolbox have a tool of this name.
     pub(super) fn ambiguous_tool(&self, toolbox: &str, name: &str, meant: &[&str]) -> Blocks {
         vec![format!(
             "Several tools in toolbox '{toolbox}' are called '{name}': {}. Name one of them",
@@ -314,13 +316,14 @@ impl Workbench {
     }
 }
 
-/// The tools of an entry that the model may read of. A host tells its model nothing of those for apps alone.
+/// The entry's tools that the model may read about. A host tells its model nothing about tools that only apps
+/// call.
 fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = &'a ExposedItem> {
     let renders_apps = viewer.renders_apps;
     entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
 }
 
-/// A definition as proxy mode shows it: names and place first, then all that the upstream sent.
+/// A definition as proxy mode shows it: names and place first, then everything that the upstream sent.
 fn proxied<'a>(
     viewer: &Viewer<'_>,
     mut names: Vec<(&'static str, String)>,
@@ -335,7 +338,7 @@ fn proxied<'a>(
     ToolEntry { names, definition }
 }
 
-/// What failed, as a member with a comma before it.
+/// The `errors` member, with a comma before it.
 fn errors_member(errors: &[String]) -> String {
     match errors {
         [] => String::new(),
@@ -346,7 +349,7 @@ fn errors_member(errors: &[String]) -> String {
     }
 }
 
-/// Which servers failed and why, a text each.
+/// Which servers failed and why, one text for each.
 fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
     let text = |(server, reason): &(Arc<str>, Arc<str>)| {
         format!("Failed to connect to server '{server}' in toolbox '{toolbox}': {reason}")
@@ -354,22 +357,23 @@ fn failures(toolbox: &str, failed: &[(Arc<str>, Arc<str>)]) -> Vec<String> {
     failed.iter().map(text).collect()
 }
 
-/// A result that holds one JSON value, for models as text and, unless the client would take that from what the model gets,
-/// for programs as it is.
+/// A result that holds one JSON value: as text for models, and as structured content for programs. Structured
+/// content is left out for a client that counts it against what the model gets.
 fn value_result(value: &str, structured_content: bool) -> String {
     let structured =
         if structured_content { format!(",\"structuredContent\":{value}") } else { String::new() };
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured}}}", quote(value))
 }
 
-/// A result that tells the model what went wrong, a block a text.
+/// A result that tells the model what went wrong, one block for each text.
 pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
     let block = |text: &_| format!("{{\"type\":\"text\",\"text\":{}}}", quote(AsRef::<str>::as_ref(text)));
     let blocks: Vec<_> = texts.iter().map(block).collect();
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
-/// A result for a call that its upstream answered with an error. Of one that is not as it should be we keep what there is.
+/// A result for a call that the upstream answered with an error. If the error is malformed, the result keeps
+/// what there is of it.
 pub(super) fn refused_call(address: &str, error: Node<'_>) -> String {
     let mut whole = Vec::new();
     write_sound_error(&mut whole, error);

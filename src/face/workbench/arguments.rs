@@ -1,4 +1,4 @@
-//! What meta-tools are called with.
+//! Reads the arguments of meta-tools.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use super::Address;
 use crate::face::arguments::{Arguments, Blocks, invalid};
 use crate::json::{Node, Scanner};
 
-/// Most tools that `describe_tools` describes in one call.
+/// The most tools that one call of `describe_tools` describes.
 pub(super) const MOST_DESCRIBED: usize = 20;
 
-/// The name of a toolbox, from the arguments of a meta-tool.
+/// The name of a toolbox, from a meta-tool's arguments.
 pub(super) fn toolbox_name<'a>(arguments: Option<Node<'a>>) -> Result<Cow<'a, str>, Blocks> {
     Arguments::read(arguments, ["toolbox_name"])?.text(0)
 }
 
-/// The name of the toolbox, from the arguments of `open_toolbox`, and whether it stands under the key of our ancestor, which
-/// knew proxy mode alone.
+/// The toolbox's name, from the arguments of `open_toolbox`, and whether it stands under the key of our
+/// ancestor, which knew only proxy mode.
 pub(super) fn open_toolbox<'a>(arguments: Option<Node<'a>>) -> Result<(Cow<'a, str>, bool), Blocks> {
     let has = |key: &str| arguments.is_some_and(|arguments| arguments.get(key).is_some());
     match has("toolbox") && !has("toolbox_name") {
@@ -24,7 +24,7 @@ pub(super) fn open_toolbox<'a>(arguments: Option<Node<'a>>) -> Result<(Cow<'a, s
     }
 }
 
-/// The address and the arguments for the tool, from the arguments of `use_tool`.
+/// The tool's address and its arguments, from the arguments of `use_tool`.
 pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), Blocks> {
     let outer = Arguments::read(arguments, ["tool", "arguments"])?;
     match outer.value(0)? {
@@ -33,7 +33,7 @@ pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, 
     }
 }
 
-/// The parts of an address. Our ancestor wrote `name` for `tool`.
+/// The parts of an address. Our ancestor wrote `name` instead of `tool`.
 fn address(tool: Node<'_>) -> Result<Address<'_>, Blocks> {
     let read = |last| {
         let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
@@ -45,7 +45,7 @@ fn address(tool: Node<'_>) -> Result<Address<'_>, Blocks> {
     }
 }
 
-/// The tools that `describe_tools` is to describe.
+/// The tools that a call of `describe_tools` names.
 pub(super) fn describe_tools(arguments: Option<Node<'_>>) -> Result<Vec<Address<'static>>, Blocks> {
     let expected = || {
         invalid(&format!(
@@ -67,16 +67,16 @@ pub(super) fn describe_tools(arguments: Option<Node<'_>>) -> Result<Vec<Address<
     }
 }
 
-/// Toolbox, concatenated name and arguments of a call.
+/// A classic call: the toolbox, the concatenated name and the arguments.
 pub(super) type ClassicCall<'a> = (Cow<'a, str>, Cow<'a, str>, Option<Node<'a>>);
 
-/// The parts of a call, from the arguments of `workbench_use_tool`.
+/// The parts of a classic call, from the arguments of `workbench_use_tool`.
 pub(super) fn classic_use_tool<'a>(arguments: Option<Node<'a>>) -> Result<ClassicCall<'a>, Blocks> {
     let outer = Arguments::read(arguments, ["toolbox_name", "tool_name", "arguments"])?;
     Ok((outer.text(0)?, outer.text(1)?, outer.object(2)?))
 }
 
-/// Checks that a meta-tool that takes nothing was given nothing.
+/// Checks that a meta-tool without parameters was given none.
 pub(super) fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), Blocks> {
     arguments.map_or(Ok(()), |arguments| Arguments::read(Some(arguments), []).map(drop))
 }
@@ -85,7 +85,7 @@ pub(super) fn no_arguments(arguments: Option<Node<'_>>) -> Result<(), Blocks> {
 mod tests {
     use super::*;
 
-    /// What came of reading these arguments.
+    /// The outcome of reading these arguments.
     macro_rules! outcome {
         ($text:expr, $read:expr) => {{
             let mut scanner = Scanner::default();

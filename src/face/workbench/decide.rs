@@ -1,4 +1,4 @@
-//! What a client's requests mean under this face.
+//! Decides what a client's requests mean under the workbench face.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Face for Workbench {
             if let Some(target) = view.find_tool(self, call.name) {
                 return Step::Forward(target, None);
             }
-            // Apps know the names that their servers gave.
+            // Apps know their servers' own names for tools.
             let called = if viewer.renders_apps { view.find_called(call.name) } else { Vec::new() };
             return match &called[..] {
                 [target] => Step::Forward(target.clone(), None),
@@ -202,7 +202,8 @@ impl Face for Workbench {
 }
 
 impl Workbench {
-    /// The mode for whoever looks: the lists of modern clients cannot grow.
+    /// The mode for this viewer. Modern clients get proxy mode instead of dynamic mode, since their lists
+    /// cannot grow.
     pub(super) fn mode_for(&self, viewer: &Viewer<'_>) -> Mode {
         match self.mode(viewer.client) {
             Mode::Dynamic if viewer.modern => Mode::Proxy,
@@ -280,13 +281,14 @@ impl Workbench {
         }
     }
 
-    /// Whether a call opens this toolbox by itself.
+    /// Whether a call of one of its tools opens this toolbox.
     fn opens_by_itself(&self, view: &View, toolbox: &str) -> bool {
         self.config.search && self.toolbox(toolbox).is_some() && !view.is_open(toolbox)
     }
 
-    /// The opening of a closed toolbox whose tool would be registered under this name, where calls open toolboxes by
-    /// themselves; `only` that one, if one is given. One server's name may begin with another's, so several may be meant.
+    /// Opens the closed toolbox whose tool would be registered under this name, if search is on and calls may
+    /// therefore open toolboxes. With `only`, no other toolbox is opened. One server's name may begin with
+    /// another's, so the name may mean several servers.
     fn closed_toolbox(
         &self,
         view: &View,
@@ -326,7 +328,7 @@ impl Workbench {
         })
     }
 
-    /// The closed toolbox that a page is in.
+    /// The closed toolbox that has a page.
     fn closed_page(&self, view: &View, uri: &str) -> Option<&str> {
         let has = |toolbox: &&Toolbox| {
             let place = |server: &Server| unplaced(uri, &[toolbox.name.as_str(), server.name.as_str()]);
@@ -336,7 +338,7 @@ impl Workbench {
         (!view.is_open(name)).then_some(name)
     }
 
-    /// Where `use_tool` leads; the error is for the model.
+    /// The tool that a call of `use_tool` means; the error is for the model.
     pub(super) fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, Blocks> {
         if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
             return Ok(target);
@@ -348,7 +350,8 @@ impl Workbench {
         })
     }
 
-    /// Where `workbench_use_tool` leads: by a registered name, or by a server's own that no other server of the toolbox has.
+    /// The tool that a call of `workbench_use_tool` means: by its registered name, or by the server's own
+    /// name if no other server of the toolbox has it too.
     fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, Blocks> {
         if self.toolbox(toolbox).is_none() {
             return Err(self.not_configured(toolbox, Some(&tool)));
@@ -371,7 +374,7 @@ impl Workbench {
         }
     }
 
-    /// What a call is for: toolbox, server and tool, or as much of it as is known.
+    /// The address of a call's tool: toolbox, server and tool, or as much of these as is known.
     fn address(&self, view: &View, call: &ToolCall<'_>) -> String {
         let registered = |name: &str| match view.find_tool(self, name) {
             Some(target) => format!("{}/{}", target.upstream, target.own_name()),
@@ -392,13 +395,13 @@ impl Workbench {
     }
 }
 
-/// A server that is on its way up, so that its tools are not known yet.
+/// The server, if it is still starting, so that its tools are not known yet.
 fn starting(view: &View, toolbox: &str, server: &str) -> Option<Arc<Upstream>> {
     let entry = view.server(toolbox, server).filter(|entry| entry.upstream.is_starting())?;
     Some(entry.upstream.clone())
 }
 
-/// A server that is on its way up and may have the tool that is registered under this name.
+/// A server that is still starting and may have the tool that is registered under this name.
 fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
     let is_meant = |upstream: &&Arc<Upstream>| {
         let rest = name.strip_prefix(&*upstream.group).and_then(|rest| rest.strip_prefix("__"));
@@ -408,12 +411,12 @@ fn starting_with(view: &View, name: &str) -> Option<Arc<Upstream>> {
     view.entries().map(|entry| &entry.upstream).find(is_meant).cloned()
 }
 
-/// The result that tells the model what is wrong.
+/// A result that tells the model what is wrong.
 fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
     Step::result(error_result(blocks))
 }
 
-/// The servers of a toolbox; `flat`: it is open from the start.
+/// A toolbox's servers; `flat` says that the toolbox is open from the start.
 pub(in crate::face) fn declared<'a>(
     toolbox: &'a Toolbox,
     common: &Common,

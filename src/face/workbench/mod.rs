@@ -1,4 +1,5 @@
-//! The workbench: toolboxes that a model opens.
+//! The workbench face: toolboxes that a model opens. The gateway calls it through [`Face`](super::Face);
+//! `decide` interprets requests, `answers` words the results, and `offer` tells clients what there is.
 
 mod answers;
 mod arguments;
@@ -20,11 +21,11 @@ use crate::text::percent::encode;
 
 /// The face, as configured.
 pub struct Workbench {
-    /// The file.
+    /// The configuration file.
     pub config: config::Workbench,
 }
 
-/// A tool of the gateway's own.
+/// One of the workbench's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meta {
     /// `open_toolbox`
@@ -59,9 +60,9 @@ pub enum Mode {
 /// The address of a tool, as `use_tool` gives it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Address<'a> {
-    /// Toolbox.
+    /// The toolbox.
     pub toolbox: Cow<'a, str>,
-    /// Server in it.
+    /// The server in the toolbox.
     pub server: Cow<'a, str>,
     /// The server's own name for the tool.
     pub tool: Cow<'a, str>,
@@ -74,19 +75,19 @@ impl Address<'_> {
     }
 }
 
-/// How much a client takes of an answer with definitions.
+/// How much of an answer with definitions a client takes.
 struct Takes {
-    /// Of text; `None` where it has no limit.
+    /// The most bytes of text; `None` if there is no limit.
     bytes: Option<usize>,
-    /// Whether it wants the value beside the text.
+    /// Whether the client wants the value as structured content next to the text.
     structured_content: bool,
 }
 
-/// Where the definition of a tool says whose it is.
+/// The `_meta` key under which a tool's definition says whose tool it is.
 const ORIGIN: &str = "mcp-workbench/origin";
 
 impl Meta {
-    /// All of them: each can be called at any time, listed or not, [`Self::Find`] where search is on.
+    /// All meta-tools. Each can be called at any time, listed or not; [`Self::Find`] only where search is on.
     const ALL: [Self; 8] = [
         Self::Open,
         Self::Use,
@@ -98,7 +99,7 @@ impl Meta {
         Self::ClassicUse,
     ];
 
-    /// The name on the wire.
+    /// The tool's name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "open_toolbox",
@@ -112,7 +113,7 @@ impl Meta {
         }
     }
 
-    /// Whether it belongs to the classic contract.
+    /// Whether the tool belongs to the classic contract.
     pub fn is_classic(self) -> bool {
         !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe)
     }
@@ -152,7 +153,7 @@ impl Workbench {
         self.callable().find(|meta| meta.name() == name)
     }
 
-    /// How much whoever looks takes of an answer with definitions.
+    /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
         let name =
             if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
@@ -166,7 +167,7 @@ impl Workbench {
         Takes { bytes, structured_content: known.structured_content }
     }
 
-    /// Whether whoever looks may be shown tools in brief by an opening.
+    /// Whether an opening may show tools to this viewer in brief.
     fn is_brief_to(&self, viewer: &Viewer<'_>) -> bool {
         self.mode_for(viewer) == Mode::Proxy && self.takes(viewer).bytes.is_some()
     }
@@ -264,7 +265,7 @@ impl Exposure for Workbench {
     }
 }
 
-/// A toolbox and its server that are called the same need to be named but once.
+/// The short name of a tool whose toolbox and server have the same name: that name appears only once.
 fn short_name(toolbox: &str, server: &str, tool: &str) -> Option<String> {
     (toolbox == server).then(|| [server, "__", tool].concat())
 }

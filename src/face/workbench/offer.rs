@@ -1,4 +1,5 @@
-//! What a client is told before it calls anything: the handshake's text and the meta-tools.
+//! What a client is told before it calls anything: the `instructions` of the handshake, and the meta-tools'
+//! definitions.
 
 use super::arguments::MOST_DESCRIBED;
 use super::{Meta, Mode, Workbench};
@@ -10,7 +11,7 @@ use crate::json::quote;
 use crate::text::one_line;
 
 impl Workbench {
-    /// The text of the handshake: which toolboxes there are and how to use them.
+    /// The `instructions` of the handshake: which toolboxes there are and how to use them.
     pub(super) fn introduction(&self, viewer: &Viewer<'_>) -> String {
         let mode = self.mode_for(viewer);
         if self.config.toolboxes.is_empty() {
@@ -168,7 +169,8 @@ impl Workbench {
         }
     }
 
-    /// Says what is behind the search, since a model that does not know will not search.
+    /// The description of `find_tools`. It says what a search can find, since a model that does not know will
+    /// not search.
     fn find_description(&self, mode: Mode) -> String {
         let open = self.open_tool().name();
         let then = match (self.config.meta_tools, mode) {
