@@ -1,4 +1,4 @@
-//! `add` and `remove`: one server of our own file.
+//! `add` and `remove`, which change one server of our own file.
 
 use super::World;
 use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
@@ -29,7 +29,7 @@ pub(super) struct New<'a> {
     pub(super) headers: &'a [String],
 }
 
-/// The file that is changed.
+/// The file that is to be changed.
 pub(super) struct Target<'a> {
     pub(super) face: Face,
     pub(super) file: &'a Path,
@@ -42,7 +42,7 @@ pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>)
     console.in_turn(target.file, |console| add_now(target, new, console))
 }
 
-/// Takes a server out.
+/// Removes a server.
 pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
     console.in_turn(target.file, |console| remove_now(target, name, console))
 }
@@ -229,7 +229,7 @@ fn toolbox(target: &Target<'_>, groups: &[Group]) -> Result<String, Failure> {
     }
 }
 
-/// Names of a toolbox, whatever stands behind them.
+/// The names of a toolbox's servers, whatever their entries hold.
 fn names(face: Face, value: &Value, toolbox: &str) -> Vec<String> {
     match face {
         Face::Workbench => {

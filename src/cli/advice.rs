@@ -1,10 +1,11 @@
-//! What to do about a server that is not to be had.
+//! Advice about a server that is unavailable.
 
 use super::diagnosis::{Diagnosis, diagnose};
 use super::failure::{Failure, FailureKind};
 use crate::core::start_error::{Cause, StartError};
 
-/// What is wrong with a server, where that is known better than by the error, and what to do about it.
+/// What is wrong with a server, where that is known more exactly than the error tells, and what to do about
+/// it.
 pub(super) fn advice(server: &str, error: &StartError) -> Diagnosis {
     if let Some(hint) = &error.hint {
         return Diagnosis::cure(hint.to_string());
@@ -41,7 +42,7 @@ pub(super) fn advice(server: &str, error: &StartError) -> Diagnosis {
     Diagnosis::cure(hint.to_owned())
 }
 
-/// The failure of a verb that needs this server, for something at this address.
+/// The failure of a verb that needs this server for the thing at this address.
 pub(super) fn lost(address: &str, server: &str, error: &StartError) -> Failure {
     let kind = match error.cause {
         Cause::Login | Cause::Person => FailureKind::Authorization,

@@ -1,4 +1,5 @@
-//! Showing a change, asking, and writing it; and how failures are told.
+//! Shows a change, asks, and writes it; also reports how a verb ended. Every verb that changes a file goes
+//! through [`Console`].
 
 use super::World;
 use super::check::errors;
@@ -16,38 +17,38 @@ use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What `--json` prints; empty for verbs that have printed all.
+/// What `--json` prints; empty for verbs that have printed everything themselves.
 pub(super) type Answer = Map<String, Value>;
 
 /// Asks a question that is answered with yes or no.
 pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<bool> + 'a;
 
-/// Where a verb speaks, and what it was told about asking.
+/// Where a verb prints, and how it may ask.
 pub(super) struct Console<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,
-    /// Asks a question on a terminal; `None` where there is none.
+    /// Asks a question on a terminal; `None` without a terminal.
     pub(super) ask: Option<&'a mut Ask<'a>>,
     pub(super) manner: Manner,
-    /// stdout may be coloured.
+    /// Whether stdout may be coloured.
     pub(super) colour: bool,
     pub(super) yes: bool,
     pub(super) dry_run: bool,
-    /// Where programs keep what they remember of a user; turns at files are taken there.
+    /// The directory for what programs remember about a user. The locks for files are kept there.
     pub(super) state: Option<PathBuf>,
     pub(super) turn: Standing,
 }
 
-/// Where we stand among the processes that would change a file.
+/// Our position among the processes that want to change a file.
 #[derive(Default)]
 pub(super) struct Standing {
-    /// The files that nobody else changes now.
+    /// The files that nobody else can change now.
     turns: Vec<(PathBuf, Turn)>,
-    /// Somebody has changed it since we read it.
+    /// Whether another process has changed the file since we read it.
     overtaken: bool,
 }
 
-/// How often a file may change under our hands.
+/// How often a file may change while we work on it.
 const MOST_ATTEMPTS: usize = 10;
 
 /// A change of one file.
@@ -56,25 +57,25 @@ pub(super) struct Proposal<'a> {
     pub(super) format: Format,
     /// The new text; `None` removes the file.
     pub(super) after: Option<&'a str>,
-    /// Who may read it where there was none before.
+    /// Who may read the file if it is new.
     pub(super) audience: Audience,
-    /// Values that may stand nowhere in what is shown, with their names.
+    /// Values that must not appear in what is shown, with their names.
     pub(super) secrets: Redactor,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settled {
     /// There was nothing to change.
     Same,
-    /// It was only shown.
+    /// The change was only shown.
     Shown,
-    /// It is done.
+    /// The change was written.
     Written,
 }
 
 impl Console<'_> {
-    /// Ends a verb: prints its JSON answer or its failure, and answers the exit status.
+    /// Ends a verb: prints its JSON answer or its failure, and returns the exit status.
     pub(super) fn finish(&mut self, result: Result<Answer, Failure>) -> io::Result<u8> {
         match result {
             Ok(answer) => {
@@ -87,20 +88,21 @@ impl Console<'_> {
         }
     }
 
-    /// A line for a person, on stderr.
+    /// Prints a line for a person, on stderr.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
         if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
     }
 
-    /// The same for what a person should mind.
+    /// Prints a line on stderr that a person should heed.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
         let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
         self.say(&format!("{warning}: {line}"))
     }
 
-    /// Runs what reads and changes a file, and runs it again where somebody else has changed the file meanwhile. Other
-    /// processes that would change it wait until it is done, but never for a person's answer: where one is asked, they
-    /// wait from the answer on, and what is there by then is shown anew.
+    /// Runs work that reads and changes a file, and runs it again if another process has changed the file
+    /// meanwhile. Other processes that want to change the file wait until the work is done, but never for a
+    /// person's answer: if a person is asked, they wait from the answer on, and the change is shown anew for
+    /// what the file holds by then.
     pub(super) fn in_turn<T>(
         &mut self,
         file: &Path,
@@ -140,7 +142,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Keeps others from changing a file until the work is done, which fails if they have changed it already.
+    /// Keeps others from changing a file until the work is done. Fails if they have changed it already.
     pub(super) fn hold(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
         self.take_turn(&snapshot.path)?;
         let current = snapshot.is_current().map_err(|error| Failure::unreadable(&snapshot.path, &error))?;
@@ -152,8 +154,8 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Shows a change, asks and makes it; `first` runs just before the file is written. The answer for `--json`
-    /// gets `file`, `changed`, `written` and `diff`.
+    /// Shows a change, asks and writes it; `first` runs just before the file is written. The answer for
+    /// `--json` gets `file`, `changed`, `written` and `diff`.
     pub(super) fn settle(
         &mut self,
         proposal: &Proposal<'_>,
@@ -185,7 +187,7 @@ impl Console<'_> {
             write!(self.out, "{diff}")?;
             self.out.flush()?;
         } else if !self.yes && !self.dry_run {
-            // Nobody can decide about what is not shown, here or when running it again.
+            // Nobody can decide about a change that is not shown, now or in a second run.
             write!(self.err, "{}", if self.manner.colour { paint(&diff) } else { diff })?;
         }
         if self.dry_run {
@@ -246,7 +248,7 @@ impl Console<'_> {
     }
 }
 
-/// The text with very long lines cut: some clients keep a whole file on one.
+/// The text with very long lines cut: some clients keep a whole file on one line.
 fn shortened(text: &str) -> String {
     const MOST: usize = 400;
     let line = |line: &str| match line.char_indices().nth(MOST) {
@@ -263,8 +265,8 @@ pub(super) struct Config {
     pub(super) value: crate::edit::Value,
 }
 
-/// Reads a configuration for changing it; no variable needs to be set. `fresh` is the text of one that is not
-/// there yet.
+/// Reads a configuration in order to change it; no variable needs to be set. `fresh` is the text for a file
+/// that does not exist yet.
 pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) -> Result<Config, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| Failure::unreadable(file, &error))?;
     let text = match (&snapshot.bytes, fresh) {
@@ -280,8 +282,8 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
     Ok(Config { snapshot, text, value: parsed.value })
 }
 
-/// Checks a text of ours; values with a variable that is not set are taken for sound. `secrets` is what `secrets.env`
-/// is to hold.
+/// Checks a new text of our configuration. Values with unset variables count as sound. `secrets` is what
+/// `secrets.env` will hold.
 pub(super) fn validate(
     face: Face,
     file: &Path,
@@ -310,7 +312,7 @@ pub(super) fn validate(
     Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
 }
 
-/// How a face's file is written.
+/// The format of a face's file.
 pub(super) fn format(face: Face) -> Format {
     match face {
         Face::Workbench => Format::Json,
@@ -318,7 +320,7 @@ pub(super) fn format(face: Face) -> Format {
     }
 }
 
-/// The failure to change a text, which is left as it is.
+/// The failure to change a text, which stays as it is.
 pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
     Failure::configuration(
         format!("{} was left as it is: {refusal}", file.display()),
@@ -330,7 +332,7 @@ pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
 mod tests {
     use super::*;
 
-    /// What becomes of a change of a file that holds `{}`, where a person answers as given.
+    /// The outcome of a change to a file that holds `{}`, where a person gives this answer.
     fn settled(
         name: &str,
         answer: bool,

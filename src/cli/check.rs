@@ -1,4 +1,4 @@
-//! `check`: reads the configuration and says what is wrong with it, offline; nothing is started.
+//! `check`: reads the configuration and reports its problems, offline; nothing is started.
 
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::checked_env_file;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Checks a file and answers the exit status. Problems go to `err` as text, or to `out` as JSON.
+/// Checks a file and returns the exit status. Problems go to `err` as text, or to `out` as JSON.
 pub(super) fn check(
     face: Face,
     file: Result<PathBuf, NotFound>,
@@ -38,7 +38,7 @@ pub(super) fn check(
     Ok(if ok { 0 } else { FailureKind::Configuration.status() })
 }
 
-/// Writes problems for a person, with an empty line after each; `-q` is for errors only.
+/// Prints problems for a person, with an empty line after each; `-q` leaves only errors.
 pub(super) fn list_problems(problems: &[Problem], manner: Manner, err: &mut dyn Write) -> io::Result<()> {
     let mut told = problems.iter().filter(|problem| problem.is_error() || !manner.quiet);
     told.try_for_each(|problem| writeln!(err, "{}\n", problem.render(manner.colour)))
@@ -53,12 +53,12 @@ pub(super) fn add_problems(answer: &mut Value, problems: &[Problem]) {
     answer["warnings"] = Value::Array(listed(false));
 }
 
-/// How many errors there are among the problems, in words.
+/// The number of errors among the problems, in words.
 pub(super) fn errors(problems: &[Problem]) -> String {
     counted(problems.iter().filter(|problem| problem.is_error()).count(), "error", "errors")
 }
 
-/// What a valid file holds, in words, and everything there is to say about it.
+/// What a valid file holds, in words, and all its problems.
 fn examine(face: Face, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Option<String>, Vec<Problem>) {
     let loaded = match face {
         Face::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
@@ -95,7 +95,7 @@ fn as_json(problem: &Problem) -> Value {
 mod tests {
     use super::*;
 
-    /// Exit status, stdout and stderr of checking a text, with `FILE` for the file's path.
+    /// The exit status, stdout and stderr of checking a text, with `FILE` for the file's path.
     fn checked(name: &str, text: &str, json: bool) -> (u8, String, String) {
         let file = std::env::temp_dir().join(format!("mcp-workbench-check-{}-{name}", std::process::id()));
         std::fs::write(&file, text).expect("the temporary directory is writable");

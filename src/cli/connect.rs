@@ -1,4 +1,4 @@
-//! `connect` and `disconnect`: ourselves in a client's own file.
+//! `connect` and `disconnect`: our own entry in a client's file.
 
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
@@ -26,20 +26,20 @@ use std::sync::Arc;
 
 /// How a client is connected.
 pub(super) struct Order<'a> {
-    /// What the client is called.
+    /// The client's name.
     pub(super) client: &'a str,
     pub(super) face: Face,
-    /// The face that the program has without `--face`.
+    /// The face of the program without `--face`.
     pub(super) own_face: Face,
     pub(super) tool_mode: Option<ToolMode>,
-    /// Whether the client's servers stay.
+    /// Whether the client's own servers stay.
     pub(super) keep: bool,
-    /// What the client is to start, absolute.
+    /// The absolute path of the program that the client is to start.
     pub(super) program: &'a Path,
     pub(super) world: &'a World,
 }
 
-/// Puts us into a client's user-wide file and takes out what our configuration holds.
+/// Puts us into a client's user-wide file and removes the servers that our configuration holds.
 pub(super) fn connect(
     order: &Order<'_>,
     config: &Path,
@@ -120,7 +120,7 @@ fn connect_now(
     Ok(answer)
 }
 
-/// The servers that are known to have apps which the client would render, if it were shown the tools that name them.
+/// The servers known to have apps that the client would render, if it were shown the tools that name them.
 fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
     let world = order.world;
     let variable = |name: &str| world.variable(name);
@@ -147,7 +147,7 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
     servers.filter(has_apps).map(|server| server.name.to_string()).collect()
 }
 
-/// The mode that the client's file is to name; `None` where ours decides.
+/// The mode that the client's file is to name; `None` if our own file decides.
 fn written_mode(order: &Order<'_>, ours: &Config) -> Option<ToolMode> {
     order.tool_mode.or(ours.value.get("toolMode").is_none().then_some(ToolMode::Auto))
 }
@@ -155,14 +155,16 @@ fn written_mode(order: &Order<'_>, ours: &Config) -> Option<ToolMode> {
 /// What a client will start, and what was known when that was decided.
 struct GatewayStart<'a> {
     ourselves: Ourselves,
-    /// The servers of our configuration that will start, and those that lack variables, with their names.
+    /// The servers of our configuration that will start; `lacking` are those with unset variables, each with
+    /// the names of these.
     startable: Vec<ImportedServer>,
     lacking: Vec<(ImportedServer, Vec<String>)>,
     secrets: Secrets<'a>,
 }
 
 impl<'a> GatewayStart<'a> {
-    /// Reads the configuration as the client's process will. `before` is the text of the client's file without us.
+    /// Reads the configuration as the client's process will. `before` is the text of the client's file
+    /// without us.
     fn plan(
         order: &Order<'a>,
         client: &'static KnownClient,
@@ -222,20 +224,20 @@ struct Registration<'a> {
     start: GatewayStart<'a>,
     /// The text of the file.
     after: String,
-    /// All servers that the file has without us.
+    /// All servers that the file has besides us.
     there: Vec<ImportedServer>,
-    /// Those that our configuration holds, so that the file need not.
+    /// The servers that our configuration holds, so that the file need not.
     taken: Vec<ImportedServer>,
-    /// Names of those that stay.
+    /// The names of the servers that stay.
     kept: Vec<String>,
-    /// Those of them that would lack variables behind us, with what they lack.
+    /// The staying servers that would lack variables behind us, and those variables.
     left: Vec<(String, Vec<String>)>,
     /// Whether another server has the name of our entry.
     replaces: bool,
 }
 
 impl<'a> Registration<'a> {
-    /// `before` is the text of the client's file without us.
+    /// Plans the registration. `before` is the text of the client's file without us.
     fn plan(
         order: &Order<'_>,
         client: &'static KnownClient,
@@ -289,7 +291,7 @@ impl<'a> Registration<'a> {
         json!(all)
     }
 
-    /// Says which servers lack variables, and which of the client's own stay for that.
+    /// Prints which servers lack variables, and which of the client's own servers stay for that reason.
     fn tell_lacking(&self, client: &KnownClient, console: &mut Console<'_>) -> Result<(), Failure> {
         for (server, variables) in &self.left {
             console.say(&format!("Left in {}: {server} ({})", client.title, not_set(variables)))?;
@@ -302,7 +304,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Says what was written.
+    /// Prints what was written.
     fn tell(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) -> Result<(), Failure> {
         console.say(&format!("{} starts {} now; restart it", client.title, face.program()))?;
         if !self.taken.is_empty() {
@@ -314,7 +316,7 @@ impl<'a> Registration<'a> {
     }
 }
 
-/// Takes us out again and gives back what connecting took.
+/// Removes us again and restores what connecting removed.
 pub(super) fn disconnect(
     client: &str,
     face: Face,
@@ -345,7 +347,7 @@ pub(super) fn disconnect(
     Ok(answer)
 }
 
-/// Takes us out of one file; `None` if we do not stand in it.
+/// Removes us from one file; `None` if the file does not name us.
 fn disconnect_now(
     client: &KnownClient,
     face: Face,
@@ -360,7 +362,7 @@ fn disconnect_now(
     let record = backup.read().map(|(record, ..)| record);
     let connected = match (&record, &snapshot.bytes) {
         (Some(_), Some(_)) => true,
-        // What was taken out of a file that is gone comes back.
+        // What was taken out of a file that no longer exists is restored.
         (Some(record), None) => !record.created,
         (None, _) => starts_us(client, name, &snapshot, world)?,
     };
@@ -386,7 +388,7 @@ fn disconnect_now(
     let outcome = console.settle(&proposal, answer, |_| Ok(()))?;
     if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
-            // Somebody else may have put something there.
+            // The directory stays if somebody else has put something there.
             let _ = std::fs::remove_dir(directory);
         }
         backup.discard();
@@ -395,7 +397,7 @@ fn disconnect_now(
         }
         console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
     } else if outcome == Settled::Same && !console.dry_run {
-        // Nobody may be connecting just now: the backup would be theirs.
+        // The file is held, so that no other process that is just connecting loses its backup.
         console.hold(&snapshot)?;
         backup.discard();
     }
@@ -405,13 +407,13 @@ fn disconnect_now(
 /// A client's file as it is, or would be, without us.
 struct Base {
     text: String,
-    /// Whether there was no file before us.
+    /// Whether the file did not exist before us.
     created: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Base {
-    /// The file as it is.
+    /// The file as it stands.
     fn of(snapshot: &Snapshot) -> Result<Self, Failure> {
         let text = text(snapshot)?.to_owned();
         Ok(Self { text, created: snapshot.bytes.is_none(), directories: Vec::new() })
@@ -446,7 +448,7 @@ fn disconnected(
     Ok(Base { text, created: record.created && empty, directories: record.directories })
 }
 
-/// Whether the entry with our name is ours: another server may have it too.
+/// Whether the entry with our name is ours. Another server may have the same name.
 fn starts_us(client: &KnownClient, name: &str, snapshot: &Snapshot, world: &World) -> Result<bool, Failure> {
     let value = edit::parse(client.files.dialect.format, text(snapshot)?)
         .map_err(|refusal| refused(&snapshot.path, &refusal))?
@@ -465,7 +467,7 @@ fn named(client: &str) -> Result<&'static KnownClient, Failure> {
     KnownClient::named(client).ok_or_else(|| unknown_client(client, ""))
 }
 
-/// The user-wide file that is there, or else the one that the client would look for first.
+/// The user-wide file that exists, otherwise the one that the client would look for first.
 fn user_place(client: &KnownClient, world: &World) -> Result<PathBuf, Failure> {
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
@@ -505,18 +507,19 @@ pub(super) fn backups(client: &KnownClient, path: &Path, world: &World) -> Vec<B
     faces.filter_map(|face| backup(client, entry_name(face), path, world).ok()).collect()
 }
 
-/// A file that connecting made goes with the last face that stands in it.
+/// Passes the record of a file that connecting created to another face that is still in it: the file goes
+/// with the last face.
 fn bequeath(record: &Record, client: &KnownClient, world: &World) {
     for other in backups(client, &record.file, world) {
         if let Some((own, before, after)) = other.read() {
             let heir = Record { created: true, directories: record.directories.clone(), ..own };
-            // Without it an empty file stays, which harms nobody.
+            // If the record is lost, an empty file stays, which does no harm.
             let _ = other.write(&heir, &before, &after);
         }
     }
 }
 
-/// Where a program lies that does not stay, and the command that installs it for good.
+/// The place of a program that will not stay, and the command that installs it for good.
 fn fleeting(program: &Path) -> Option<(&'static str, &'static str)> {
     const NPM: &str = concat!("npm install --global ", env!("BUILD_NPM"));
     const UV: &str = concat!("uv tool install ", env!("BUILD_PYPI"));
@@ -537,7 +540,7 @@ fn fleeting(program: &Path) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Variables that are not set, in words.
+/// The unset variables in words.
 fn not_set(variables: &[String]) -> String {
     match variables {
         [one] => format!("{one} is not set"),
@@ -545,7 +548,7 @@ fn not_set(variables: &[String]) -> String {
     }
 }
 
-/// Without a mode the file decides.
+/// Our own entry. Without a mode our file decides.
 fn ourselves(
     order: &Order<'_>,
     config: &Path,

@@ -1,15 +1,16 @@
-//! The usual diseases of servers: what they write to stderr, and the cure.
+//! Common faults of servers, recognised by what they write to stderr, and the remedies.
 //!
-//! `doctor` and the verbs that need a server ask it before they fall back on general advice. Pure: text in, text out.
+//! `doctor` and the verbs that need a server ask this module before they fall back on general advice. It is
+//! pure: text in, text out.
 
 use crate::config::read::nearest;
 
-/// What a server suffers from.
+/// The fault of a server and its remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diagnosis {
-    /// What is wrong, where it is known better than by how the server ended.
+    /// The problem, if it is known more exactly than from how the server ended.
     pub(super) problem: Option<String>,
-    /// The cure.
+    /// The remedy.
     pub(super) hint: String,
 }
 
@@ -19,7 +20,7 @@ impl Diagnosis {
     }
 }
 
-/// Recognises a disease by how a server ended and by what it wrote to stderr.
+/// Recognises a fault by how a server ended and by what it wrote to stderr.
 pub(super) fn diagnose(problem: &str, stderr: &str) -> Option<Diagnosis> {
     let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     broken_cache(&lines)
@@ -29,7 +30,7 @@ pub(super) fn diagnose(problem: &str, stderr: &str) -> Option<Diagnosis> {
         .or_else(|| traceback(problem, stderr))
 }
 
-/// An install that `npx` was ended in the middle of.
+/// An install by `npx` that was interrupted.
 fn broken_cache(lines: &[&str]) -> Option<Diagnosis> {
     lines.iter().find(|line| line.contains("ERR_MODULE_NOT_FOUND"))?;
     let directory = lines.iter().find_map(|line| {
@@ -48,7 +49,7 @@ fn broken_cache(lines: &[&str]) -> Option<Diagnosis> {
     )))
 }
 
-/// A package that npm does not have.
+/// A package that does not exist on npm.
 fn unknown_package(lines: &[&str]) -> Option<Diagnosis> {
     lines.iter().find(|line| line.contains("E404"))?;
     let named = lines.iter().find_map(|line| {
@@ -56,7 +57,7 @@ fn unknown_package(lines: &[&str]) -> Option<Diagnosis> {
         let (name, rest) = rest.trim().strip_prefix('\'')?.split_once('\'')?;
         rest.contains("not").then_some(name)
     })?;
-    // Behind the name stands the version that was asked for.
+    // The requested version follows the name.
     let package = named.char_indices().skip(1).find(|(_, c)| *c == '@').map_or(named, |(at, _)| &named[..at]);
     let near = nearest(package, &PACKAGES).or_else(|| {
         let bare: Vec<_> = PACKAGES.iter().map(|package| bare(package)).collect();
@@ -67,7 +68,7 @@ fn unknown_package(lines: &[&str]) -> Option<Diagnosis> {
     Some(Diagnosis::cure(format!("npm has no package `{package}`{meant}")))
 }
 
-/// A package's name without what most of them have.
+/// A package's name without the parts that most names share.
 fn bare(package: &str) -> String {
     let name = package.rsplit('/').next().unwrap_or_default();
     name.split('-')
@@ -107,7 +108,7 @@ const PACKAGES: [&str; 27] = [
     "tavily-mcp",
 ];
 
-/// A script whose interpreter, or a shell command whose program, is not there.
+/// A script whose interpreter is missing, or a shell command whose program is missing.
 fn missing_interpreter(problem: &str, lines: &[&str]) -> Option<Diagnosis> {
     let program = lines.iter().find_map(|line| {
         let by_env = line.strip_prefix("env: ").or_else(|| line.strip_prefix("/usr/bin/env: "));
@@ -150,7 +151,7 @@ fn taken_port(lines: &[&str]) -> Option<Diagnosis> {
     )))
 }
 
-/// An exception of Python, whose last line says what it is.
+/// A Python exception; its last line says what happened.
 fn traceback(problem: &str, stderr: &str) -> Option<Diagnosis> {
     let (_, trace) = stderr.rsplit_once("Traceback (most recent call last):")?;
     let exception = |line: &&str| {
@@ -167,7 +168,7 @@ fn traceback(problem: &str, stderr: &str) -> Option<Diagnosis> {
 mod tests {
     use super::*;
 
-    /// The hint, and the problem where it is another than the one given.
+    /// The hint, and the problem if it differs from the one given.
     fn found(problem: &str, stderr: &str) -> (Option<String>, Option<String>) {
         let found = diagnose(problem, stderr);
         let problem = found.as_ref().and_then(|found| found.problem.clone());

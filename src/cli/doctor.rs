@@ -1,4 +1,5 @@
-//! `doctor`: starts every server once and says, a line each, whether it is well, or what is wrong and what to do.
+//! `doctor`: starts every server once and prints a line for each: that it is well, or what is wrong and what
+//! to do.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,10 +19,10 @@ use crate::config::locate::{Face, NotFound};
 use crate::gateway::Gateway;
 use crate::gateway::doctor::{Finding, Oddity};
 
-/// From here on a server counts as slow.
+/// A server that takes this long counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// Examines every server of the file; answers the exit status.
+/// Examines every server of the file and returns the exit status.
 pub(super) fn run(
     face: Face,
     file: Result<PathBuf, NotFound>,
@@ -52,7 +53,7 @@ pub(super) fn run(
             || screen.while_waiting("starting the servers", || gateway.starting(), gateway.examine(client));
         let examined = async {
             let findings = examine().await;
-            // Where nobody is asked to log in, there are no logins.
+            // If nobody can be asked to log in, there are no logins here.
             match login::go_through(screen, findings.iter().filter_map(|finding| finding.login.clone())).await
             {
                 true => examine().await,
@@ -111,7 +112,7 @@ impl<'a> ServerRow<'a> {
     }
 }
 
-/// What is worth knowing of a server that is well.
+/// A remark about a server that is well.
 fn remark(finding: &Finding) -> Option<String> {
     let mut remarks = Vec::new();
     if finding.took >= SLOW {
@@ -128,7 +129,7 @@ fn remark(finding: &Finding) -> Option<String> {
     (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
-/// Foreign text without anything that a terminal would act upon.
+/// Foreign text without anything that a terminal would act on.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -182,7 +183,7 @@ fn withheld(oddity: &Oddity) -> Option<usize> {
     }
 }
 
-/// What is not shown to clients as it came, in words.
+/// Something that clients see in another form than it came, in words.
 fn told(oddity: &Oddity) -> String {
     match oddity {
         Oddity::Mended { kind, key, members } => {

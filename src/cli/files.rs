@@ -133,12 +133,12 @@ pub(super) struct InToolbox {
     toolbox: Option<String>,
 }
 
-/// What the command line says beside the verb.
+/// What the command line says besides the verb.
 pub(super) struct Setting<'a> {
     pub(super) face: Face,
-    /// The face that the program has without `--face`.
+    /// The face of the program without `--face`.
     pub(super) own_face: Face,
-    /// What `--config` names.
+    /// The path given with `--config`.
     pub(super) named: Option<&'a Path>,
     /// The configuration.
     pub(super) file: Result<PathBuf, NotFound>,
@@ -146,11 +146,11 @@ pub(super) struct Setting<'a> {
     pub(super) manner: Manner,
     pub(super) screen: Screen,
     pub(super) world: &'a World,
-    /// All that can be said on the command line.
+    /// The whole command line, for completions and the manual page.
     pub(super) command: clap::Command,
 }
 
-/// Runs a verb and answers the exit status.
+/// Runs a verb and returns the exit status.
 pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
     let Setting { face, own_face, named, file, tool_mode, manner, screen, world, command } = setting;
     let (mut out, mut err) = (io::stdout(), io::stderr());
@@ -158,7 +158,7 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         write!(io::stderr(), "{question} [y/N] ")?;
         let mut answer = String::new();
         if io::stdin().read_line(&mut answer)? == 0 {
-            // Nobody ended the line.
+            // The input ended before the line did.
             writeln!(io::stderr())?;
         }
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
@@ -228,7 +228,8 @@ impl InToolbox {
     }
 }
 
-/// The path that a client can start us by: as we were found, since the real file may have a version in its path.
+/// The path by which a client can start us: the one by which we were found, since the real file may have a
+/// version in its path.
 fn program(world: &World) -> PathBuf {
     let real = std::env::current_exe().unwrap_or_default();
     let called = PathBuf::from(std::env::args_os().next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `init` and `import`: servers of clients into our own file.
+//! `init` and `import`: bring clients' servers into our own file.
 
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
@@ -25,7 +25,7 @@ pub(super) struct Order<'a> {
     pub(super) world: &'a World,
 }
 
-/// Brings the servers of all clients into a file, which is created if need be.
+/// Brings the servers of all clients into a file, which is created if necessary.
 pub(super) fn init(
     order: &Order<'_>,
     named: Option<&Path>,
@@ -101,7 +101,7 @@ fn init_now(
     Ok(answer)
 }
 
-/// Brings the servers of one client or file into a file that exists.
+/// Brings the servers of one client or file into an existing file.
 pub(super) fn import(
     order: &Order<'_>,
     source: &str,
@@ -164,19 +164,19 @@ fn import_now(
     bring(order, sources, config, console).map(|(answer, _)| answer)
 }
 
-/// The project that a file belongs to: clients keep theirs in a directory of their own there.
+/// The project that a file belongs to. Clients keep their project files in a directory of their own there.
 fn project_of(path: &Path) -> &Path {
     let parent = path.parent().unwrap_or(Path::new(""));
     let hidden = parent.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     if hidden { parent.parent().unwrap_or(parent) } else { parent }
 }
 
-/// All names of clients.
+/// The names of all clients.
 pub(super) fn clients() -> String {
     listed(&CLIENTS.iter().map(|client| client.id).collect::<Vec<_>>(), "or")
 }
 
-/// Nobody has this name.
+/// The failure for a name that no client has.
 pub(super) fn unknown_client(name: &str, or: &str) -> Failure {
     let ids: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
     let hint = match nearest(name, &ids) {
@@ -186,7 +186,7 @@ pub(super) fn unknown_client(name: &str, or: &str) -> Failure {
     Failure::usage(format!("there is no client `{name}`"), hint)
 }
 
-/// Text of a file, and how it is called in messages.
+/// The text of a file, and the name for it in messages.
 fn text_of(path: &Path) -> Result<(String, String), Failure> {
     let snapshot = Snapshot::read(path).map_err(|error| Failure::unreadable(path, &error))?;
     let name = path.display().to_string();
@@ -210,7 +210,7 @@ struct Sources {
     notes: Vec<Note>,
     warnings: Vec<String>,
     found: Vec<ImportSource>,
-    /// All that were read.
+    /// All files that were read.
     files: Vec<PathBuf>,
 }
 
@@ -254,7 +254,7 @@ impl Sources {
     }
 }
 
-/// What a client's file with this text holds.
+/// The servers in a client's file with this text.
 pub(super) fn servers_in(
     client: &'static KnownClient,
     path: &Path,
@@ -272,13 +272,13 @@ pub(super) fn servers_in(
     Ok(read(client, path, scope, &value, project, home_variable()))
 }
 
-/// The client in whose manner a file is written: one file for several is written as the first of them does.
+/// The client whose format a file uses. A file that several clients share uses that of the first.
 fn writer(client: &'static KnownClient, path: &Path) -> &'static KnownClient {
     let portable = path.file_name().is_some_and(|name| name == ".mcp.json");
     KnownClient::named("claude-code").filter(|_| portable).unwrap_or(client)
 }
 
-/// Whether an entry of a client starts us, by itself or by way of a package runner.
+/// Whether a client's entry starts us, directly or through a package runner.
 pub(super) fn is_gateway(server: &ImportedServer) -> bool {
     let Launch::Command { program, args } = &server.launch else { return false };
     let name = |template: &Template| {
@@ -291,7 +291,7 @@ pub(super) fn is_gateway(server: &ImportedServer) -> bool {
     ours(&name(program)) || runner && args.iter().take(3).any(package)
 }
 
-/// A configuration without servers, which names a file of secrets or not.
+/// A configuration without servers, with or without a reference to a file of secrets.
 fn fresh(face: Face, secrets: bool) -> String {
     const SKIP: &str = "A server whose variables are not set does not start; all others do.";
     const SECRETS: &str = "Values of variables, kept out of this file.";
@@ -319,7 +319,7 @@ fn fresh(face: Face, secrets: bool) -> String {
     }
 }
 
-/// Adds servers to a configuration, with everything there is to say about it.
+/// Adds servers to a configuration and prints everything there is to say about it.
 fn bring(
     order: &Order<'_>,
     sources: Sources,
@@ -349,25 +349,25 @@ fn bring(
     Ok((answer, outcome))
 }
 
-/// A configuration with servers of clients in it, before anybody has agreed to that.
+/// A configuration with clients' servers added, before anybody has agreed to it.
 struct Import<'a> {
     face: Face,
-    /// Where new servers go; empty for `tools.toml`.
+    /// The toolbox for new servers; empty for `tools.toml`.
     toolbox: String,
     plan: Plan,
-    /// Secrets that are variables now.
+    /// The secrets that have become variables.
     replaced: Vec<Replaced>,
-    /// What got lost.
+    /// Notes on what got lost.
     notes: Vec<Note>,
-    /// Files that could not be read.
+    /// The files that could not be read.
     warnings: Vec<String>,
-    /// The text of the configuration.
+    /// The new text of the configuration.
     after: String,
     /// Values that no diff may show, with their names.
     hidden: Vec<(String, String)>,
     /// The file of secrets.
     secrets: Secrets<'a>,
-    /// What it is to hold, if that is more than it does.
+    /// The new text of the file of secrets, if it is to hold more than it does.
     filed: Option<String>,
 }
 
@@ -438,7 +438,7 @@ impl<'a> Import<'a> {
         members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// Says what is to be added, what is there already and what got lost.
+    /// Prints what is to be added, what is there already and what got lost.
     fn tell(&self, console: &mut Console<'_>) -> Result<(), Failure> {
         for Addition { server, renamed_from } in &self.plan.additions {
             let off = if server.disabled { ", off" } else { "" };
@@ -551,7 +551,7 @@ pub(super) fn variables(text: &str) -> Vec<String> {
     Template::ours(text).variables().map(str::to_owned).collect()
 }
 
-/// Values of `env`, `headers` and `oauth`, with their names.
+/// The values of `env`, `headers` and `oauth`, with their names.
 pub(super) fn literals(servers: &[ImportedServer]) -> Vec<(String, String)> {
     let mut values = Vec::new();
     for server in servers {
@@ -572,7 +572,7 @@ pub(super) fn home_variable() -> &'static str {
     if Platform::current() == Platform::Windows { "USERPROFILE" } else { "HOME" }
 }
 
-/// A number and what it counts, which takes an `s`.
+/// A number and the noun that it counts, with a plural `s` if needed.
 fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! From the configuration file to what can run.
+//! Reads the configuration file and turns it into what can run. All verbs that need servers start here.
 
 use super::failure::{Failure, Manner};
 use super::{World, check};
@@ -16,25 +16,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
-/// What the command line says over the file.
+/// The settings of the command line that override the file.
 #[derive(Clone, Default)]
 pub(super) struct Overrides {
     pub(super) tool_mode: Option<ToolMode>,
-    /// What the client's file calls us.
+    /// The client's name for us.
     pub(super) entry: Option<String>,
 }
 
-/// Reads one configuration file, as often as need be.
+/// Reads one configuration file, as often as necessary.
 #[derive(Clone)]
 pub(super) struct Loader {
     pub(super) face: Face,
     pub(super) file: PathBuf,
     pub(super) overrides: Overrides,
-    /// Where switches of toolman are remembered, if they are.
+    /// The file for toolman's switches, if they are remembered.
     pub(super) state: Option<PathBuf>,
     /// Whether servers whose variables are not set are skipped, whatever the file says.
     pub(super) skip_missing: bool,
-    /// Reads a file that it names.
+    /// Reads another file that the configuration names.
     pub(super) reader: fn(&Path) -> io::Result<EnvFile>,
     pub(super) world: World,
 }
@@ -42,17 +42,17 @@ pub(super) struct Loader {
 /// Everything that a configuration was read from.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Read {
-    /// The file itself.
+    /// The content of the configuration file.
     pub(super) bytes: Vec<u8>,
-    /// The files that it names; `None` where there is none that can be read.
+    /// The files that the configuration names; `None` for one that cannot be read.
     pub(super) named: Vec<(PathBuf, Option<EnvFile>)>,
 }
 
-/// What a file stands for, with warnings, or everything that is wrong with it.
+/// What a file means, with warnings, or everything that is wrong with it.
 pub(super) type Meaning = Result<(Configured, Vec<Problem>), Vec<Problem>>;
 
 impl Loader {
-    /// One for a verb that asks servers, and reports those that cannot be asked by themselves.
+    /// A source for a verb that asks servers and reports by itself those that cannot be asked.
     pub(super) fn for_asking(
         face: Face,
         file: Result<PathBuf, NotFound>,
@@ -63,12 +63,12 @@ impl Loader {
         Ok(Self { face, file: file?, overrides, state: None, skip_missing: true, reader, world })
     }
 
-    /// Reads the file; its warnings go to stderr.
+    /// Reads the file and prints its warnings on stderr.
     pub(super) fn load(&self, manner: Manner) -> Result<(Configured, Read), Failure> {
         let bytes = contents(&self.file).map_err(|error| Failure::unreadable(&self.file, &error))?;
         match self.read(bytes) {
             (Ok((configured, mut warnings)), read) => {
-                // Servers that are to be asked tell by themselves what they lack.
+                // The verb itself reports what each server lacks.
                 warnings.retain(|warning| !(self.skip_missing && warning.unset));
                 if !manner.json {
                     check::list_problems(&warnings, manner, &mut io::stderr())?;
@@ -82,7 +82,7 @@ impl Loader {
         }
     }
 
-    /// What the file stands for if it holds this, and all that was read for it.
+    /// What the file would mean with this content, and everything that was read for it.
     pub(super) fn read(&self, bytes: Vec<u8>) -> (Meaning, Read) {
         let named = RefCell::new(Vec::new());
         let environment = |name: &str| self.world.variable(name);
@@ -118,7 +118,7 @@ impl Loader {
 }
 
 impl Read {
-    /// The same files as they are now.
+    /// Reads the same files as they are now.
     pub(super) fn again(&self, file: &Path) -> io::Result<Self> {
         let named = self.named.iter().map(|(path, _)| (path.clone(), env_file(path).ok()));
         Ok(Self { bytes: contents(file)?, named: named.collect() })
@@ -131,12 +131,12 @@ pub(super) fn env_file(path: &Path) -> io::Result<EnvFile> {
     Ok(EnvFile { bytes, others: Access::of_others(&metadata), committable: false })
 }
 
-/// The same, and asks git about it.
+/// Reads a file that a configuration names, and asks git about it.
 pub(super) fn checked_env_file(path: &Path) -> io::Result<EnvFile> {
     env_file(path).map(|file| EnvFile { committable: git_may_commit(path), ..file })
 }
 
-/// What everything runs on: one thread.
+/// The runtime for everything: one thread.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::failed(format!("cannot start: {error}"), "try again"))
@@ -165,7 +165,8 @@ pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = stop.recv() => {}
-                // The window closes or the system ends: the handler keeps us alive for the few seconds it may.
+                // When the window closes or the system ends, the handler keeps us alive for the few seconds
+                // allowed.
                 _ = close.recv() => {}
                 _ = shutdown.recv() => {}
             }

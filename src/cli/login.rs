@@ -1,5 +1,5 @@
-//! Logins that somebody goes through in a browser: the verbs `login` and `logout`, and what other verbs do where a
-//! server wants one.
+//! Logins in a browser: the verbs `login` and `logout`, and what other verbs do when a server requires a
+//! login.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ use crate::gateway::shell::Shell;
 use crate::text::percent::decode;
 use crate::transport::oauth::{KnownLogin, Login};
 
-/// Pasted lines that wait to be looked at.
+/// The most pasted lines that wait to be read.
 const PASTED: usize = 8;
 
-/// The servers of a file, and how their verbs speak.
+/// The servers of a file, and how the verbs report.
 pub(super) struct Servers {
     pub(super) face: Face,
     pub(super) file: Result<PathBuf, NotFound>,
@@ -40,7 +40,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// `login`: has a person log in to a server, or says which servers want that.
+    /// `login`: lets a person log in to a server, or prints which servers require a login.
     pub(super) fn login(self, server: Option<&str>, no_browser: bool) -> Result<u8, Failure> {
         let attendance = if server.is_some() { Attendance::Anew } else { Attendance::Nobody };
         let (face, manner, screen) = (self.face, self.manner, self.screen);
@@ -103,7 +103,7 @@ impl Servers {
     }
 }
 
-/// Says what became of a server's login.
+/// Prints the outcome of a server's login.
 fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
     if manner.json {
         writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
@@ -113,12 +113,12 @@ fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> R
     Ok(0)
 }
 
-/// Says which servers want a login.
+/// Prints which servers require a login.
 async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Result<u8, Failure> {
     let all =
         shell.upstreams().iter().filter(|upstream| matches!(upstream.spec().transport, Transport::Http(_)));
     let all: Vec<_> = all.cloned().collect();
-    // They start together.
+    // All servers start at the same time.
     all.iter().for_each(|upstream| drop(upstream.start()));
     let mut wanting = Vec::new();
     for upstream in &all {
@@ -139,7 +139,7 @@ async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Res
     Ok(0)
 }
 
-/// The server that a person names: by its name, or by toolbox and name.
+/// The server that a person means: by its name, or by toolbox and name.
 fn find<'s>(shell: &'s Shell, face: Face, name: &str) -> Result<&'s Arc<Upstream>, Failure> {
     let meant = |upstream: &&Arc<Upstream>| {
         upstream.to_string() == name || face == Face::Workbench && *upstream.server == *name
@@ -179,12 +179,12 @@ fn remote(upstream: &Arc<Upstream>) -> Result<&Arc<Upstream>, Failure> {
     }
 }
 
-/// Has a person go through these logins, one after the other, each under the name of its server. Whether any came to a
-/// good end.
+/// Lets a person go through these logins one after the other, each under the name of its server. Returns
+/// whether any succeeded.
 pub(super) async fn go_through(screen: Screen, logins: impl IntoIterator<Item = (String, Login)>) -> bool {
     let mut done = Vec::new();
     for (label, login) in logins {
-        // Several servers may wait for the same one.
+        // Several servers may wait for the same login.
         if done.contains(&login.url) {
             continue;
         }
@@ -199,7 +199,8 @@ pub(super) async fn go_through(screen: Screen, logins: impl IntoIterator<Item = 
     !done.is_empty()
 }
 
-/// Has a person go through a login, in the browser of this machine or in another one, whose last address is pasted.
+/// Lets a person go through a login, in a browser on this machine or on another one; the last address of that
+/// one is pasted.
 async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool) -> Result<(), Failure> {
     let url = login.url.clone();
     screen.clear();
@@ -243,7 +244,7 @@ fn lines() -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(PASTED);
     std::thread::spawn(move || {
         for line in io::stdin().lines() {
-            // Nobody listens any more, or it cannot be read: either way there is no more to do.
+            // The receiver is gone or stdin cannot be read: either way there is nothing left to do.
             if line.ok().and_then(|line| send.blocking_send(line).ok()).is_none() {
                 return;
             }
@@ -252,7 +253,7 @@ fn lines() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Hands what is pasted to the listener that waits for the browser, for as long as somebody pastes.
+/// Passes pasted lines to the listener that waits for the browser, for as long as somebody pastes.
 async fn take_pasted(mut lines: mpsc::Receiver<String>, url: &str) -> std::convert::Infallible {
     while let Some(line) = lines.recv().await {
         if line.trim().is_empty() {
@@ -285,7 +286,7 @@ async fn deliver(pasted: &str, url: &str) -> Result<(), String> {
     }
 }
 
-/// Where the browser comes back to, by the address at which a login begins.
+/// The address that the browser returns to, taken from the address where a login begins.
 fn redirect(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let value = query.split('&').find_map(|pair| pair.strip_prefix("redirect_uri="))?;
@@ -297,7 +298,7 @@ pub(super) fn as_json(login: Option<&KnownLogin>) -> Value {
     login.map_or(Value::Null, |login| json!({"user": login.user, "expires": login.expires.map(rfc3339)}))
 }
 
-/// The same for a person.
+/// Who is logged in and until when, for a person.
 pub(super) fn as_text(login: &KnownLogin) -> String {
     let user = login.user.as_ref().map_or(String::new(), |user| format!(" as {user}"));
     let until = login.expires.map_or(String::new(), |end| format!(" until {}", rfc3339(end)));
@@ -307,7 +308,8 @@ pub(super) fn as_text(login: &KnownLogin) -> String {
 /// Seconds of Unix time as a date.
 fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that a leap day is the last one: H. Hinnant, "chrono-compatible date algorithms".
+    // Counting years from March makes a leap day the last day: H. Hinnant, "chrono-compatible date
+    // algorithms".
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

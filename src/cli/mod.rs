@@ -1,4 +1,4 @@
-//! One file a verb; all terminal text and exit codes.
+//! The command line: one file per verb, and all terminal text and exit codes.
 
 mod add;
 mod advice;
@@ -43,7 +43,7 @@ use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
 use crate::known_clients::KnownClient;
 
-/// What options are called that every verb has.
+/// The heading of the options that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
 
 /// All your MCP servers behind one, with a small surface that the model opens when it needs more.
@@ -178,7 +178,7 @@ enum ToolModeName {
     Flat,
 }
 
-/// What the command line gets from the world around it.
+/// What the command line takes from the world around it.
 #[derive(Clone)]
 struct World {
     vars: Vec<(OsString, OsString)>,
@@ -186,7 +186,7 @@ struct World {
     home: Option<PathBuf>,
 }
 
-/// Runs the program; `face` is the one that its name stands for.
+/// Runs the program; `face` is the one that the program's name stands for.
 pub fn main(face: Face) -> ExitCode {
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let parsed = command(face).try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
@@ -214,7 +214,7 @@ pub fn main(face: Face) -> ExitCode {
     ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
 }
 
-/// All that can be said on the command line, under the name of a face.
+/// The whole command line, under the name of a face.
 fn command(face: Face) -> clap::Command {
     let program = face.program();
     let adding = format!(
@@ -294,7 +294,7 @@ impl Arguments {
 }
 
 impl World {
-    /// What is around this process.
+    /// The surroundings of this process.
     fn here() -> Result<Self, Failure> {
         let directory = std::env::current_dir().map_err(|error| {
             let hint = "change to a directory that exists and that you may read";
@@ -303,20 +303,20 @@ impl World {
         Ok(Self { vars: std::env::vars_os().collect(), directory, home: std::env::home_dir() })
     }
 
-    /// Whether a terminal may be sent colours.
+    /// Whether a terminal may get colours.
     fn colours(&self) -> bool {
         let set = |name: &str| self.variable(name).filter(|value| !value.is_empty());
         set("NO_COLOR").is_none() && set("TERM").as_deref() != Some("dumb")
     }
 
-    /// Whether a terminal shows more than ASCII.
+    /// Whether a terminal can show more than ASCII.
     fn speaks_unicode(&self) -> bool {
         let set = |name: &str| self.variable(name).filter(|value| !value.is_empty());
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         cfg!(windows) || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
     }
 
-    /// Whether a browser can be shown to whoever sits here.
+    /// Whether a browser can be opened for the person at this machine.
     fn has_browser(&self) -> bool {
         let set = |name: &str| self.variable(name).is_some_and(|value| !value.is_empty());
         let remote = set("SSH_CONNECTION") || set("SSH_TTY");
@@ -324,7 +324,7 @@ impl World {
         display && !remote
     }
 
-    /// Who can be asked to log in, by a verb that does not end before.
+    /// Who can be asked to log in, for a verb that lives long enough for a login.
     fn attendance(&self) -> Attendance {
         if io::stderr().is_terminal() { Attendance::Somebody } else { Attendance::Nobody }
     }
@@ -335,19 +335,19 @@ impl World {
         found.map(|(_, value)| value.to_string_lossy().into_owned())
     }
 
-    /// Where programs keep what they remember of a user.
+    /// The directory for what programs remember about a user.
     fn state_directory(&self) -> Option<PathBuf> {
         let environment = |name: &str| self.variable(name);
         user_directory(Purpose::State, &self.surroundings(&environment))
     }
 
-    /// Where programs keep what they can do without.
+    /// The directory for files that programs can do without.
     fn cache_directory(&self) -> Option<PathBuf> {
         let environment = |name: &str| self.variable(name);
         user_directory(Purpose::Cache, &self.surroundings(&environment))
     }
 
-    /// What the engine needs of it.
+    /// The surroundings that the engine needs.
     fn engine_surroundings(&self, attendance: Attendance) -> engine::Surroundings {
         let (cache, state) = (self.cache_directory(), self.state_directory());
         engine::Surroundings {
@@ -384,10 +384,10 @@ impl World {
 
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
-    // These name servers that fail in words of their own.
+    // These verbs report failing servers in words of their own.
     let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
-        // It says by itself what is wrong.
+        // `doctor` itself reports what is wrong.
         (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,

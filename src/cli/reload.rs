@@ -1,5 +1,5 @@
-//! The configuration while we serve: its file and those that it names are watched, read again, and put in force if they
-//! are valid.
+//! Watches the configuration file and the files that it names while we serve, reads them again when they
+//! change, and puts them in force if they are valid.
 
 use std::future::pending;
 use std::io::{self, Write};
@@ -17,26 +17,27 @@ use crate::config::Problem;
 use crate::gateway::Gateway;
 use crate::gateway::http::Rules;
 
-/// Between two looks at the files. They are read whole: a look costs microseconds, works on every file system and for every
-/// way in which editors and tools replace files, and misses nothing that keeps length and time.
+/// The time between two looks at the files. They are read whole: a look costs microseconds, works on every
+/// file system and for every way in which editors and tools replace files, and catches even changes that keep
+/// length and time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-/// A file that has changed must look the same for so long: it may be half written.
+/// How long a changed file must stay the same, since it may be half written.
 const AT_REST: Duration = Duration::from_millis(50);
 
-/// Watches the files of a gateway. Clients are served on this thread, so all that may take time, on a slow disk or with a
-/// large file, happens on others.
+/// Watches the files of a gateway. Clients are served on this thread, so everything that may take time, on a
+/// slow disk or with a large file, happens on other threads.
 pub(super) struct FileWatch<Reload> {
-    /// Which.
+    /// The configuration file.
     pub(super) file: PathBuf,
-    /// What is in force, or was refused last.
+    /// The content that is in force, or was refused last.
     pub(super) read: Arc<Read>,
-    /// What a file stands for that holds this, and all that was read for it.
+    /// Reads the configuration with this content: what it means, and everything that was read for it.
     pub(super) reload: Arc<Reload>,
-    /// How problems are told.
+    /// How problems are reported.
     pub(super) manner: Manner,
-    /// Who serves.
+    /// The gateway that serves.
     pub(super) gateway: Arc<Gateway>,
-    /// Who may come in over HTTP.
+    /// The rules for who may come in over HTTP.
     pub(super) rules: Option<Arc<Rules>>,
 }
 
@@ -44,7 +45,7 @@ impl<Reload> FileWatch<Reload>
 where
     Reload: Fn(Vec<u8>) -> (Meaning, Read) + Send + Sync + 'static,
 {
-    /// Follows the file for ever. From now on SIGHUP has it read again instead of ending us.
+    /// Follows the file for ever. From now on SIGHUP makes us read it again and no longer ends us.
     pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
         let mut hangup = Hangup::new()?;
         Ok(async move {
@@ -72,7 +73,7 @@ where
         })
     }
 
-    /// What the files hold, if it is something else than before or `asked` for. Waits until they are at rest.
+    /// What the files hold, if it has changed or was `asked` for. Waits until the files are at rest.
     async fn look(&self, asked: bool) -> io::Result<Option<Read>> {
         let mut read = match self.read_again().await {
             Ok(read) if read == *self.read && !asked => return Ok(None),
@@ -83,7 +84,7 @@ where
             let again = self.read_again().await;
             match (&read, again) {
                 (Ok(before), Ok(now)) if *before == now => break,
-                // Between the removal of the old file and the new one there is none.
+                // Between the removal of the old file and the arrival of the new one, there is no file.
                 (Err(_), Err(error)) => return Err(error),
                 (_, again) => read = again,
             }
@@ -98,7 +99,7 @@ where
         read.unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
     }
 
-    /// Puts a file that holds this in force, or says what is wrong with it.
+    /// Puts the file with this content in force, or prints what is wrong with it.
     async fn put_in_force(&mut self, bytes: Vec<u8>) {
         let (reload, manner, gateway) = (self.reload.clone(), self.manner, self.gateway.clone());
         let reading = spawn_blocking(move || {
@@ -133,12 +134,12 @@ where
     }
 }
 
-/// Lists problems; if stderr is gone there is nobody to tell.
+/// Prints problems; if stderr is gone, there is nobody to tell.
 fn tell(problems: &[Problem], manner: Manner) {
     let _ = check::list_problems(problems, manner, &mut io::stderr());
 }
 
-/// SIGHUP, where there is one.
+/// SIGHUP, on systems that have it.
 struct Hangup {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
@@ -189,7 +190,7 @@ mod tests {
         };
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
-        // Reading takes until this thread has done something else.
+        // The reader is blocked until this thread has done something else.
         let (begun, has_begun) = oneshot::channel();
         let (go_on, told) = mpsc::channel();
         let (done, is_done) = oneshot::channel();

@@ -33,7 +33,8 @@ pub(super) fn completions(
     clap_complete::generate(shell, &mut command, program, &mut script);
     let mut script = String::from_utf8(script).map_err(io::Error::other)?;
     if shell == clap_complete::Shell::Bash {
-        // clap spells a program with a hyphen in two ways, so that nothing completes after a verb (clap #6421).
+        // clap spells a program with a hyphen in two ways, so that nothing completes after a verb (clap
+        // #6421).
         script = script.replace(&program.replace('-', "__subcmd__"), &program.replace('-', "__"));
     }
     tell("script", script, json, out)

@@ -1,4 +1,4 @@
-//! The terminal: tables, a sign of life, a bar of progress.
+//! The terminal: tables, a sign of life and a progress bar.
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
@@ -13,29 +13,29 @@ use super::World;
 use super::failure::Manner;
 use crate::json::Scanner;
 
-/// From when on a person wants to see that something happens.
+/// How long a person waits before wanting to see that something happens.
 const PATIENCE: Duration = Duration::from_millis(500);
 const FRAME: Duration = Duration::from_millis(100);
 const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
 const PLAIN_FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 const BAR: usize = 30;
-/// Columns that JSON is kept to where that is possible.
+/// The width in columns that JSON is kept to where possible.
 const LINE: usize = 96;
 
-/// What may be shown where.
+/// What may be shown, and where.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
-    /// stderr is a terminal, and things that move may be shown there.
+    /// Whether stderr is a terminal where moving things may be shown.
     pub(super) moves: bool,
-    /// There is somebody to answer questions.
+    /// Whether somebody can answer questions.
     pub(super) asks: bool,
-    /// stdout is a terminal: what servers say must not command it.
+    /// Whether stdout is a terminal, which servers' text must not control.
     pub(super) terminal: bool,
-    /// stdout may be coloured.
+    /// Whether stdout may be coloured.
     pub(super) colour: bool,
-    /// Terminals show more than ASCII.
+    /// Whether terminals show more than ASCII.
     pub(super) unicode: bool,
-    /// Columns of the terminal that stdout is.
+    /// The width of the terminal in columns, if stdout is one.
     pub(super) width: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Screen {
         }
     }
 
-    /// Waits for the work, and shows that it goes on where that takes long, with whom it waits for and how long.
+    /// Waits for the work. If it takes long, shows whom it waits for and for how long.
     pub(super) async fn while_waiting<T>(
         &self,
         what: &str,
@@ -103,7 +103,7 @@ impl Screen {
         }
     }
 
-    /// Shows how far a call is.
+    /// Shows the progress of a call.
     pub(super) fn progress(&self, done: f64, total: Option<f64>, message: &str) {
         if self.moves {
             let message = safe(message.lines().next().unwrap_or_default(), false);
@@ -111,19 +111,19 @@ impl Screen {
         }
     }
 
-    /// Takes away what moved.
+    /// Removes whatever moving thing is shown.
     pub(super) fn clear(&self) {
         if self.moves {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 
-    /// The text as it can be shown: on a terminal, nothing of it is a command.
+    /// The text as it can be shown: a terminal gets no control characters from it.
     pub(super) fn text(&self, text: &str) -> String {
         if self.terminal { safe(text, true) } else { text.to_owned() }
     }
 
-    /// What stands for the rest: on stderr, or else on stdout.
+    /// The mark for an omitted rest, on stderr or on stdout.
     pub(super) fn dots(&self, on_stderr: bool) -> &'static str {
         if self.unicode && (on_stderr || self.terminal) { "…" } else { "..." }
     }
@@ -138,13 +138,14 @@ impl Screen {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Rows below a heading, in columns. The last column is not padded; on a terminal it ends where that does. Numbers
-    /// stand at the right.
+    /// Rows below a heading, in columns. The last column is not padded; on a terminal it ends at the
+    /// terminal's edge. Numbers are aligned to the right.
     pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
         self.marked_table(heading, rows, &|_| Vec::new())
     }
 
-    /// The same; where colours may be, the parts of each row that `marks` gives stand out.
+    /// A table like [`Self::table`]; if colours are allowed, the parts of each row that `marks` gives stand
+    /// out.
     pub(super) fn marked_table(
         &self,
         heading: &[&str],
@@ -170,7 +171,7 @@ impl Screen {
                     line.push_str("  ");
                 }
                 match numeric(column) {
-                    // Digits take a column each, and headings are ours.
+                    // Digits take one column each, and the headings are ours.
                     true => line.push_str(&format!("{cell:>0$}", width(column))),
                     false => line.push_str(&padded(cell, width(column))),
                 }
@@ -187,7 +188,7 @@ impl Screen {
         text
     }
 
-    /// A line that does not go round the end of the terminal's.
+    /// A line cut to the width of the terminal, so that it does not wrap.
     fn fitted(&self, line: &str) -> String {
         match self.width {
             Some(width) => cut(line, width, self.dots(false)),
@@ -196,17 +197,17 @@ impl Screen {
     }
 }
 
-/// How many columns of a terminal the text takes: characters of some scripts take two, marks upon others none.
+/// How many columns a text takes on a terminal: characters of some scripts take two, combining marks none.
 pub(super) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// The text with spaces behind it, in at least so many columns.
+/// The text padded with spaces to at least this many columns.
 pub(super) fn padded(text: &str, least: usize) -> String {
     format!("{text}{}", " ".repeat(least.saturating_sub(columns(text))))
 }
 
-/// The text in at most so many columns, ending with dots where that is not all of it.
+/// The text in at most this many columns, ending with dots if it was cut.
 pub(super) fn cut(text: &str, most: usize, dots: &str) -> String {
     if columns(text) <= most {
         return text.to_owned();
@@ -214,7 +215,7 @@ pub(super) fn cut(text: &str, most: usize, dots: &str) -> String {
     format!("{}{dots}", beginning(text, most.saturating_sub(columns(dots))))
 }
 
-/// As much of the text as fits into so many columns; nothing that is shown as one is cut in two.
+/// As much of the text as fits into this many columns; no displayed character is cut in two.
 fn beginning(text: &str, most: usize) -> &str {
     let (mut rest, mut left) = (text, most);
     while !rest.is_empty() {
@@ -230,7 +231,7 @@ fn beginning(text: &str, most: usize) -> &str {
     &text[..text.len() - rest.len()]
 }
 
-/// The text with parts of it, in ascending order, in bold and underlined.
+/// The text with parts of it, given in ascending order, in bold and underlined.
 fn emphasized(text: &str, parts: &[Range<usize>]) -> String {
     let mut emphasized = String::new();
     let mut from = 0;
@@ -261,7 +262,7 @@ fn one_line(text: &str) -> String {
     safe(text.trim().lines().next().unwrap_or("").trim_end(), false)
 }
 
-/// JSON for a person: what fits on a line stays on one, keys keep their order.
+/// JSON for a person: what fits on a line stays on one line, and keys keep their order.
 pub(super) fn laid_out(json: &str, indent: usize) -> String {
     let mut scanner = Scanner::default();
     let Ok(doc) = scanner.scan_str(json) else { return json.to_owned() };
@@ -295,7 +296,7 @@ fn safe(text: &str, lines: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Servers that are waited for, at most those that fit beside each other, and how long.
+/// The servers that we wait for, as many as fit on the line, and for how long.
 fn waiting(servers: &[String], time: Duration) -> String {
     const SHOWN: usize = 3;
     let seconds = time.as_secs();

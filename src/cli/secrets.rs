@@ -1,8 +1,8 @@
-//! `secrets.env` beside a configuration, where `init`, `import` and `add` put secrets that were given in clear text; and
-//! what variables of a configuration stand for.
+//! `secrets.env` beside a configuration, where `init`, `import` and `add` put secrets that were given in
+//! clear text; and the values of a configuration's variables.
 //!
-//! Invariant: the file is written before the configuration that names it, and both in one turn, so that processes which
-//! add to it at once lose nothing. What it has is kept.
+//! Invariant: the file is written before the configuration that names it, and both in one turn, so that
+//! processes which add to the file at the same time lose nothing. What the file holds is kept.
 
 use super::World;
 use super::change::{Config, Console};
@@ -17,19 +17,19 @@ use crate::edit::{Edit, Value};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// What a configuration's variables stand for, and its `secrets.env`.
+/// The values of a configuration's variables, and its `secrets.env`.
 pub(super) struct Secrets<'a> {
     world: &'a World,
-    /// `secrets.env`, whether it is there or not.
+    /// The snapshot of `secrets.env`, whether the file exists or not.
     pub(super) snapshot: Snapshot,
-    /// What it holds.
+    /// The values in `secrets.env`.
     pub(super) own: HashMap<String, String>,
-    /// What all files that the configuration names hold.
+    /// The values in all files that the configuration names.
     named: HashMap<String, String>,
 }
 
 impl<'a> Secrets<'a> {
-    /// Those of a configuration.
+    /// The secrets of a configuration.
     pub(super) fn of(config: &Config, face: Face, world: &'a World) -> Result<Self, Failure> {
         let file = &config.snapshot.path;
         let directory = file.parent().unwrap_or(Path::new(""));
@@ -50,17 +50,17 @@ impl<'a> Secrets<'a> {
         Ok(Self { world, own: own.into_iter().collect(), named, snapshot })
     }
 
-    /// What a variable stands for.
+    /// The value of a variable.
     pub(super) fn value(&self, name: &str) -> Option<String> {
         self.world.variable(name).or_else(|| self.filed(name))
     }
 
-    /// What a variable stands for by the files alone.
+    /// The value of a variable according to the files alone.
     pub(super) fn filed(&self, name: &str) -> Option<String> {
         self.named.get(name).or_else(|| self.own.get(name)).cloned()
     }
 
-    /// The text of `secrets.env` with these values, each with its name; `None` if it has them all.
+    /// The text of `secrets.env` with these values added under their names; `None` if it has them all.
     pub(super) fn with(&self, values: &[(String, String)]) -> Option<String> {
         let mut text = self.snapshot.text().unwrap_or_default().to_owned();
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -79,7 +79,7 @@ impl<'a> Secrets<'a> {
         (known.len() > before).then_some(text)
     }
 
-    /// The edit by which a configuration names `secrets.env`; `None` if it does.
+    /// The edit that makes a configuration name `secrets.env`; `None` if it does already.
     pub(super) fn naming(face: Face, config: &Value) -> Option<Edit<'static>> {
         let path = vec![env_file_key(face).to_owned()];
         let ours = || Value::String(SECRETS.to_owned());
@@ -94,7 +94,7 @@ impl<'a> Secrets<'a> {
         Some(Edit::Set { path, value })
     }
 
-    /// Writes `secrets.env`, so that git does not take it up and nobody else can read it.
+    /// Writes `secrets.env` so that git ignores it and nobody else can read it.
     pub(super) fn write(&self, text: &str, console: &mut Console<'_>) -> Result<(), Failure> {
         let path = &self.snapshot.path;
         let failed = |path: &Path, error: std::io::Error| {
@@ -118,7 +118,7 @@ impl<'a> Secrets<'a> {
     }
 }
 
-/// The files that a configuration names, in its order.
+/// The files that a configuration names, in the order of the configuration.
 fn named_files(config: &Value, face: Face, directory: &Path, world: &World) -> Vec<PathBuf> {
     let environment = |name: &str| world.variable(name);
     let texts = match config.get(env_file_key(face)) {

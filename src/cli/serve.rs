@@ -1,4 +1,4 @@
-//! `serve`, and no verb at all: the MCP server.
+//! `serve`, which also runs without a verb: the MCP server.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ pub(super) fn run(
         }
         Ok(0)
     });
-    // A thread may still be blocked on a stdin that is no pipe; it must not hold us up.
+    // A thread may still be blocked on a stdin that is not a pipe; it must not hold us up.
     runtime.shutdown_background();
     served
 }

@@ -1,4 +1,4 @@
-//! `serve --http`: what must be right before a port is opened.
+//! `serve --http`: checks what must be right before a port is opened, then opens it.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,13 +15,13 @@ use crate::config::{Secret, Serving, Token};
 use crate::edit::file::contents_and_metadata;
 use crate::gateway::http::{self, Backend, Rules, Settings};
 
-/// Connections that wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 
 /// A port that is open, and how to serve on it.
 pub(super) struct Ready {
     listener: TcpListener,
-    /// Its `rules` are what a reload of the configuration may change.
+    /// The settings; a reload of the configuration may change their `rules`.
     pub(super) settings: Settings,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
     Ok(Ready { listener, settings })
 }
 
-/// Says where it listens and serves until `shutdown` resolves.
+/// Prints the address and serves until `shutdown` resolves.
 pub(super) async fn run<B: Backend>(
     backend: Arc<B>,
     ready: Ready,
@@ -83,15 +83,16 @@ fn resolve(address: &str) -> Result<SocketAddr, Failure> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // On Windows this would let two servers share a port.
+    // On Windows this option would let two servers share a port.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Reads the token file. One that others can change lets in whom they please. One that others can read may be what a
-/// container platform makes of a secret, so that is only said.
+/// Reads the token file. A file that others can change is refused, since they could let in whom they please.
+/// A file that others can read may be how a container platform provides a secret, so that only causes a
+/// warning.
 fn read_token(path: &Path) -> Result<Token, Failure> {
     let shown = path.display();
     let unreadable = |error: io::Error| {
@@ -115,7 +116,7 @@ fn read_token(path: &Path) -> Result<Token, Failure> {
         .map_err(|why| Failure::usage(format!("--auth-token-file {shown}: {why}"), "write one token into it"))
 }
 
-/// The token that a file holds: one, without the white space around it.
+/// The token in a file: exactly one, without the white space around it.
 fn file_token(text: &str) -> Result<Token, &'static str> {
     let token = text.trim_start_matches('\u{feff}').trim();
     if token.is_empty() {
@@ -176,7 +177,8 @@ mod tests {
             let told =
                 outcome.err().map(|failure| (failure.kind, format!("{}\n{}", failure.message, failure.hint)));
             let shown = told.as_ref().map(|(kind, text)| (*kind, text.as_str()));
-            // A machine without IPv6 cannot listen there; everything else about the address was right.
+            // A machine without IPv6 cannot listen on such an address; everything else about the address was
+            // right.
             if address.starts_with('[') && shown.is_some_and(|(kind, _)| kind == FailureKind::Failure) {
                 continue;
             }

@@ -1,10 +1,11 @@
 //! Keys that begin with `_` are comments, as in the files of our ancestors.
 //!
-//! Both loaders drop them from the tree first of all, so that nothing is checked, expanded or remembered of them.
+//! Both loaders drop these keys from the tree before anything else, so that they are never checked, expanded
+//! or remembered.
 
 use super::node::{Kind, Node};
 
-/// What an object of a file holds, and so what a key of it that begins with `_` is.
+/// What an object of a file holds, which decides what a key that begins with `_` means in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     /// The whole of `workbench-config.json`.
@@ -19,14 +20,14 @@ pub(super) enum Holds {
     Servers,
     /// One server.
     Server,
-    /// Variables or headers, whose names are their own.
+    /// Variables or headers, where a name that begins with `_` is a real name.
     Texts,
     /// Settings.
     Settings,
 }
 
 impl Holds {
-    /// What stands under a key.
+    /// What the value under a key holds.
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (Self::Workbench, "toolboxes") => Self::Toolboxes,

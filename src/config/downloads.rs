@@ -3,13 +3,13 @@
 use super::Transport;
 use std::time::Duration;
 
-/// What a download and the start after it may take. To end a package runner in the middle of an install can break its
-/// cache for good.
+/// The time for a download and the start after it. Ending a package runner in the middle of an install can
+/// break its cache for good.
 const DOWNLOAD: Duration = Duration::from_secs(300);
 
 const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman"];
 
-/// Programs that are runners with these words behind them.
+/// Programs that are package runners when one of these words follows.
 const SUBCOMMANDS: [(&str, &[&str]); 7] = [
     ("npm", &["exec"]),
     ("npm", &["x"]),
@@ -20,7 +20,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 7] = [
     ("uv", &["run"]),
 ];
 
-/// When a server that is not ready is ended, where its entry does not say so.
+/// When a server that is not ready is ended, if its entry does not say so.
 pub(super) fn start_timeout(transport: Option<&Transport>, connect: Duration) -> Duration {
     match transport {
         Some(Transport::Stdio(command)) if may_download(&command.program, &command.args) => {
@@ -33,7 +33,7 @@ pub(super) fn start_timeout(transport: Option<&Transport>, connect: Duration) ->
 fn may_download(program: &str, args: &[String]) -> bool {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
     let name = [".exe", ".cmd", ".bat"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-    // Windows starts scripts such as `npx` by way of its shell.
+    // Windows starts scripts such as `npx` through its shell.
     if name == "cmd"
         && let [flag, program, args @ ..] = args
         && flag.eq_ignore_ascii_case("/c")

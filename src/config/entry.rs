@@ -1,8 +1,9 @@
-//! What the keys of an entry of `mcpServers` mean, whoever wrote it, and which values are sound.
+//! What the keys of an `mcpServers` entry mean, whichever client wrote it, and which values are sound.
 //!
-//! An entry is read for two ends. `server.rs` makes a server of one that stands in our own file, with variables expanded
-//! and each problem shown at its place; `client_files` translates those of other clients, with variables kept and a note
-//! for what gets lost. Both find here what a key means; spellings and rules stand nowhere else.
+//! An entry is read for two purposes. `server.rs` makes a server from an entry of our own file, with
+//! variables expanded and each problem shown at its place; `client_files` translates the entries of other
+//! clients, with variables kept and a note for what gets lost. Both look up here what a key means; spellings
+//! and rules stand nowhere else.
 
 /// What a key is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub(crate) enum Field {
     Args,
     /// Variables with their values.
     Env,
-    /// Variables that the server gets as they are, each by an entry of `env`.
+    /// Variables that the server gets unchanged, each through an entry of `env`.
     EnvNames,
     /// Variables that the server inherits.
     Inherited,
@@ -29,24 +30,24 @@ pub(crate) enum Field {
     Transport,
     Disabled,
     Enabled,
-    /// The tools that pass.
+    /// The tools that are let through.
     Tools,
-    /// The tools that do not.
+    /// The tools that are not let through.
     ExcludedTools,
     /// Tools that a client runs without asking.
     Approval,
-    /// When a process that is not ready is ended.
+    /// How long a process may take to be ready before it is ended.
     StartTimeout,
-    /// Whatever else our own files can say.
+    /// Any other setting of our own files.
     Setting,
 }
 
-/// What a key means something to.
+/// The kind of server that a key applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// A program that is started; nothing to a URL.
+    /// A program that is started; the key means nothing for a URL.
     Local,
-    /// A URL; nothing to a program.
+    /// A URL; the key means nothing for a program.
     Remote,
 }
 
@@ -62,23 +63,23 @@ impl Field {
     }
 }
 
-/// What a key is in our own file.
+/// The standing of a key in our own file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Documented.
+    /// The key is documented.
     Ours,
-    /// Understood as well.
+    /// The key is not documented, but understood.
     Synonym,
-    /// Ignored; this is what to write in its place.
+    /// The key is ignored; the text says what to write instead.
     Foreign(&'static str),
-    /// Ignored, and nothing is known of it.
+    /// The key is ignored, and nothing is known about it.
     Strange,
 }
 
 use Standing::{Foreign, Ours, Strange, Synonym};
 
-/// Every key that somebody writes: what it is called, what it is about, what it is in our own file. Among documented keys
-/// that are equally near to a misspelt one the first is suggested.
+/// Every key that any client writes: its name, its field, and its standing in our own file. Where several
+/// documented keys are equally close to a misspelt one, the first is suggested.
 const KEYS: [(&str, Field, Standing); 49] = [
     ("command", Field::Command, Ours),
     ("cmd", Field::Command, Foreign("use `command`")),
@@ -137,12 +138,12 @@ const KEYS: [(&str, Field, Standing); 49] = [
 
 const NAMES_THAT_PASS: &str = "use `toolFilters`, with the names that shall pass";
 
-/// What a key is about; `None` where nobody knows.
+/// What a key is about; `None` for an unknown key.
 pub(crate) fn field(key: &str) -> Option<Field> {
     KEYS.iter().find(|(name, ..)| *name == key).map(|(_, field, _)| *field)
 }
 
-/// What to write in our own file in place of another client's key.
+/// What to write in our own file instead of another client's key.
 pub(super) fn instead_of(key: &str) -> Option<&'static str> {
     KEYS.iter().find_map(|(name, _, standing)| match standing {
         Foreign(hint) if *name == key => Some(*hint),
@@ -155,13 +156,13 @@ pub(super) fn documented() -> Vec<&'static str> {
     KEYS.iter().filter(|(.., standing)| *standing == Ours).map(|(name, ..)| *name).collect()
 }
 
-/// All keys that mean something in our own file and that are of this kind.
+/// All keys of this kind that mean something in our own file.
 pub(super) fn understood(wanted: impl Fn(Field) -> bool) -> Vec<&'static str> {
     let ours = KEYS.iter().filter(|(.., standing)| matches!(standing, Ours | Synonym));
     ours.filter(|(_, field, _)| wanted(*field)).map(|(name, ..)| *name).collect()
 }
 
-/// How a server says that it is to be spoken to.
+/// The transport that a server declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransportName {
     Stdio,
@@ -169,11 +170,11 @@ pub(crate) enum TransportName {
     Sse,
 }
 
-/// What we call them.
+/// Our names of the transports.
 pub(crate) const TRANSPORTS: [(&str, TransportName); 3] =
     [("stdio", TransportName::Stdio), ("http", TransportName::Http), ("sse", TransportName::Sse)];
 
-/// What clients call `http`.
+/// Other clients' names for `http`.
 pub(crate) const HTTP_ELSEWHERE: [(&str, TransportName); 4] = [
     ("streamable-http", TransportName::Http),
     ("streamableHttp", TransportName::Http),
@@ -181,7 +182,7 @@ pub(crate) const HTTP_ELSEWHERE: [(&str, TransportName); 4] = [
     ("remote", TransportName::Http),
 ];
 
-/// Keys of `oauth`.
+/// The keys of `oauth`.
 pub(crate) const LOGIN_KEYS: [&str; 6] =
     ["clientId", "clientSecret", "clientMetadataUrl", "scope", "scopes", "callbackPort"];
 

@@ -1,9 +1,10 @@
-//! Files of `NAME=value` lines: the secrets of a configuration, which name them as `${NAME}`.
+//! Files of `NAME=value` lines, which hold the secrets that a configuration refers to as `${NAME}`.
 //!
-//! `config` reads what `envFile` names; the verbs that change files write `secrets.env` with [`line`].
+//! `config` reads the files that `envFile` names; the verbs that change files write `secrets.env` with
+//! [`line`].
 //!
-//! Invariant: [`parse`] gives back exactly what [`line`] was given, whatever the value. No problem quotes the text of a
-//! line.
+//! Invariant: [`parse`] returns exactly what [`line`] was given, whatever the value. No problem quotes the
+//! text of a line.
 
 use super::access::{Access, mend};
 use super::diagnostic::{Problem, Severity};
@@ -20,18 +21,18 @@ pub const SECRETS: &str = "secrets.env";
 /// A file that `envFile` names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EnvFile {
-    /// What it holds.
+    /// The content of the file.
     pub bytes: Vec<u8>,
-    /// Who else may use it.
+    /// What others may do with the file.
     pub others: Access,
-    /// Whether git would commit it, where somebody looked.
+    /// Whether git would commit the file; `false` if nobody checked.
     pub committable: bool,
 }
 
 /// Reads a file that `envFile` names.
 pub type ReadEnvFile<'a> = dyn Fn(&Path) -> io::Result<EnvFile> + 'a;
 
-/// The values of all files that `envFile` names; where several have a name, those of the first.
+/// The values of all files that `envFile` names. If several files have a name, the first file's value counts.
 pub(super) fn values(root: &Table<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> HashMap<String, String> {
     let mut values = HashMap::new();
     let Some(at) = root.get("envFile") else { return values };
@@ -52,7 +53,7 @@ pub(super) fn values(root: &Table<'_>, directory: &Path, read: &ReadEnvFile<'_>)
     values
 }
 
-/// What a file of `envFile` assigns; what is wrong with it is reported.
+/// The assignments of a file that `envFile` names; problems with the file are reported.
 fn assignments(at: &At<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> Vec<(String, String)> {
     let Some((path, optional)) = place(at, directory) else { return Vec::new() };
     let shown = path.display();
@@ -152,7 +153,7 @@ fn assignment(line: &str) -> Option<(String, String)> {
     sound.then(|| (name.to_owned(), value))
 }
 
-/// The value that a text holds from behind its opening quote on.
+/// The value of a text that begins after its opening quote.
 fn double_quoted(text: &str) -> Option<String> {
     let (mut value, mut rest) = (String::new(), text.chars());
     loop {
@@ -170,13 +171,13 @@ fn double_quoted(text: &str) -> Option<String> {
     }
 }
 
-/// Whether nothing but a comment follows.
+/// Whether nothing but white space or a comment follows.
 fn ends(rest: &str) -> bool {
     let comment = rest.trim_start();
     comment.is_empty() || comment.starts_with('#') && comment.len() < rest.len()
 }
 
-/// The line for a value, without a line break. Shells and other readers of such files understand it, too.
+/// The line for a value, without a line break. Shells and other readers of such files understand it too.
 pub fn line(name: &str, value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=".contains(c);
     if !value.is_empty() && value.chars().all(plain) {

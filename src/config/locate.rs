@@ -1,4 +1,5 @@
-//! Which file is meant.
+//! Finds the configuration file that is meant, and the user's own directories. The command line calls it
+//! before anything is read.
 
 use super::expand::Environment;
 use std::fmt;
@@ -13,7 +14,7 @@ pub enum Face {
     Toolman,
 }
 
-/// Where users keep their own files.
+/// The platforms, by where users keep their own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     /// `$XDG_CONFIG_HOME` or `~/.config`.
@@ -24,52 +25,52 @@ pub enum Platform {
     Windows,
 }
 
-/// What a file is looked for with.
+/// What the search for a file depends on.
 pub struct Surroundings<'a> {
-    /// Variables.
+    /// The environment variables.
     pub environment: &'a Environment<'a>,
     /// The working directory, absolute.
     pub directory: &'a Path,
     /// The user's home.
     pub home: Option<&'a Path>,
-    /// Where the user's own file is kept.
+    /// The platform, which decides where the user's own file is kept.
     pub platform: Platform,
-    /// Whether there is something at a path.
+    /// Whether something exists at a path.
     pub exists: &'a dyn Fn(&Path) -> bool,
 }
 
-/// What files are for.
+/// The purposes of a user's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// What a user decides.
+    /// The user's own decisions.
     Settings,
-    /// What is remembered of a user.
+    /// What programs remember about a user.
     State,
-    /// What can be done without.
+    /// What programs can do without.
     Cache,
 }
 
-/// There is no file to read.
+/// The reason why there is no file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
-    /// A file that was named.
+    /// A file was named and does not exist.
     Named {
-        /// Absolute.
+        /// The absolute path of the file.
         file: PathBuf,
-        /// `--config` or `$WORKBENCH_CONFIG`.
+        /// What named the file: `--config` or `$WORKBENCH_CONFIG`.
         by: &'static str,
     },
-    /// None was named, and none is at the usual places.
+    /// No file was named, and there is none at the usual places.
     Anywhere {
-        /// Whose file was looked for.
+        /// The face whose file was looked for.
         face: Face,
-        /// Where it was looked for, absolute.
+        /// The absolute paths that were tried.
         places: Vec<PathBuf>,
     },
 }
 
-/// Finds the file, as an absolute path: the one that the command line names, or the environment, else that of
-/// the working directory, else the user's own.
+/// Finds the file, as an absolute path: the one that the command line or the environment names, otherwise the
+/// one in the working directory, otherwise the user's own.
 pub fn locate(face: Face, named: Option<&Path>, around: &Surroundings<'_>) -> Result<PathBuf, NotFound> {
     let variable = match face {
         Face::Workbench => (around.environment)("WORKBENCH_CONFIG").filter(|value| !value.is_empty()),
@@ -92,7 +93,7 @@ pub fn locate(face: Face, named: Option<&Path>, around: &Surroundings<'_>) -> Re
     }
 }
 
-/// The user's own file, whether it exists or not; `None` where the user has no home.
+/// The user's own file, whether it exists or not; `None` if the user has no home.
 pub fn user_file(face: Face, around: &Surroundings<'_>) -> Option<PathBuf> {
     let base = user_directory(Purpose::Settings, around)?;
     let folder = match face {
@@ -102,7 +103,8 @@ pub fn user_file(face: Face, around: &Surroundings<'_>) -> Option<PathBuf> {
     Some(base.join(folder).join(face.file_name()))
 }
 
-/// Where programs keep a user's files of a kind: where an XDG variable says, else in the platform's own place.
+/// The directory for a user's files of one purpose: where an XDG variable points, otherwise the platform's
+/// own place.
 pub fn user_directory(purpose: Purpose, around: &Surroundings<'_>) -> Option<PathBuf> {
     use Platform::{MacOs, Unix, Windows};
     let variable = |name| (around.environment)(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -137,7 +139,7 @@ impl Face {
         }
     }
 
-    /// A file that works, to begin with.
+    /// A minimal file that works.
     pub fn minimal_file(self) -> &'static str {
         match self {
             Self::Workbench => {
@@ -169,7 +171,7 @@ command = "npx -y @modelcontextprotocol/server-filesystem ."
 }
 
 impl Platform {
-    /// The one that this program was built for.
+    /// The platform that this program was built for.
     pub fn current() -> Self {
         if cfg!(windows) {
             Self::Windows
@@ -221,7 +223,7 @@ impl std::error::Error for NotFound {}
 mod tests {
     use super::*;
 
-    /// Finds a file where variables, home and existing files are given as words.
+    /// Finds a file, with variables, home and existing files given as words.
     fn find(
         face: Face,
         named: Option<&str>,
@@ -295,7 +297,7 @@ mod tests {
                 &["/home/u/.config/toolman/tools.toml"],
                 "/home/u/.config/toolman/tools.toml",
             ),
-            // named and not there: nothing else is taken
+            // A file that was named and does not exist is not replaced by another.
             (
                 Workbench,
                 Some("n.json"),

@@ -1,10 +1,11 @@
-//! From a file to a valid [`Workbench`] or [`Toolman`], or every problem in it at once.
+//! Turns a file into a valid [`Workbench`] or [`Toolman`], or into every problem in it at once.
 //!
 //! Past this module a name is a checked name, a timeout is a [`Duration`] greater than zero and every
-//! variable is expanded; nothing downstream validates again. Nothing here touches the terminal or reads
-//! the environment by itself: both come in as parameters.
+//! variable is expanded; no later code validates again. Nothing here touches the terminal or reads the
+//! environment by itself: both come in as parameters.
 //!
-//! Invariant: a configuration is valid. Whoever holds one need not check names, variables or timeouts again.
+//! Invariant: a configuration is valid. Code that holds one need not check names, variables or timeouts
+//! again.
 
 use std::fmt;
 use std::io;
@@ -46,7 +47,7 @@ pub use secrets::{Redactor, Secret};
 pub use toolman::load_toolman;
 pub use workbench::load;
 
-/// What a configuration is read with, besides its own text.
+/// What is needed to read a configuration, besides its text.
 pub struct Inputs<'a> {
     /// The variables that are set.
     pub environment: &'a Environment<'a>,
@@ -57,7 +58,7 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Variables alone, as if there were no other files.
+    /// Inputs with variables only, as if there were no other files.
     pub fn of(environment: &'a Environment<'a>) -> Self {
         Self { environment, read: &|_| Err(io::ErrorKind::NotFound.into()), skip_missing: false }
     }
@@ -70,51 +71,51 @@ pub struct Workbench {
     pub tool_mode: ToolMode,
     /// Which generation of meta-tools is listed.
     pub meta_tools: MetaTools,
-    /// Most bytes of `instructions`; 0 is no limit.
+    /// The most bytes of `instructions`; 0 means no limit.
     pub instructions_limit: usize,
     /// How long answers with many definitions may be.
     pub open_limit: OpenLimit,
     /// Whether the search tool is listed.
     pub search: bool,
-    /// What both faces share.
+    /// The settings that both faces share.
     pub common: Common,
-    /// In the order of the file.
+    /// The toolboxes in the order of the file.
     pub toolboxes: Vec<Toolbox>,
 }
 
 /// A valid `tools.toml`.
 #[derive(Debug, Clone)]
 pub struct Toolman {
-    /// Patterns over exposed names; what matches starts active.
+    /// Patterns over exposed names. Whatever matches starts active.
     pub active_toolsets: Vec<String>,
-    /// Stands between namespace and URI of a resource, if the file says what.
+    /// The text between the namespace and the URI of a resource, if the file sets one.
     pub resource_separator: Option<String>,
-    /// Whether what was switched by hand is kept across restarts.
+    /// Whether switches made by hand are kept across restarts.
     pub remember: bool,
     /// How long the first lists wait for servers; may be zero.
     pub startup_wait: Duration,
     /// Whether the search tool is listed.
     pub search: bool,
-    /// What both faces share.
+    /// The settings that both faces share.
     pub common: Common,
-    /// In the order of the file.
+    /// The servers in the order of the file.
     pub servers: Vec<Arc<NamespacedServer>>,
 }
 
 /// One upstream of `tools.toml`.
 #[derive(Debug, PartialEq)]
 pub struct NamespacedServer {
-    /// Stands before its names; may be empty, and may repeat.
+    /// The namespace before the server's names; may be empty, and several servers may share one.
     pub namespace: String,
-    /// How to reach it.
+    /// How to reach the server.
     pub transport: Transport,
-    /// Whether it is started again when it dies.
+    /// Whether the server is restarted when it dies.
     pub restart: bool,
     /// Deadlines.
     pub timeouts: Timeouts,
-    /// Who shares a connection to it.
+    /// Who shares a connection to the server.
     pub isolation: Isolation,
-    /// When it runs.
+    /// When the server runs.
     pub running: Running,
 }
 
@@ -123,11 +124,11 @@ pub struct NamespacedServer {
 pub struct Common {
     /// Whether characters that clients reject are replaced in registered names.
     pub names: NameRule,
-    /// Longest registered tool name, in characters, at least 10; `None` is what the client takes.
+    /// The longest registered tool name in characters, at least 10; `None` means whatever the client accepts.
     pub max_name_length: Option<usize>,
-    /// What the client's file calls us, where it is not what we call ourselves. The command line says it, no file does.
+    /// The client's name for us, if it is not our own. Only the command line sets it, never a file.
     pub entry: Option<String>,
-    /// Largest message accepted from an upstream or a stdio client.
+    /// The largest message that is accepted from an upstream or a stdio client.
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.
     pub question_timeout: Duration,
@@ -142,52 +143,52 @@ pub struct Common {
 /// Settings of serving over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
-    /// How long a session without stream and request lives.
+    /// How long a session without a stream or a request lives.
     pub session_idle_timeout: Duration,
-    /// Largest request body.
+    /// The largest request body.
     pub max_body_bytes: usize,
-    /// Seals what clients carry for us between requests; `None` is a key of this process.
+    /// The key that seals what clients carry for us between requests; `None` means a key of this process.
     pub state_key: Option<Secret>,
-    /// Who may come in; empty where the file names nobody.
+    /// The tokens that let clients in; empty if the file names none.
     pub tokens: Vec<Token>,
 }
 
 /// A bearer token and what it opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// For logs; unique in the file.
+    /// The name for logs, unique in the file.
     pub name: String,
-    /// Never empty, unique in the file.
+    /// The token itself; never empty, and unique in the file.
     pub token: Secret,
-    /// Names of toolboxes (toolman: namespaces) of this file; `None` is all.
+    /// The toolboxes (toolman: namespaces) that the token opens; `None` means all.
     pub scope: Option<Vec<String>>,
 }
 
 /// A named group of servers.
 #[derive(Debug, Clone)]
 pub struct Toolbox {
-    /// Unique in the file.
+    /// The name, unique in the file.
     pub name: ToolboxName,
-    /// Empty where the file has none.
+    /// The description; empty if the file has none.
     pub description: String,
-    /// Enabled servers, in the order of the file.
+    /// The enabled servers, in the order of the file.
     pub servers: Vec<Arc<Server>>,
 }
 
 /// One upstream as configured.
 #[derive(Debug, PartialEq)]
 pub struct Server {
-    /// Unique in its toolbox.
+    /// The name, unique in its toolbox.
     pub name: ServerName,
-    /// How to reach it.
+    /// How to reach the server.
     pub transport: Transport,
     /// Which of its tools exist for clients.
     pub filter: ToolFilter,
     /// Deadlines.
     pub timeouts: Timeouts,
-    /// Who shares a connection to it.
+    /// Who shares a connection to the server.
     pub isolation: Isolation,
-    /// When it runs.
+    /// When the server runs.
     pub running: Running,
 }
 
@@ -198,11 +199,11 @@ pub enum Transport {
     Stdio(Command),
     /// A server behind a URL.
     Http(Http),
-    /// One that cannot be reached, since its entry needs variables that are not set.
+    /// A server that cannot be reached, since its entry needs variables that are not set.
     Unset(Unset),
 }
 
-/// What a server lacks.
+/// The variables that a server lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unset {
     /// The variables that are not set, in the order of the file; at least one.
@@ -223,19 +224,19 @@ impl fmt::Display for Unset {
     }
 }
 
-/// What to start, before the program is looked up in `PATH`. Its `Debug` form shows neither arguments nor
+/// What to start, before the program is looked up in `PATH`. The `Debug` form shows neither arguments nor
 /// values, which may come from the environment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Command {
     /// A bare name or a path.
     pub program: String,
-    /// Arguments, expanded.
+    /// The arguments, expanded.
     pub args: Vec<String>,
-    /// Declared variables, in the order of the file.
+    /// The declared variables, in the order of the file.
     pub env: Vec<(String, Secret)>,
-    /// Absolute; `None` is the gateway's own working directory.
+    /// The absolute working directory; `None` means the gateway's own.
     pub cwd: Option<PathBuf>,
-    /// Further variables handed on from the gateway's environment; `*` is all.
+    /// Further variables that are passed on from the gateway's environment; `*` means all.
     pub inherit_env: Vec<String>,
 }
 
@@ -245,36 +246,36 @@ impl fmt::Debug for Command {
     }
 }
 
-/// An upstream behind a URL. Its `Debug` form shows no password.
+/// An upstream behind a URL. The `Debug` form shows no password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Http {
-    /// `http` or `https`, with a host.
+    /// The URL, `http` or `https`, with a host.
     pub url: String,
-    /// In the order of the file; names and values are fit to be sent.
+    /// The headers in the order of the file; names and values are fit to be sent.
     pub headers: Vec<(String, Secret)>,
-    /// Whether it speaks the deprecated HTTP+SSE transport.
+    /// Whether the server speaks the deprecated HTTP+SSE transport.
     pub sse: bool,
-    /// How to log in where it wants that; `None`: not at all.
+    /// How to log in if the server requires it; `None` disables logins.
     pub oauth: Option<OAuth>,
 }
 
 /// How to log in to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OAuth {
-    /// A client that is registered with the authorization server.
+    /// The id of a client that is registered with the authorization server.
     pub client_id: Option<String>,
-    /// Its secret.
+    /// The secret of that client.
     pub client_secret: Option<Secret>,
-    /// The document that describes us to authorization servers which read such.
+    /// The URL of the document that describes us, for authorization servers that read one.
     pub client_metadata_url: Option<String>,
-    /// The scopes to ask for, with spaces between them.
+    /// The scopes to ask for, separated by spaces.
     pub scope: Option<String>,
-    /// The port that the browser comes back to.
+    /// The port that the browser returns to.
     pub callback_port: Option<u16>,
 }
 
 impl Http {
-    /// Whether the file itself says who we are, so that no login is wanted.
+    /// Whether the file itself gives credentials, so that no login is wanted.
     pub fn has_credentials(&self) -> bool {
         let authority = self.url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
         self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
@@ -291,21 +292,21 @@ impl fmt::Debug for Http {
 /// Who shares a connection to an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// All clients.
+    /// All clients share one connection.
     Shared,
-    /// Nobody: each session, or token, has its own.
+    /// Nobody shares: each session, or token, has its own connection.
     Session,
 }
 
-/// When a server runs, as far as the file says so.
+/// When a server runs, as far as the file says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Running {
-    /// When it starts.
+    /// When the server starts.
     pub start: Option<Start>,
 }
 
 impl Running {
-    /// What is said here, else what is said there.
+    /// The settings of `self`, completed by those of `other`.
     pub fn or(self, other: Self) -> Self {
         Self { start: self.start.or(other.start) }
     }
@@ -314,23 +315,23 @@ impl Running {
 /// When a server starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// When its toolbox is opened; under toolman, at once.
+    /// The server starts when its toolbox is opened; under toolman, at once.
     Open,
-    /// When something of it is used; until then it is shown as it was when it last ran.
+    /// The server starts when something of it is used. Until then it is shown as it was when it last ran.
     Call,
 }
 
-/// Which tools of a server pass.
+/// Which tools of a server are let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolFilter {
-    /// Every tool.
+    /// Every tool is let through.
     All,
-    /// These names exactly; none when empty.
+    /// Exactly these tools are let through; none if the list is empty.
     Only(Vec<String>),
 }
 
 impl ToolFilter {
-    /// Whether the tool with this original name passes.
+    /// Whether the tool with this original name is let through.
     pub fn allows(&self, tool: &str) -> bool {
         match self {
             Self::All => true,
@@ -342,13 +343,13 @@ impl ToolFilter {
 /// Deadlines of one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// How long an opening or a call waits for spawn, handshake and all lists.
+    /// How long an opening or a call waits for the spawn, the handshake and all lists.
     pub connect: Duration,
-    /// When a process that is not ready by then is ended.
+    /// How long a process may take to be ready before it is ended.
     pub start: Duration,
-    /// Longest silence of a call; progress extends it.
+    /// The longest silence during a call; progress extends it.
     pub call: Option<Duration>,
-    /// Longest time of a call in all.
+    /// The longest duration of a call in all.
     pub max_call: Option<Duration>,
 }
 
@@ -362,33 +363,33 @@ impl Default for Timeouts {
 /// How opened tools reach the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolMode {
-    /// Registered under names of their own.
+    /// Tools are registered under names of their own.
     Dynamic,
-    /// Called through `use_tool`.
+    /// Tools are called through `use_tool`.
     Proxy,
     /// Dynamic for clients known to honour `list_changed`, proxy for the others.
     Auto,
-    /// Registered from the start: every toolbox is open.
+    /// Tools are registered from the start, as if every toolbox were open.
     Flat,
 }
 
 /// How long the text of an answer with many definitions may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenLimit {
-    /// As the client is known to take it.
+    /// As long as the client is known to accept.
     Auto,
-    /// So many bytes.
+    /// At most this many bytes.
     Bytes(usize),
-    /// As it comes.
+    /// Without a limit.
     None,
 }
 
 /// A generation of meta-tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetaTools {
-    /// `open_toolbox`, `use_tool`.
+    /// The tools `open_toolbox` and `use_tool`.
     Current,
-    /// `workbench_…`.
+    /// The tools named `workbench_…`.
     Classic,
 }
 

@@ -1,4 +1,4 @@
-//! Names as the file may spell them.
+//! The names that a file may give to servers and toolboxes, checked when the file is read.
 
 use std::fmt;
 

@@ -25,7 +25,7 @@ fn found(text: &[u8]) -> Vec<Problem> {
     }
 }
 
-/// Problems as `line:column path: message (hint)`, warnings marked.
+/// Problems as `line:column path: message (hint)`, with warnings marked.
 fn problems(text: &[u8]) -> Vec<String> {
     let line = |problem: &Problem| {
         let Problem { line, column, path, message, hint, .. } = problem;
@@ -257,7 +257,7 @@ fn of_bytes_that_are_no_text() {
     assert_eq!(problems(b"\xff\xfe{\0}\0"), ["1:1 : the file is UTF-16, not UTF-8 (save the file as UTF-8)"]);
 }
 
-/// `@` stands for `toolboxes.dev.mcpServers.fs`.
+/// In the cases `@` stands for `toolboxes.dev.mcpServers.fs`.
 #[test]
 fn of_a_server() {
     let cases: &[(&str, &[&str])] = &[
@@ -546,7 +546,7 @@ fn are_shown_with_their_line() {
     assert_eq!(found[0].render(false), expected);
 }
 
-/// Whatever is wrong next to them, no secret is ever printed, in one line or in many.
+/// No secret is ever printed, whatever is wrong beside it, in a file of one line or of many.
 #[test]
 fn never_show_secrets() {
     let sound = r#"{
@@ -588,7 +588,7 @@ fn never_show_secrets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Nothing that can stand in a file makes us panic, and every problem can be shown.
+    /// No content of a file makes us panic, and every problem can be shown.
     #[test]
     fn of_any_text(
         parts in prop::collection::vec(
@@ -619,8 +619,8 @@ proptest! {
     }
 }
 
-/// Many problems in one file take about as long as the same problems in many files; both are measured in turn, so that
-/// whatever else the machine does slows down both.
+/// Many problems in one file take about as long as the same problems in many files. Both are measured in
+/// turn, so that other load on the machine slows down both.
 #[test]
 fn telling_problems_takes_time_in_proportion_to_their_number() {
     const FILES: usize = 16;

@@ -1,4 +1,4 @@
-//! Typed reading of a tree: each accessor answers the value, or notes the problem and answers `None`.
+//! Typed reading of a tree: each accessor returns the value, or reports the problem and returns `None`.
 
 use super::diagnostic::Severity;
 use super::entry::snake;
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Keys whose values are never shown, whatever they hold.
 const SECRET_KEYS: [&str; 7] = ["env", "envs", "environment", "headers", "token", "stateKey", "clientSecret"];
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone)]
 pub(super) struct At<'d> {
     pub(super) report: &'d Report,
     pub(super) node: &'d Node,
     pub(super) path: String,
-    /// The key in the file, as it is spelled there; empty for the root and in lists.
+    /// The key as the file spells it; empty for the root and in lists.
     pub(super) key: &'d str,
     key_span: Span,
     secret: bool,
@@ -32,7 +32,7 @@ pub(super) struct Table<'d> {
 
 impl<'d> At<'d> {
     pub(super) fn root(report: &'d Report, node: &'d Node) -> Self {
-        // The root as a whole is pointed at by its first character.
+        // A problem of the whole root points at its first character.
         let key_span = node.span.start..(node.span.start + 1).min(node.span.end);
         Self { report, node, path: String::new(), key: "", key_span, secret: false }
     }
@@ -45,31 +45,32 @@ impl<'d> At<'d> {
         self.add(Severity::Warning, self.pointer(), message.into(), hint.into());
     }
 
-    /// As [`At::error`], pointing at the key.
+    /// Reports an error like [`At::error`], pointing at the key.
     pub(super) fn key_error(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Error, self.key_span.clone(), message.into(), hint.into());
     }
 
-    /// A warning, pointing at the key.
+    /// Reports a warning, pointing at the key.
     pub(super) fn key_warning(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Warning, self.key_span.clone(), message.into(), hint.into());
     }
 
-    /// As [`At::error`], pointing at a part of a string's value, or at the key where that part cannot be found.
+    /// Reports an error like [`At::error`], pointing at a part of a string's value, or at the key if that
+    /// part cannot be found.
     pub(super) fn part_error(&self, part: Span, message: impl Into<String>, hint: impl Into<String>) {
         let place = self.text().and_then(|text| self.report.inside(&self.node.span, &text.raw, &part));
         let span = place.unwrap_or_else(|| self.key_span.clone());
         self.add(Severity::Error, span, message.into(), hint.into());
     }
 
-    /// A variable of this string that could not be replaced.
+    /// Reports a variable of this string that could not be replaced.
     pub(super) fn unexpanded(&self, fault: &Fault) {
         let place = self.text().and_then(|text| self.report.inside(&self.node.span, &text.raw, &fault.range));
         let span = place.clone().unwrap_or_else(|| self.pointer());
         self.report.unexpanded(&fault.name, fault.kind, &span, &self.path, place.is_some());
     }
 
-    /// An unexpected type.
+    /// Reports an unexpected type.
     pub(super) fn expected(&self, expected: &str, hint: impl Into<String>) {
         self.error(format!("expected {expected}, found {}", self.found()), hint);
     }
@@ -118,7 +119,7 @@ impl<'d> At<'d> {
         Some(items.iter().enumerate().map(at).collect())
     }
 
-    /// A list of strings, expanded; all of them or none.
+    /// A list of expanded strings; `None` if any of them is wrong.
     pub(super) fn strings(&self) -> Option<Vec<String>> {
         let items = self.list()?;
         let strings: Vec<_> = items.iter().map(|item| item.string().map(str::to_owned)).collect();
@@ -162,8 +163,8 @@ impl<'d> At<'d> {
         }
     }
 
-    /// Seconds, greater than 0, fractions allowed. Beyond a human life they are cut, so that deadlines can
-    /// be computed without overflow.
+    /// A number of seconds greater than 0; fractions are allowed. More than a human life is cut down, so that
+    /// deadlines can be computed without overflow.
     pub(super) fn seconds(&self) -> Option<Duration> {
         const WANTED: &str = "a number of seconds greater than 0";
         let number = self.number(WANTED)?;
@@ -175,7 +176,7 @@ impl<'d> At<'d> {
         duration
     }
 
-    /// As [`At::seconds`], or 0.
+    /// A number of seconds like [`At::seconds`], or 0.
     pub(super) fn seconds_or_none(&self) -> Option<Duration> {
         match self.spelled_number().parse() {
             Ok(0.0) => Some(Duration::ZERO),
@@ -203,7 +204,7 @@ impl<'d> At<'d> {
         found.map(|(_, meaning)| *meaning)
     }
 
-    /// A number or boolean as spelled, and `Some(None)` for null; `None` for anything else.
+    /// A number or boolean as the file spells it, and `Some(None)` for null; `None` for anything else.
     pub(super) fn spelled(&self) -> Option<Option<&'d str>> {
         match &self.node.kind {
             Kind::Null => Some(None),
@@ -236,7 +237,7 @@ impl<'d> At<'d> {
         self.report.source.position(self.key_span.start).0
     }
 
-    /// What stands here, in words; text as written, so that no variable's value shows.
+    /// Describes the value in words. Text is quoted as written, so that no variable's value shows.
     fn found(&self) -> String {
         match &self.node.kind {
             Kind::Null => "null".into(),
@@ -276,7 +277,7 @@ impl<'d> At<'d> {
         }
     }
 
-    /// Lists and objects are pointed at by their key, so that the excerpt is the line to edit.
+    /// The span to point at: for lists and objects the key, so that the excerpt is the line to edit.
     fn pointer(&self) -> Span {
         match self.node.kind {
             Kind::List(_) | Kind::Object(_) => self.key_span.clone(),
@@ -292,13 +293,13 @@ impl<'d> At<'d> {
 }
 
 impl<'d> Table<'d> {
-    /// The value of a key, given in camelCase; where keys repeat, the first.
+    /// The value of a key given in camelCase; if the key repeats, the first value.
     pub(super) fn get(&self, key: &str) -> Option<&At<'d>> {
         let key = self.at.report.spelled(key);
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The value of a key, or of the misspelling of it, so that what stands beneath is checked in the same run.
+    /// The value of a key, or of a misspelling of it, so that what is beneath is checked in the same run.
     pub(super) fn get_or_meant(&self, key: &str, known: &[&str]) -> Option<&At<'d>> {
         self.get(key).or_else(|| self.unknown(known).find(|entry| nearest(entry.key, known) == Some(key)))
     }
@@ -314,14 +315,14 @@ impl<'d> Table<'d> {
         &self.entries
     }
 
-    /// Entries whose key is none of these.
+    /// The entries whose keys are none of these.
     pub(super) fn unknown(&self, known: &[&str]) -> impl Iterator<Item = &At<'d>> {
         let known: Vec<_> = known.iter().map(|key| self.at.report.spelled(key)).collect();
         self.entries.iter().filter(move |entry| !known.iter().any(|key| key == entry.key))
     }
 
-    /// Every key that is neither known nor explained already is an error with a suggestion; answers the keys
-    /// that were suggested.
+    /// Reports every key that is neither known nor explained already, with a suggestion. Returns the
+    /// suggested keys.
     pub(super) fn refuse_unknown(&self, known: &[&str], explained: &[&str]) -> Vec<String> {
         let spelled: Vec<_> = known.iter().map(|key| self.at.report.spelled(key)).collect();
         let mut suggested = Vec::new();
@@ -335,7 +336,7 @@ impl<'d> Table<'d> {
 }
 
 impl Report {
-    /// A key, given in camelCase, as this format spells it.
+    /// A key given in camelCase, as this format spells it.
     pub(super) fn spelled(&self, key: &str) -> String {
         match self.spelling {
             Spelling::Camel => key.to_owned(),
@@ -344,7 +345,7 @@ impl Report {
     }
 }
 
-/// What to do about an unknown word.
+/// The hint for an unknown word.
 pub(super) fn suggestion(word: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(word, known) {
         Some(known) => format!("did you mean `{known}`?"),
@@ -360,7 +361,7 @@ pub(super) fn suggestion(word: &str, known: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Known words that a suggestion lists at most.
+/// The most known words that a suggestion lists.
 const MOST_LISTED: usize = 30;
 
 /// The known word that a typo most likely meant.
@@ -372,7 +373,7 @@ pub(crate) fn nearest<'k>(word: &str, known: &'k [impl AsRef<str>]) -> Option<&'
         let plain = plain(known);
         let length = known.chars().count().min(length);
         let most = (1 + length / 5).min(length.checked_sub(1)?);
-        // Comparing takes time by both lengths.
+        // The cost of a comparison grows with both lengths, so words of very different length are skipped.
         let may_be = plain.chars().count().abs_diff(written.chars().count()) <= most;
         let distance = may_be.then(|| strsim::damerau_levenshtein(&written, &plain))?;
         (distance <= most).then_some((distance, known))

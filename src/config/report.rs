@@ -22,7 +22,7 @@ pub(super) enum Spelling {
     Snake,
 }
 
-/// The problems and secrets of one file, in the making.
+/// The problems and secrets that have been collected so far from one file.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) source: Source,
@@ -30,9 +30,9 @@ pub(super) struct Report {
     findings: RefCell<Vec<Finding>>,
     /// Variables that are not set, with their names, by the path of the text that needs them.
     unset: RefCell<BTreeMap<String, Vec<(String, Finding)>>>,
-    /// Problems of files that this one names.
+    /// Problems of other files that this file names.
     elsewhere: RefCell<Vec<Problem>>,
-    /// Value and name.
+    /// Pairs of a secret value and its name.
     secrets: RefCell<Vec<(String, String)>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Finding {
     pub(super) path: String,
     pub(super) message: String,
     pub(super) hint: String,
-    /// Whether a variable that is not set is all that is wrong.
+    /// Whether an unset variable is all that is wrong.
     pub(super) unset: bool,
 }
 
@@ -65,13 +65,13 @@ impl Report {
         self.findings.borrow_mut().push(finding);
     }
 
-    /// Notes a problem of a file that this one names.
+    /// Reports a problem of another file that this file names.
     pub(super) fn elsewhere(&self, problem: Problem) {
         self.elsewhere.borrow_mut().push(problem);
     }
 
-    /// The variables that the entry of a server at this path needs and that are not set, each once. A server that is
-    /// disabled needs none, and for one that may be skipped they are worth a warning only.
+    /// The unset variables that the entry of a server at this path needs, each once. A disabled server needs
+    /// none, and for a server that may be skipped they are only worth a warning.
     pub(super) fn unset_in(&self, entry: &str, disabled: bool, skip: bool) -> Vec<String> {
         let mut unset = self.unset.borrow_mut();
         let mut names = Vec::new();
@@ -94,8 +94,8 @@ impl Report {
         names.into_iter().map(|(_, name)| name).filter(|name| known.insert(name.clone())).collect()
     }
 
-    /// Remembers a value that must never print; multi-line values also line by line, since that is how they
-    /// turn up in logs.
+    /// Remembers a value that must never print. Multi-line values are also remembered line by line, since
+    /// that is how they appear in logs.
     pub(super) fn secret(&self, value: &str, name: &str) {
         let mut secrets = self.secrets.borrow_mut();
         secrets.push((value.to_owned(), name.to_owned()));
@@ -104,7 +104,7 @@ impl Report {
         }
     }
 
-    /// Remembers what is secret in the words of a command: who starts a program may see it quoted on its stderr.
+    /// Remembers the secrets among the words of a command: a program may quote them on its stderr.
     pub(super) fn secrets_of_words<'w>(&self, words: impl IntoIterator<Item = &'w str>) {
         let mut previous = None;
         for word in words {
@@ -115,8 +115,8 @@ impl Report {
         }
     }
 
-    /// Checks keys for repetition and expands every string, except where `keep` says so of a path: by the environment
-    /// and by the files that `envFile` names.
+    /// Checks keys for repetition and expands every string from the environment and from the files that
+    /// `envFile` names, except at the paths for which `keep` returns true.
     pub(super) fn prepare_all(
         &self,
         root: &mut Node,
@@ -134,7 +134,7 @@ impl Report {
         values
     }
 
-    /// Expands the strings of one member of the root, before all others.
+    /// Expands the strings of one member of the root before all others.
     fn prepare_member(&self, root: &mut Node, key: &str, env: &Environment<'_>) {
         let key = self.spelled(key);
         let Kind::Object(entries) = &mut root.kind else { return };
@@ -235,7 +235,7 @@ impl Report {
         }
     }
 
-    /// Where a part of a string's value stands in the source, if the string is written without escapes.
+    /// The position in the source of a part of a string's value, if the string is written without escapes.
     pub(super) fn inside(&self, string: &Span, value: &str, part: &Span) -> Option<Span> {
         let start = string.start + 1;
         let plain =
@@ -243,7 +243,7 @@ impl Report {
         plain.then(|| start + part.start..start + part.end)
     }
 
-    /// What the tree turned out to be: problems in the order of the file, and whether any is an error.
+    /// The result: the problems in the order of the file, and the redactor.
     pub(super) fn finish(self, root: Option<&Node>) -> (Vec<Problem>, Redactor) {
         let secrets = Redactor::new(self.secrets.take());
         let mut findings = self.findings.take();
@@ -274,7 +274,7 @@ impl Report {
         (problems, secrets)
     }
 
-    /// The one problem of a text that is no tree.
+    /// The one problem of a text that cannot be parsed.
     pub(super) fn broken(self, error: SyntaxError) -> Vec<Problem> {
         self.add(Finding {
             severity: Severity::Error,

@@ -1,9 +1,9 @@
 //! The JSON Schemas of both files, for editors.
 
-/// Of `workbench-config.json`.
+/// The schema of `workbench-config.json`.
 pub const WORKBENCH: &str = include_str!("../../schema/workbench-config.schema.json");
 
-/// Of `tools.toml`.
+/// The schema of `tools.toml`.
 pub const TOOLMAN: &str = include_str!("../../schema/tools.schema.json");
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests {
         keys.iter().map(|key| report.spelled(key)).collect()
     }
 
-    /// Every key that the loader knows is in the schema, and the other way round.
+    /// The loader and the schema know the same keys.
     #[test]
     fn keys_are_those_of_the_loader() {
         use Spelling::{Camel, Snake};
@@ -54,7 +54,8 @@ mod tests {
         }
     }
 
-    /// What of a value a schema does not allow. Knows the words that our schemas use, and no others.
+    /// The parts of a value that a schema does not allow. Only the keywords that our schemas use are
+    /// understood.
     fn faults(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut fault = |word: &str| found.push(format!("{path}: {word}"));
@@ -117,7 +118,7 @@ mod tests {
                     let missing = |key: &&Value| value.is_object() && value.get(text(key)).is_none();
                     rule.as_array().expect("a list").iter().filter(missing).for_each(|key| fault(&text(key)));
                 }
-                // The one pattern that there is: comments.
+                // The only pattern in our schemas is the one for comments.
                 "patternProperties" => {
                     for (key, value) in
                         value.as_object().into_iter().flatten().filter(|(key, _)| key.starts_with('_'))

@@ -1,7 +1,7 @@
 //! Values that must never print: [`Secret`] has no readable `Debug` form, and a [`Redactor`] knows them all.
 //!
-//! Invariant: secrets do not print. Every text that quotes a file, a command line or an upstream's words goes through a
-//! [`Redactor`] before a person, a log or a client sees it.
+//! Invariant: secrets do not print. Every text that quotes a file, a command line or an upstream's words goes
+//! through a [`Redactor`] before a person, a log or a client sees it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,10 +30,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Shortest value that is looked for in foreign text: shorter ones would garble it.
+/// The shortest value that is looked for in foreign text. Replacing shorter ones would garble it.
 const SHORTEST: usize = 6;
 
-/// Replaces secret values by `${NAME}`. Cheap to clone.
+/// Replaces secret values by `${NAME}`. A redactor is cheap to clone.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<Values>);
 
@@ -41,14 +41,14 @@ pub struct Redactor(Arc<Values>);
 struct Values {
     /// Values and their names, longer values first.
     pairs: Vec<(String, String)>,
-    /// By the first bytes of a value, which of the pairs begin so, in their order: a text is gone through once, however
-    /// many values there are.
+    /// The indices of the pairs whose values begin with these bytes, in the order of `pairs`. With them one
+    /// pass over a text is enough, however many values there are.
     starts: HashMap<[u8; SHORTEST], Vec<usize>>,
 }
 
 impl Redactor {
-    /// Takes pairs of value and name; longer values are replaced first, so that one which contains
-    /// another is not left half readable. Where a value has several names, the first is shown.
+    /// Takes pairs of value and name. Longer values are replaced first, so that a value that contains another
+    /// is not left half readable. If a value has several names, the first is shown.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut pairs: Vec<_> =
             pairs.into_iter().filter(|(value, _)| value.chars().count() >= SHORTEST).collect();
@@ -62,13 +62,13 @@ impl Redactor {
         Self(Arc::new(Values { pairs, starts }))
     }
 
-    /// The same with more pairs of value and name.
+    /// The same redactor with more pairs of value and name.
     pub fn with(&self, more: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::new(self.0.pairs.iter().cloned().chain(more))
     }
 
-    /// The text with every known value replaced by its `${NAME}`, in one pass, so that names put in are left
-    /// alone.
+    /// The text with every known value replaced by its `${NAME}`, in one pass, so that inserted names are
+    /// left alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut redacted = String::new();
         let (mut copied, mut at) = (0, 0);
@@ -91,7 +91,7 @@ impl Redactor {
         }
     }
 
-    /// The longest value that a text begins with. A value never begins inside of a character.
+    /// The longest known value that a text begins with. A value never begins inside a character.
     fn known_at(&self, start: &[u8; SHORTEST], text: &[u8]) -> Option<&(String, String)> {
         let pairs = self.0.starts.get(start)?.iter().map(|index| &self.0.pairs[*index]);
         pairs.into_iter().find(|(value, _)| text.starts_with(value.as_bytes()))

@@ -1,4 +1,5 @@
-//! One entry of `mcpServers` of our own file: from what `entry.rs` says its keys mean to a server that can run.
+//! Turns an `mcpServers` entry of our own file into a server that can run, by the meanings that `entry.rs`
+//! gives to its keys.
 
 use super::detect::secrets_of_url;
 use super::entry::{
@@ -13,8 +14,8 @@ use super::{
 };
 use std::path::{Component, Path, PathBuf};
 
-/// Reads an entry; one that is disabled is checked all the same, and `None`. `skip`: one whose variables are not set is
-/// a server that cannot be reached.
+/// Reads an entry. A disabled entry is checked all the same, and gives `None`. With `skip`, an entry with
+/// unset variables becomes a server that cannot be reached.
 pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Server> {
     let name = ServerName::new(entry.key)
         .map_err(|wrong| entry.key_error(wrong, "give the server a readable name"))
@@ -33,13 +34,13 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     if disabled {
         return None;
     }
-    // What such a variable was to say is not known; it does not matter before there is a server.
+    // Settings that an unset variable hides get defaults; they do not matter until there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
     let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
     Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
 }
 
-/// What stands for the transport of a server whose variables are not set, if some are not.
+/// The placeholder transport of a server with unset variables; `None` if all are set.
 pub(super) fn unset(entry: &At<'_>, table: &Table<'_>, disabled: bool, skip: bool) -> Option<Transport> {
     let variables = entry.report.unset_in(&entry.path, disabled, skip);
     let is_sse = spelled(Field::Transport).iter().any(|key| entry.member(key) == Some("sse"));
@@ -64,18 +65,18 @@ fn warn_of_unknown(table: &Table<'_>) {
     }
 }
 
-/// The keys of our own file that mean this.
+/// The keys of our own file for this field.
 fn spelled(field: Field) -> Vec<&'static str> {
     understood(|other| other == field)
 }
 
-/// The keys of our own file that mean something to one side only.
+/// The keys of our own file that apply to one kind of server only.
 fn of(side: Side) -> Vec<&'static str> {
     understood(|field| field.side() == Some(side))
 }
 
 fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
-    // Everything is read in any case, so that all problems of the entry are seen at once.
+    // Every key is read in any case, so that all problems of the entry are reported at once.
     let kind = declared_kind(table);
     let urls: Vec<_> = table.synonyms(&spelled(Field::Url)).into_iter().map(|at| (at, url(at))).collect();
     let url = agreed(&urls, PartialEq::eq);
@@ -142,7 +143,7 @@ pub(super) fn http(
     http
 }
 
-/// What `transport` and `type` say.
+/// The transport that `transport` and `type` declare.
 pub(super) fn declared_kind(table: &Table<'_>) -> Option<TransportName> {
     let kinds: Vec<_> = table
         .synonyms(&spelled(Field::Transport))
@@ -152,7 +153,7 @@ pub(super) fn declared_kind(table: &Table<'_>) -> Option<TransportName> {
     agreed(&kinds, PartialEq::eq)
 }
 
-/// Whether what is declared goes with `command`, or with a URL under the given key.
+/// Checks that the declared transport goes with `command`, or with a URL under the given key.
 pub(super) fn fits(table: &Table<'_>, kind: Option<TransportName>, key: &str) -> Option<()> {
     let (speaks, other) = match (key, kind) {
         (_, None) | ("command", Some(TransportName::Stdio)) => return Some(()),
@@ -169,7 +170,7 @@ pub(super) fn fits(table: &Table<'_>, kind: Option<TransportName>, key: &str) ->
     None
 }
 
-/// The one meaning of synonyms; an error where they differ.
+/// The one value on which synonyms agree; an error if they differ.
 fn agreed<T: Clone>(synonyms: &[(&At<'_>, Option<T>)], equal: fn(&T, &T) -> bool) -> Option<T> {
     let mut meanings = synonyms.iter().filter_map(|(at, value)| value.as_ref().map(|value| (at, value)));
     let (first, meaning) = meanings.next()?;
@@ -224,7 +225,7 @@ pub(super) fn working_directory(at: &At<'_>, directory: &Path) -> Option<PathBuf
     Some(directory.join(value).components().filter(|part| *part != Component::CurDir).collect())
 }
 
-/// `env` as names and values; numbers and booleans as they are spelled, `null` left out.
+/// `env` as names and values. Numbers and booleans keep their spelling, and `null` is left out.
 pub(super) fn environment(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
     let table = at.table()?;
     let values = all(table.entries(), |entry| {
@@ -314,7 +315,7 @@ pub(super) fn timeouts(table: &Table<'_>, transport: Option<&Transport>) -> Time
     }
 }
 
-/// All of them, or `None`; each is looked at in any case.
+/// The results for all items, or `None` if any is wrong; every item is read in any case.
 fn all<'d, T>(items: &[At<'d>], read: impl Fn(&At<'d>) -> Option<T>) -> Option<Vec<T>> {
     let read: Vec<_> = items.iter().map(read).collect();
     read.into_iter().collect()

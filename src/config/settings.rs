@@ -10,11 +10,11 @@ const MIB: usize = 1 << 20;
 
 pub(super) const AUTH_KEYS: [&str; 1] = ["tokens"];
 
-/// Beside these a token has what it opens.
+/// The keys of a token, besides the one for what it opens.
 pub(super) const TOKEN_KEYS: [&str; 2] = ["name", "token"];
 
-/// Reads the settings, apart from `search`, which each face has for itself. `groups` are the names that the
-/// `scope` key of a token (`toolboxes` or `namespaces`) may hold.
+/// Reads the settings except `search`, which each face reads for itself. `groups` are the names that a
+/// token's `scope` key (`toolboxes` or `namespaces`) may hold.
 pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
     let rule = |at: &At<'_>| at.one_of(&[("safe", NameRule::Safe), ("exact", NameRule::Exact)]);
     let whole = |key, least, default| root.get(key).and_then(|at| at.whole(least)).unwrap_or(default);
@@ -32,7 +32,7 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
             state_key: root.get("stateKey").and_then(state_key),
             tokens: root.get("auth").map(|auth| tokens(auth, scope, groups)).unwrap_or_default(),
         },
-        // Known only when the whole file has been read.
+        // The secrets are known only when the whole file has been read.
         secrets: Redactor::default(),
     }
 }
@@ -85,14 +85,15 @@ fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {
 
 /// The names that the scope of a token may hold.
 struct Groups<'g> {
-    /// In the order of the file.
+    /// The names in the order of the file.
     names: &'g [&'g str],
     known: HashSet<&'g str>,
-    /// Names that may still be compared with wrong ones.
+    /// How many more names may be compared with wrong ones.
     left: Cell<usize>,
 }
 
-/// Names that are compared with wrong ones in all: where both are many, not each gets a suggestion.
+/// The most names that are compared with wrong ones in all. If both are many, not every wrong name gets a
+/// suggestion.
 const MOST_COMPARED: usize = 10_000;
 
 fn token(item: &At<'_>, scope: &str, groups: &Groups<'_>) -> Option<Token> {

@@ -1,4 +1,4 @@
-//! The text of a file: where its bytes stand, and which of them may be shown.
+//! The text of a file: the positions of its bytes, and which of them may be shown.
 
 use super::node::{Kind, Node, Span};
 use super::secrets::Redactor;
@@ -13,10 +13,11 @@ pub(super) struct Source {
     places: OnceCell<Places>,
 }
 
-/// Where lines and characters stand: a file with many problems is not counted through for each of them.
+/// The positions of lines and characters, so that a file with many problems is not counted through for each
+/// of them.
 #[derive(Debug)]
 struct Places {
-    /// Where each line begins.
+    /// The first byte of each line.
     lines: Vec<usize>,
     /// How many characters begin before each block of [`BLOCK`] bytes.
     characters: Vec<usize>,
@@ -24,26 +25,26 @@ struct Places {
 
 const BLOCK: usize = 1024;
 
-/// The one line that a problem is about, without anything that may be secret.
+/// The line that a problem is about, without anything that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Excerpt {
     pub(super) line: String,
-    /// Bytes of `line` to point at.
+    /// The bytes of `line` to point at.
     pub(super) span: Span,
 }
 
-/// Bytes that an excerpt shows before and after what it points at: whole files may stand on one line.
+/// How many bytes an excerpt shows before and after its target. A whole file may be one line.
 const REACH: usize = 160;
 
 /// What is known about the text when an excerpt is made.
 pub(super) enum Shown<'a> {
-    /// The tree; with the value that the problem is about, if that value may be seen.
+    /// The tree is known. The value that the problem is about is shown if it may be seen.
     Tree { tree: &'a Outline, value: bool, secrets: &'a Redactor },
-    /// The syntax is broken, so that nobody knows which text is a secret: keys alone are shown.
+    /// The syntax is broken, so nobody knows which text is a secret, and only keys are shown.
     Keys,
 }
 
-/// Where the parts of a tree stand; each list is in the order of the file, and nothing overlaps.
+/// The positions of a tree's parts. Each list is in the order of the file, and nothing overlaps.
 pub(super) struct Outline {
     /// Keys, and values that hold nothing secret.
     open: Vec<Span>,
@@ -59,7 +60,7 @@ impl Outline {
             Kind::Boolean(_) | Kind::Null => open.push(leaf.span.clone()),
             _ => hidden.push(leaf.span.clone()),
         });
-        // In TOML a table may stand far from the one that it belongs to.
+        // In TOML a table may be far from the table that it belongs to.
         for spans in [&mut open, &mut hidden] {
             spans.sort_unstable_by_key(|span| (span.start, span.end));
         }
@@ -67,7 +68,7 @@ impl Outline {
     }
 }
 
-/// Those of some spans, which are in order, that reach into a window.
+/// The spans that overlap a window; `spans` must be in order.
 fn within<'s>(spans: &'s [Span], window: &Span) -> impl Iterator<Item = &'s Span> {
     let first = spans.partition_point(|span| span.end <= window.start);
     spans[first..].iter().take_while(|span| span.start < window.end)
@@ -79,18 +80,18 @@ impl Source {
         Self { file: file.to_owned(), text: text.to_owned(), places: OnceCell::new() }
     }
 
-    /// Line and column of a byte, both from 1, the column in characters.
+    /// The line and column of a byte, both from 1; the column counts characters.
     pub(super) fn position(&self, at: usize) -> (usize, usize) {
         let line = self.line_at(at);
         (line + 1, self.characters_before(at) - self.characters_before(self.places().lines[line]) + 1)
     }
 
-    /// The number, from 0, of the line that a byte stands in.
+    /// The number, from 0, of the line that contains a byte.
     fn line_at(&self, at: usize) -> usize {
         self.places().lines.partition_point(|start| *start <= at) - 1
     }
 
-    /// A line without what ends it.
+    /// The span of a line without its line break.
     fn line(&self, number: usize) -> Span {
         let lines = &self.places().lines;
         let next = lines.get(number + 1).copied().unwrap_or(self.text.len());
@@ -119,10 +120,11 @@ impl Source {
     }
 
     /// The line where a span begins. An excerpt shows keys, punctuation and at most the one value that the
-    /// problem is about; every other value, and every comment, is `…`, since any of them may hold a secret.
+    /// problem is about. Every other value and every comment becomes `…`, since any of them may hold a
+    /// secret.
     pub(super) fn excerpt(&self, span: &Span, shown: &Shown<'_>) -> Excerpt {
         let Span { start: line_start, end: line_end } = self.line(self.line_at(span.start));
-        // What is wrong may be the very break that ends the line.
+        // The problem may be the very line break.
         let span = span.start.min(line_end)..span.end;
         let start = self.boundary(span.start.saturating_sub(REACH).max(line_start));
         let end = self.boundary(span.end.min(span.start + REACH).saturating_add(REACH).min(line_end));
@@ -155,7 +157,7 @@ impl Source {
         excerpt
     }
 
-    /// The next place at or after a byte where the text can be cut.
+    /// The next position at or after a byte where the text can be cut.
     fn boundary(&self, at: usize) -> usize {
         (at..self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
@@ -182,8 +184,8 @@ pub(super) fn presentable(text: &str) -> String {
     }
 }
 
-/// Where a text may hold user and password of a URL, or its query. Malformed URLs are the ones that get shown,
-/// so this rather hides too much.
+/// The parts of a text that may be the user and password of a URL, or its query. Mostly malformed URLs are
+/// shown, so this hides too much rather than too little.
 pub(super) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
     let start = text.find("://").map_or(usize::from(text.starts_with('"')), |scheme| scheme + 3);
     let end = text.len().max(1) - usize::from(text.len() > 1 && text.ends_with('"'));
@@ -197,7 +199,7 @@ pub(super) fn private_parts(text: &str) -> impl Iterator<Item = Span> {
     .flatten()
 }
 
-/// What is left of a leaf when the target is taken out of it.
+/// The parts of a leaf outside the target.
 fn around(leaf: &Span, target: &Span) -> Vec<Span> {
     if leaf.start <= target.start && target.end <= leaf.end {
         vec![leaf.start..target.start, target.end..leaf.end]
@@ -206,13 +208,13 @@ fn around(leaf: &Span, target: &Span) -> Vec<Span> {
     }
 }
 
-/// What the bytes of a line belong to.
+/// What each byte of a line belongs to.
 struct Cover(Vec<ExcerptPart>);
 
 #[derive(Clone, Copy)]
 enum ExcerptPart {
     Hidden,
-    /// The first or last byte of what is hidden, where a quote may show.
+    /// The first or last byte of a hidden part, where a quote may show.
     Edge,
     Open,
     Between,
@@ -228,7 +230,7 @@ impl Cover {
             }
         };
         open.iter().for_each(|span| paint(span.clone(), ExcerptPart::Open));
-        // The first of them wins.
+        // The first of the hidden spans wins, so they are painted in reverse.
         for span in hidden.iter().rev().filter(|span| !span.is_empty()) {
             paint(span.clone(), ExcerptPart::Hidden);
             paint(span.start..span.start + 1, ExcerptPart::Edge);
@@ -238,7 +240,7 @@ impl Cover {
     }
 }
 
-/// Copies a line; `hidden` wins over `open`, and what is neither is shown if it is mere punctuation.
+/// Copies a line. `hidden` wins over `open`; other bytes are shown if they are mere punctuation.
 fn mask(text: &str, line: Span, target: &Span, open: &[Span], hidden: &[Span]) -> Excerpt {
     let cover = Cover::new(&line, open, hidden);
     let mut copy = String::new();
@@ -269,7 +271,8 @@ fn mask(text: &str, line: Span, target: &Span, open: &[Span], hidden: &[Span]) -
     Excerpt { line: copy, span }
 }
 
-/// Keys of a line whose syntax cannot be trusted: at its beginning or after `{` or `,`, and before `:` or `=`.
+/// The keys of a line whose syntax cannot be trusted: they are at its beginning or after `{` or `,`, and
+/// before `:` or `=`.
 fn keys_of_line(line: &str, start: usize) -> Vec<Span> {
     let mut keys = Vec::new();
     let mut before = ',';

@@ -1,4 +1,4 @@
-//! `tools.toml`.
+//! Loads `tools.toml`. The command line calls [`load_toolman`].
 
 use super::command_line::{Broken, CommandLine, Word, split};
 use super::comments::{Holds, drop_comments};
@@ -60,10 +60,11 @@ pub(super) const SERVER_KEYS: [&str; 19] = [
     "start",
 ];
 
-/// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order of
-/// the file.
+/// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
+/// of the file.
 ///
-/// `file` should be absolute: a relative `cwd` of a server is taken from its directory. It is not opened.
+/// `file` should be absolute, because a relative `cwd` of a server is resolved against its directory. It is
+/// not opened.
 pub fn load_toolman(
     file: &Path,
     bytes: &[u8],
@@ -85,7 +86,7 @@ pub fn load_toolman(
         Err(error) => return Err(report.broken(error)),
     };
     drop_comments(&mut root, Holds::Toolman);
-    // A command is split before its variables are put in, see `command`.
+    // `command` splits a command string before its variables are replaced.
     let is_command = |path: &str| path.starts_with("servers[") && path.ends_with("].command");
     let directory = file.parent().unwrap_or(Path::new(""));
     let values = report.prepare_all(&mut root, directory, inputs, &is_command);
@@ -101,7 +102,7 @@ pub fn load_toolman(
     }
 }
 
-/// Names and values.
+/// Pairs of name and value.
 type Assignments = Vec<(String, String)>;
 
 struct ToolmanReader<'a> {
@@ -124,7 +125,7 @@ impl ToolmanReader<'_> {
         root.refuse_unknown(&KEYS, &explained);
         let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
         let skip = settings::skips_missing(&root, inputs);
-        // Of all servers, so that a problem of one does not become a problem of a token.
+        // The names of all servers count, so that a problem of a server does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
         let servers: Vec<_> = servers.iter().filter_map(|at| self.server(at, skip)).map(Arc::new).collect();
         let flag = |key| root.get(key).and_then(At::boolean).unwrap_or(false);
@@ -225,7 +226,7 @@ impl ToolmanReader<'_> {
         let (assigned, program, args) = match split(&text, shell) {
             Ok(CommandLine::Words { assignments, words }) => self.plain(at, &assignments, &words)?,
             Ok(CommandLine::Shell { variables }) => {
-                // What a shell makes of it is its own business; its words show what is secret all the same.
+                // Only the shell knows the real words; these are good enough to find secrets.
                 let quoting = |c: char| c.is_whitespace() || "'\";|&()<>".contains(c);
                 at.report.secrets_of_words(text.split(quoting).filter(|word| !word.is_empty()));
                 let declared = env.clone().unwrap_or_default();
@@ -250,7 +251,7 @@ impl ToolmanReader<'_> {
             }
         };
         if program.trim().is_empty() {
-            // Not at the value: an assignment may hold a secret.
+            // The error points at the key, because an assignment in the value may hold a secret.
             at.key_error("`command` names no program", "name the program to start, such as `npx`");
             return None;
         }
@@ -267,7 +268,7 @@ impl ToolmanReader<'_> {
         Some(Command { program, args, env, cwd, inherit_env: inherit_env? })
     }
 
-    /// Environment, program and arguments of words, with the values of variables.
+    /// The environment, program and arguments of words, with variables replaced.
     fn plain(
         &self,
         at: &At<'_>,

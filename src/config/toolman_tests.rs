@@ -24,7 +24,7 @@ fn valid(text: &str) -> Toolman {
     }
 }
 
-/// Problems as `line:column path: message (hint)`, warnings marked.
+/// Problems as `line:column path: message (hint)`, with warnings marked.
 fn problems(text: &str) -> Vec<String> {
     let problems = load(text).map_or_else(|problems| problems, |(_, warnings)| warnings);
     let line = |problem: &Problem| {
@@ -37,7 +37,7 @@ fn problems(text: &str) -> Vec<String> {
     problems.iter().map(line).collect()
 }
 
-/// Program, arguments and environment of the only server.
+/// The program, arguments and environment of the only server.
 fn command(rest: &str) -> (String, Vec<String>, Vec<(String, String)>) {
     let toolman = valid(&format!("[[servers]]\nnamespace = \"a\"\n{rest}"));
     let Transport::Stdio(command) = &toolman.servers[0].transport else { panic!("{rest}") };
@@ -188,7 +188,7 @@ fn commands_for_a_shell() {
     for (text, line, env) in [
         ("command = '~/x | y'", "~/x | y", &[][..]),
         ("command = 'x'\nshell = true", "x", &[]),
-        // The shell expands, from the server's own variables and those of ours that are mentioned.
+        // The shell expands variables, from the server's own and those of ours that the command mentions.
         (
             "command = 'A=1 x; $HOME ${TOKEN} $NONE'",
             "A=1 x; $HOME ${TOKEN} $NONE",
@@ -372,7 +372,7 @@ fn everything_wrong_is_told_at_once() {
     assert_eq!(bytes.expect_err("not UTF-8")[0].message, "this is not UTF-8");
 }
 
-/// Whatever is wrong next to them, no secret is ever printed; `problems` looks for them.
+/// No secret is ever printed, whatever is wrong beside it; `problems` checks for them.
 #[test]
 fn never_show_secrets() {
     let sound = r#"state_key = "hushhush-hushhush-hushhush-hushhush" # hushhush

@@ -1,4 +1,4 @@
-//! Variables that are not set, and files that set them, in both formats.
+//! Tests of variables that are not set, and of files that set them, in both formats.
 
 use super::*;
 use std::path::Path;
@@ -7,7 +7,7 @@ fn environment(name: &str) -> Option<String> {
     (name == "SET").then(|| "from-environment".to_owned())
 }
 
-/// The files beside the configuration.
+/// Reads the files beside the configuration.
 fn read(path: &Path) -> io::Result<EnvFile> {
     let (text, others) = match path.to_str().expect("UTF-8").strip_prefix("/etc/mcp/").expect("below it") {
         "a.env" => ("KEY=from-a\nSET=from-file\nTWICE=1\nTWICE=2", Access::None),
@@ -29,7 +29,7 @@ fn inputs<'a>() -> Inputs<'a> {
     Inputs { environment: &environment, read: &read, skip_missing: false }
 }
 
-/// Programs, or what is lacking, of each server, and all problems as `path: message`, warnings marked.
+/// The program of each server, or what it lacks, and all problems as `path: message`, with warnings marked.
 fn loaded(text: &str, inputs: &Inputs<'_>) -> (Vec<String>, Vec<String>) {
     let (transports, problems): (Vec<_>, _) = if text.starts_with('{') {
         let loaded = load(Path::new("/etc/mcp/workbench-config.json"), text.as_bytes(), inputs);
@@ -127,7 +127,7 @@ fn outside_of_servers_a_missing_variable_is_always_an_error() {
             "toolboxes.dev.description: the environment variable B is not set",
         ],
     );
-    // What else is wrong with a server stays wrong.
+    // Other problems of a server stay problems.
     check(
         &workbench(SKIP, r#""s": {"command": "${A}", "connectTimeout": 0}"#),
         &[],
@@ -190,7 +190,7 @@ fn files_have_what_the_environment_has_not() {
         &["x from-a"],
         &[],
     );
-    // They serve the file that names them, and nothing else.
+    // The files serve only the configuration that names them.
     check(
         &workbench(r#""envFile": ["b.env", "${KEY}.env"],"#, r#""s": {"command": "x"}"#),
         &[],

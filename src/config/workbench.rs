@@ -1,4 +1,4 @@
-//! `workbench-config.json`.
+//! Loads `workbench-config.json`. The command line calls [`load`].
 
 use super::comments::{Holds, drop_comments};
 use super::diagnostic::Problem;
@@ -40,7 +40,7 @@ pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];
 const INTO_A_TOOLBOX: &str = "put the servers into a toolbox, \
     `\"toolboxes\": { \"dev\": { \"mcpServers\": { … } } }`, or let `mcp-workbench import` do it";
 
-/// Root keys of other clients' files, and whose they are.
+/// The root keys of other clients' files, and the clients.
 pub(super) const FOREIGN_ROOTS: [(&str, &str); 6] = [
     ("mcpServers", "the `mcpServers` of a single client"),
     ("servers", "VS Code's `servers`"),
@@ -50,7 +50,7 @@ pub(super) const FOREIGN_ROOTS: [(&str, &str); 6] = [
     ("mcp", "opencode's `mcp`"),
 ];
 
-/// Whether a text that is no JSON is a file of the other face.
+/// Whether a text that is not JSON is a file of the other face.
 fn is_tools_toml(text: &str) -> bool {
     let keys = ["servers", "active_toolsets"];
     super::toml::parse(text).is_ok_and(|root| keys.iter().any(|key| root.member(key).is_some()))
@@ -59,7 +59,8 @@ fn is_tools_toml(text: &str) -> bool {
 /// Reads a `workbench-config.json`: a valid configuration with warnings, or all errors and warnings, each in
 /// the order of the file.
 ///
-/// `file` should be absolute: a relative `cwd` of a server is taken from its directory. It is not opened.
+/// `file` should be absolute, because a relative `cwd` of a server is resolved against its directory. It is
+/// not opened.
 pub fn load(
     file: &Path,
     bytes: &[u8],
@@ -137,7 +138,7 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
     })
 }
 
-/// Bytes that an answer may have: enough for what must stand in it.
+/// Reads the most bytes of an answer, which must be enough for what every answer contains.
 fn open_limit(at: &At<'_>) -> Option<OpenLimit> {
     const LEAST: usize = 1000;
     if at.spelled().is_none() {
@@ -154,7 +155,7 @@ fn open_limit(at: &At<'_>) -> Option<OpenLimit> {
     }
 }
 
-/// Refuses unknown keys; whether the wanted one is there, or was most likely meant by one that was refused.
+/// Reports unknown keys. Returns whether the wanted key is there, or was most likely meant by an unknown one.
 fn has(table: &Table<'_>, wanted: &str, owner: &str, known: &[&str], hint: &str) -> bool {
     let mut explained = Vec::new();
     let missing = table.get(wanted).is_none();

@@ -21,7 +21,7 @@ fn valid(text: &str) -> (Workbench, Vec<Problem>) {
     }
 }
 
-/// Problems as `line:column path: message (hint)`, warnings marked.
+/// Problems as `line:column path: message (hint)`, with warnings marked.
 fn problems(text: &[u8]) -> Vec<String> {
     let problems = match load(Path::new(FILE), text, &Inputs::of(&environment)) {
         Ok((_, warnings)) => warnings,
@@ -36,7 +36,7 @@ fn problems(text: &[u8]) -> Vec<String> {
     problems.iter().map(line).collect()
 }
 
-/// A server entry inside the smallest file; it begins at 1:52.
+/// A server entry inside the smallest file. The entry begins at 1:52.
 fn entry(entry: &str) -> String {
     format!(r#"{{"toolboxes": {{"dev": {{"mcpServers": {{"fs": {entry}}}}}}}}}"#)
 }

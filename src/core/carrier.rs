@@ -1,5 +1,5 @@
-//! What carries a connection: a process with its pipes, or an HTTP client. The lifecycle starts it, waits for its end and
-//! stops it.
+//! What carries a connection: a process with its pipes, or an HTTP client. The lifecycle starts a carrier,
+//! waits for its end and stops it.
 //!
 //! Invariant: no process, task or descendant outlives its carrier.
 //! Invariant: a message that makes us panic costs that message and nothing else.
@@ -30,14 +30,15 @@ use crate::transport::http_client::{Endpoint, Failure, HttpClient, Incoming, Rec
 use crate::transport::lines::{Line, Lines};
 use crate::transport::peer::Lost;
 
-/// What an upstream that was asked to end by the end of its stdin may take, before it is told by signal.
+/// How long an upstream may take to end after its stdin was closed, before it gets a signal.
 const POLITE: Duration = Duration::from_millis(300);
-/// From SIGTERM to SIGKILL.
+/// The time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_millis(300);
-/// How long the exit status of an upstream whose output has ended is waited for, and the reverse.
+/// How long we wait for the exit status of an upstream whose output has ended, or for the output of one that
+/// has exited.
 const LAST_WORDS: Duration = Duration::from_millis(250);
-/// An output of an upstream that has ended is read to its end when nothing comes for so long. What it has left behind
-/// may hold the pipe open.
+/// When an upstream has exited, its output counts as read to the end once nothing has come for this long. A
+/// process that the upstream left behind may hold the pipe open.
 const STILL: Duration = Duration::from_millis(2);
 
 /// What carries a connection.
@@ -55,9 +56,9 @@ pub(super) struct Remote {
     over: bool,
 }
 
-/// Messages that wait for the HTTP client.
+/// The most messages that may wait for the HTTP client.
 const WAITING: usize = 64;
-/// What an HTTP server may take to hear that its session is over.
+/// How long an HTTP server may take to accept the end of its session.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The parts of a running process.
@@ -71,7 +72,7 @@ pub(super) struct Process {
 }
 
 impl Carrier {
-    /// Starts what carries the connection; its messages reach the connection from now on.
+    /// Starts the carrier; its messages reach the connection from now on.
     pub(super) async fn begin(
         engine: &Arc<Engine>,
         connection: &Arc<Connection>,
@@ -85,7 +86,7 @@ impl Carrier {
         }
     }
 
-    /// Waits until it is over, and says why.
+    /// Waits until the carrier is over, and returns why.
     pub(super) async fn over(&mut self) -> StartError {
         match self {
             Self::Process(process) => process.over().await,
@@ -93,7 +94,7 @@ impl Carrier {
         }
     }
 
-    /// Whether it ended by itself.
+    /// Whether the carrier ended by itself.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Process(process) => process.over,
@@ -101,7 +102,7 @@ impl Carrier {
         }
     }
 
-    /// The reason with what else is known, such as the last lines of stderr.
+    /// Adds to the reason what else is known, such as the last lines of stderr.
     pub(super) fn explain(&self, error: StartError) -> StartError {
         match self {
             Self::Process(process) => process.explain(error),
@@ -109,7 +110,8 @@ impl Carrier {
         }
     }
 
-    /// Stops it and all that belongs to it. An upstream that did nothing wrong may end by itself first.
+    /// Stops the carrier and everything that belongs to it. If `polite`, the upstream may end by itself
+    /// first.
     pub(super) async fn stop(self, polite: bool) {
         match self {
             Self::Process(mut process) => {
@@ -119,7 +121,7 @@ impl Carrier {
                 process.control.stop(GRACE).await;
             }
             Self::Http(mut remote) => {
-                // One that has ended has been waited for already.
+                // The end of an HTTP client that is over has been awaited already.
                 if !remote.over {
                     let _ = timeout(FAREWELL, &mut remote.client).await;
                     remote.client.abort();
@@ -134,7 +136,7 @@ impl Remote {
         let headers =
             http.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
-        // The HTTP client knows nothing of servers' names; its log lines get this one.
+        // The HTTP client does not know the server's name; the span puts it into the client's log lines.
         let span = tracing::error_span!("upstream", name = %connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
         let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
@@ -166,7 +168,7 @@ impl Drop for Remote {
     }
 }
 
-/// Hands what an HTTP server sends to the connection.
+/// Hands to the connection what an HTTP server sends.
 struct Taker {
     engine: Arc<Engine>,
     connection: Arc<Connection>,
@@ -175,7 +177,7 @@ struct Taker {
 impl Receive for Taker {
     fn take(&self, incoming: Incoming<'_>) {
         match (incoming.lost, incoming.on) {
-            // Whoever asks for the era wants to see every error.
+            // The probe for the era needs to see every error.
             (Some(failure), Some(id)) if failure.unauthorized || self.connection.profile.is_greeted() => {
                 let lost = Lost::new(self.connection.redactor.redact(&failure.message));
                 self.connection.peer.fail(id, &Lost { needs_login: failure.unauthorized, ..lost });
@@ -229,12 +231,12 @@ impl Process {
         })
     }
 
-    /// Waits until the process has ended or closed its output, and says which.
+    /// Waits until the process has ended or closed its output, and returns which.
     async fn over(&mut self) -> StartError {
         let exit = tokio::select! {
             biased;
             exit = self.control.exited() => {
-                // What it wrote before it ended still counts.
+                // What the process wrote before it ended still counts.
                 let words = async { tokio::join!(self.reader.caught_up(), self.stderr.caught_up()) };
                 let _ = timeout(LAST_WORDS, words).await;
                 Some(exit)
@@ -253,14 +255,14 @@ impl Process {
         }
     }
 
-    /// The reason with the last lines of stderr behind it.
+    /// Adds the last lines of stderr to the reason.
     fn explain(&self, error: StartError) -> StartError {
         let (stderr, log) = (self.tail.last_lines().into(), self.tail.log().into());
         StartError { stderr, log, ..error }
     }
 }
 
-/// A task that reads an output to its end, and how far it is.
+/// A task that reads an output to its end, and how far it has read.
 struct OutputReader {
     task: Task,
     progress: Arc<Progress>,
@@ -283,14 +285,14 @@ impl OutputReader {
         Self { task, progress }
     }
 
-    /// Waits until it has read all that there is.
+    /// Waits until the task has read everything there is.
     async fn caught_up(&mut self) {
         loop {
             let before = self.progress.reads.load(Ordering::Relaxed);
             if timeout(STILL, self.task.done()).await.is_ok() {
                 return;
             }
-            // What has come meanwhile may be about to be read.
+            // The task may be about to read what has come meanwhile.
             tokio::task::yield_now().await;
             if self.progress.waits.load(Ordering::Relaxed)
                 && self.progress.reads.load(Ordering::Relaxed) == before
@@ -301,7 +303,7 @@ impl OutputReader {
     }
 }
 
-/// A stream that says how far it was read.
+/// A stream that reports how far it was read.
 struct CountedStream<R> {
     stream: R,
     progress: Arc<Progress>,
@@ -330,7 +332,7 @@ impl Task {
         Self(tokio::spawn(task))
     }
 
-    /// Waits for its end.
+    /// Waits for the task's end.
     async fn done(&mut self) {
         if !self.0.is_finished() {
             let _ = (&mut self.0).await;
@@ -344,8 +346,8 @@ impl Drop for Task {
     }
 }
 
-/// Reads the upstream's messages until it closes its output. Waits for the client to take what it was sent before
-/// it reads on.
+/// Reads the upstream's messages until it closes its output. Before it reads on, it waits until the client
+/// has taken what it was sent.
 async fn read(engine: Arc<Engine>, connection: Arc<Connection>, mut stdout: impl AsyncRead + Unpin) {
     let limit = engine.limit();
     let mut lines = Lines::new(limit.load(Ordering::Relaxed));

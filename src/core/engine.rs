@@ -1,8 +1,8 @@
-//! The middle: which upstreams there are, which clients, and how requests go from one to the other. The gateway in `serve`
-//! drives it; upstreams tell it when they change.
+//! The engine: which upstreams there are, which clients, and how requests travel between them. The gateway
+//! drives it; upstreams report their changes to it.
 //!
-//! Invariant: its parts lock for themselves, briefly, and never across an await.
-//! Invariant: a task that it spawns has ended, or is cut off, when [`Engine::stop`] returns.
+//! Invariant: each part of the engine takes its own locks, briefly, and holds none across an await.
+//! Invariant: when [`Engine::stop`] returns, every task that the engine spawned has ended or been cut off.
 
 use std::ffi::OsString;
 use std::io;
@@ -41,26 +41,26 @@ use crate::transport::peer::{Answer, Lost};
 /// Owns the upstreams and knows the clients.
 pub struct Engine {
     pub(super) programs: Programs,
-    /// What clients come back to that were asked something.
+    /// Calls whose clients were asked something and will come back with an answer.
     pub bridge: Bridge,
-    /// What is known of servers from before.
+    /// What earlier runs learnt about servers.
     pub known: Known,
     logins: Logins,
     settings: RwLock<Arc<Common>>,
-    /// The largest message, for those who read.
+    /// The largest message that readers accept.
     limit: Arc<AtomicUsize>,
     /// The upstreams.
     pub registry: Registry,
-    /// Who looks, and who is told of changes.
+    /// Who is looking, and who is told of changes.
     pub audience: Audience,
-    /// One task a connection; `None` when the gateway ends.
+    /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
-/// How programs of upstreams are started.
+/// Starts the programs of upstreams.
 pub(super) struct Programs {
     launcher: Launcher,
-    /// Our environment, as upstreams may inherit it.
+    /// Our environment, from which upstreams may inherit.
     vars: Vec<(OsString, OsString)>,
     /// Our working directory.
     directory: PathBuf,
@@ -78,7 +78,7 @@ impl Programs {
     }
 }
 
-/// What the engine needs of the world around it.
+/// What the engine needs from the world around it.
 pub struct Surroundings {
     /// Starts processes.
     pub launcher: Launcher,
@@ -86,15 +86,15 @@ pub struct Surroundings {
     pub vars: Vec<(OsString, OsString)>,
     /// The working directory.
     pub directory: PathBuf,
-    /// Where programs keep what they can do without.
+    /// The directory for files that programs can do without.
     pub cache: Option<PathBuf>,
-    /// Where programs keep what they remember of a user.
+    /// The directory for what programs remember about a user.
     pub state: Option<PathBuf>,
-    /// Who can be asked to log in to a server, if we last long enough for it.
+    /// Who can be asked to log in to a server, provided that this process lives long enough for a login.
     pub attendance: Attendance,
 }
 
-/// How long the upstreams of a gateway that ends may take.
+/// The longest that upstreams may take to end when the gateway ends.
 const LONGEST_END: Duration = Duration::from_secs(3);
 
 impl Engine {
@@ -131,12 +131,12 @@ impl Engine {
         self.settings.read().clone()
     }
 
-    /// The largest message, as it changes with the file.
+    /// The largest message that readers accept; the number follows the file.
     pub fn limit(&self) -> Arc<AtomicUsize> {
         self.limit.clone()
     }
 
-    /// The upstream for a server of a group, as this workspace reaches it; the same one each time.
+    /// The upstream for a server of a group, as this workspace reaches it. Every call returns the same one.
     pub fn upstream(
         self: &Arc<Self>,
         workspace: &Workspace,
@@ -156,8 +156,8 @@ impl Engine {
         self.registry.get(workspace, (group, server), spec, make)
     }
 
-    /// Every value that must not be read in what is said about an upstream. Of variables that it inherits, those that
-    /// the file names: hiding all of them would leave nothing readable.
+    /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
+    /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
@@ -167,7 +167,7 @@ impl Engine {
         }))
     }
 
-    /// Whether an upstream's command is found by the `PATH` of the login shell only.
+    /// Whether an upstream's command is found only on the `PATH` of the login shell.
     pub async fn needs_login_shell(&self, upstream: &Upstream) -> bool {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// The file that an upstream's command means, if there is one.
+    /// The file that an upstream's command resolves to, if there is one.
     pub async fn program(&self, upstream: &Upstream) -> Option<PathBuf> {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
@@ -191,8 +191,8 @@ impl Engine {
         }
     }
 
-    /// Sends a client's request to an upstream, starting it first if need be. `changes` are members of `params` to
-    /// set or take away; the progress token is mapped. `finish` turns the answer into the reply.
+    /// Sends a client's request to an upstream, which is started first if necessary. `changes` are members of
+    /// `params` to set or remove; the progress token is mapped. `finish` turns the answer into the reply.
     pub fn forward(
         self: &Arc<Self>,
         upstream: &Arc<Upstream>,
@@ -269,15 +269,15 @@ impl Engine {
         self.send_plainly(connection, method, params, changes, reply, finish);
     }
 
-    /// Whether a call of a legacy client goes to this upstream one at a time, once it asks: where several clients
-    /// share it, and this one can be asked.
+    /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
+    /// questions. They must where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
         self.audience.stdio().is_none()
             && connection.asks_at_large()
             && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
-    /// A call without state beyond its answer: between equals of the legacy era.
+    /// Sends a call that needs no state beyond its answer, because both sides speak the legacy era.
     fn send_plainly(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -321,14 +321,14 @@ impl Engine {
         }
     }
 
-    /// Sets the level of log messages, for running upstreams and for those to come.
+    /// Sets the level of log messages for running upstreams and for those that start later.
     pub fn set_log_level(&self, session: &ClientSession, params: Node<'_>) {
         session.set_log_level(params.raw());
         for connection in
             self.connections(session).into_iter().filter(|connection| !connection.version().is_modern())
         {
             match log_level(params.raw()) {
-                // Others share it, and may want more.
+                // Other clients share this upstream and may want more.
                 Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
                 _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
                 _ => {}
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Watches something of an upstream, or no longer, on behalf of one more client.
+    /// Starts (`more`) or stops watching something of an upstream on behalf of one client.
     pub fn watch(&self, upstream: &Arc<Upstream>, what: &Watched, more: bool) {
         if upstream.count_watcher(what, more)
             && let Some(connection) = upstream.connection()
@@ -347,7 +347,7 @@ impl Engine {
                     let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
                     send_quietly(&connection, method, &format!("{{\"uri\":{}}}", quote(uri)));
                 }
-                // It tells of them without being asked.
+                // An upstream reports its tasks without being asked.
                 Watched::Task(_) => {}
             }
         }
@@ -358,22 +358,22 @@ impl Engine {
         workspace.listen(listener);
     }
 
-    /// Ends every upstream and waits until nothing of them is left.
+    /// Ends every upstream and waits until nothing is left of any of them.
     pub async fn stop(&self) {
         let tasks = self.tasks.lock().take();
         for upstream in self.registry.all_and_draining() {
             upstream.stop();
         }
         if let Some(mut tasks) = tasks {
-            // A task that is cut off drops its process's control, which kills the tree.
+            // Cutting a task off drops its process's control, which kills the tree.
             let _ =
                 tokio::time::timeout(LONGEST_END, async { while tasks.join_next().await.is_some() {} }).await;
         }
     }
 
-    /// Puts a new file in force: settings at once, and for each upstream what `spec` says of it by group and server.
-    /// Those that a new file reaches in another way, or not at all, are taken out and returned; the caller
-    /// [replaces](Self::replace) them.
+    /// Puts a new file in force: the settings at once, and for each upstream what `spec` says about it by
+    /// group and server. Upstreams that the new file reaches in another way, or no longer has, are taken out
+    /// and returned; the caller [replaces](Self::replace) them.
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
@@ -392,12 +392,12 @@ impl Engine {
         gone
     }
 
-    /// Whether the end has come.
+    /// Whether the gateway is ending, so that no further task can be spawned.
     pub fn has_ended(&self) -> bool {
         self.tasks.lock().is_none()
     }
 
-    /// Runs a task that is waited for at the end. `false`: the end has come.
+    /// Runs a task that [`Engine::stop`] waits for. `false`: the gateway is ending, so the task does not run.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
         match &mut *self.tasks.lock() {
             Some(tasks) => {
@@ -409,7 +409,7 @@ impl Engine {
         }
     }
 
-    /// Remembers what an upstream offers, beside everything else.
+    /// Remembers what an upstream offers, in a task of its own.
     pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
         self.spawn(self.known.offers(&connection.upstream, items));
     }
@@ -419,7 +419,7 @@ impl Engine {
         self.spawn(self.known.speaks(connection));
     }
 
-    /// What of tasks a server can in the way of this version's era, as far as that is known.
+    /// What a server can do with tasks in the era of this version, as far as that is known.
     pub fn task_support(&self, transport: &Transport, version: Version) -> TaskSupport {
         let running =
             self.registry.all().iter().find_map(|upstream| {
@@ -433,7 +433,8 @@ impl Engine {
         known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
     }
 
-    /// Who has tokens for a server behind a URL; `None` where the file says who we are, or that we do not log in.
+    /// Who has tokens for a server behind a URL; `None` where the file gives the credentials itself or
+    /// forbids logins.
     pub fn authorizer(self: &Arc<Self>, http: &Http) -> Option<Arc<Authorizer>> {
         let engine = Arc::downgrade(self);
         self.logins.authorizer(http, move |url| {
@@ -443,13 +444,13 @@ impl Engine {
         })
     }
 
-    /// Where the login to a server behind a URL is remembered; `None` where there is none to remember.
+    /// Where the login to a server behind a URL is remembered; `None` for a server without logins.
     pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
         self.logins.credentials(http)
     }
 
-    /// Called when somebody has logged in to the server at this URL: what failed for want of it is started again, where
-    /// it is wanted without being asked for.
+    /// Called when somebody has logged in to the server at this URL. Upstreams that failed for want of that
+    /// login are started again if they restart by themselves or some workspace shows them.
     fn logged_in(&self, url: &str) {
         let is_there = |transport: &Transport| matches!(transport, Transport::Http(http) if http.url == url);
         self.registry.forgive(is_there);
@@ -466,7 +467,7 @@ impl Engine {
         }
     }
 
-    /// Called by an upstream when it came up, went down or offers other things.
+    /// Called by an upstream when it came up, went down or changed what it offers.
     pub(super) fn upstream_changed(&self, upstream: &Arc<Upstream>) {
         for workspace in self.audience.workspaces() {
             if workspace.change(|view| view.refresh(&*workspace.exposure(), upstream)) {
@@ -485,9 +486,9 @@ impl Engine {
         }
     }
 
-    /// Which version we offer upstreams and which capabilities we tell them: those of the client on stdin, or, where
-    /// none is known or there may be several, all. Of a modern client it is
-    /// what its first request declared.
+    /// The version that we offer to upstreams, and the capabilities that we declare: those of the client on
+    /// stdin, or all of them where no client is known or there may be several. A modern client's are those
+    /// that its first request declared.
     pub(super) fn client_for_upstreams(&self) -> (Version, String) {
         match self.audience.stdio().as_ref().and_then(|session| session.declared()) {
             Some((version, capabilities)) => (version, capabilities.to_owned()),
@@ -495,8 +496,8 @@ impl Engine {
         }
     }
 
-    /// Tells an upstream with which a session has just begun what clients expect of it. A modern one is told with every
-    /// request, and by its subscription.
+    /// Tells an upstream whose session has just begun what clients expect of it. A modern upstream learns
+    /// that from every request and from its subscription.
     pub(super) fn greeted(&self, connection: &Arc<Connection>) {
         if connection.version().is_modern() {
             return;
@@ -524,8 +525,8 @@ impl Engine {
         }
     }
 
-    /// A session with an upstream was lost and begun anew, perhaps with another server: it knows nothing of what the
-    /// last one was told, and nobody knows what it offers.
+    /// Called when a session with an upstream was lost and begun anew, perhaps with another server. The new
+    /// one knows nothing of what the last one was told, and nobody knows yet what it offers.
     pub(super) fn renewed(&self, connection: &Arc<Connection>, hello: ServerHello) {
         connection.profile.greeted(hello);
         self.remember_manner(connection);

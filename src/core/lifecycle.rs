@@ -1,4 +1,5 @@
-//! One life of an upstream, from its start to the end of all that it started. [`Upstream::start`] runs it.
+//! One life of an upstream, from its start to the end of everything that it started. [`Upstream::start`] runs
+//! it.
 //!
 //! ```text
 //! begin carrier ─▶ greet: era, handshake, lists ─▶ up: calls; lists again when they change ─▶ stop carrier
@@ -6,7 +7,7 @@
 //!       └── failed ───────┴── failed ─────────── stopped, crashed, or replaced by another ─────┘
 //! ```
 //!
-//! Invariant: a life reports under its generation; what an older one reports changes nothing.
+//! Invariant: a life reports under its generation; reports of an older life change nothing.
 //! Invariant: calls in flight fail before anybody hears that the upstream is down.
 
 use std::collections::HashSet;
@@ -32,19 +33,20 @@ use crate::transport::peer::{CallError, Deadline, Lost};
 
 /// How long an upstream may be silent before it is asked in the other era as well.
 const SILENCE: Duration = Duration::from_millis(500);
-/// A change of lists that follows their last reading so closely belongs to a burst.
+/// A change of lists this soon after they were last read belongs to a burst.
 const BURST: Duration = Duration::from_secs(1);
-/// A burst is over when nothing has changed for so long,
+/// A burst is over when nothing has changed for this long.
 const QUIET: Duration = Duration::from_millis(100);
-/// or when it has lasted so long.
+/// A burst counts as over when it has lasted this long.
 const LONGEST_BURST: Duration = Duration::from_secs(5);
-/// How often lists that could not be read again are tried once more, and after which pause first; then it doubles.
+/// How often reading lists again is retried after a failure. The first pause is below; each further one is
+/// twice as long.
 const MOST_RETRIES: u32 = 5;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Pages of one list that are read; more are taken for a mistake of the upstream.
+/// The most pages of one list that are read; more are taken for a mistake of the upstream.
 const MOST_PAGES: usize = 10_000;
 
-/// Runs one life of the upstream, from start to the end of its whole process tree.
+/// Runs one life of the upstream, from its start to the end of its whole process tree.
 pub(super) async fn run(
     engine: Arc<Engine>,
     upstream: Arc<Upstream>,
@@ -53,7 +55,7 @@ pub(super) async fn run(
 ) {
     let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.start;
     if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
-        // It ended over the probe, perhaps: once more without.
+        // The process may have ended because of the probe: it is started once more without one.
         if !upstream.may_start_again() {
             return upstream.ended(generation, End::Failed(error));
         }
@@ -61,8 +63,8 @@ pub(super) async fn run(
     }
 }
 
-/// One start of the process. A reason is returned, by the first of two attempts only, where it ended before it had
-/// answered anything, and may be started again without the probe.
+/// One start of the process. The first of two attempts returns a reason if the process ended before it had
+/// answered anything: it may then be started again without the probe.
 async fn live(
     engine: &Arc<Engine>,
     upstream: &Arc<Upstream>,
@@ -100,12 +102,12 @@ async fn live(
             let error = carrier.explain(connection.noise.explain(error)).redacted(&connection.redactor);
             connection.stop(&error.to_string());
             if first && connection.profile.is_mute() && carrier.is_over() {
-                // Those that wait for what comes of the probe need not make the same mistake.
+                // Other upstreams that wait for the result of this probe need not make the same mistake.
                 engine.known.guess_legacy(upstream);
                 carrier.stop(false).await;
                 return Some(error);
             }
-            // One that ends without a word will do so whatever it is asked.
+            // A process that ends without a word tells nothing about its era, so what is known of that stays.
             if !connection.profile.is_greeted() && !carrier.is_over() {
                 engine.known.forget_era(upstream);
             }
@@ -140,7 +142,8 @@ async fn live(
     None
 }
 
-/// Greets the upstream once it is known what to tell it of the client; that takes nothing from the upstream's own time.
+/// Greets the upstream once we know what to tell it about the client. That wait does not count against the
+/// upstream's time.
 async fn greet_in_time(
     engine: &Arc<Engine>,
     connection: &Arc<Connection>,
@@ -155,7 +158,7 @@ async fn greet_in_time(
 
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Items, StartError> {
-    // A server that was replaced since it was last asked may speak otherwise now.
+    // A server may have been replaced since it was last asked, and may speak another era now.
     let (era, asking) = engine.known.era(&connection.upstream).await;
     let hello = match era {
         Some(Era::Legacy) => match initialize(engine, connection).await {
@@ -176,7 +179,7 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
     };
     let modern = hello.version.is_modern();
     connection.profile.greeted(hello);
-    // At once: whatever becomes of its lists, it need not be asked again.
+    // The era is remembered at once: whatever becomes of the lists, it need not be probed again.
     engine.remember_manner(connection);
     drop(asking);
     match modern {
@@ -205,21 +208,23 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
     Ok(items)
 }
 
-/// Finds the era of an upstream that is not known yet: the modern question first; any answer but a modern one means
-/// legacy. One that stays silent is asked in both eras, and the first answer counts.
+/// Finds the era of an upstream where it is not known yet. The modern question is asked first; any answer but
+/// a modern one means legacy. An upstream that stays silent is asked in both eras, and the first answer
+/// counts.
 async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
     connection.profile.set_mute(true);
     let params = discover_params(connection);
     let discover = connection.peer.call("server/discover", &params, Caller::default(), None);
     tokio::pin!(discover);
-    // Over HTTP every server answers at once, if only to refuse.
+    // Over HTTP every server answers at once, even if only to refuse.
     let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
         Transport::Http(_) | Transport::Unset(_) => spec.timeouts.connect,
     };
     let answer = match timeout(silence, &mut discover).await {
-        // It refuses our version and names it: it may have had a reason, once.
+        // The server refuses our version and yet names it as supported. The reason may have passed, so it is
+        // asked once more.
         Ok(answer)
             if supported(&answer)
                 .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
@@ -234,7 +239,7 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
                 biased;
                 hello = &mut legacy => match hello {
                     Ok(hello) => return Ok(hello),
-                    // A modern server that was slow refuses this one and answers the other.
+                    // A modern server that was slow refuses `initialize` and answers `server/discover`.
                     Err(error) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
                         Ok(Ok(Some(hello))) => return Ok(hello),
                         _ => return Err(error),
@@ -254,8 +259,8 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
     }
 }
 
-/// What an answer to `server/discover` says; `None` is a server of the legacy era, which may know the modern one well
-/// enough to refuse it by name.
+/// What an answer to `server/discover` says. `None` means a server of the legacy era, which may know the
+/// modern era well enough to refuse it by name.
 fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello>, StartError> {
     match supported(&answer) {
         Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
@@ -268,13 +273,13 @@ fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello
     match answer {
         Ok(result) => Ok(ServerHello::discovered(&result)),
         Err(CallError::Refused(_)) => Ok(None),
-        // Who cannot even refuse it well does not know it.
+        // A server that cannot even refuse the request properly does not know the modern era.
         Err(CallError::Lost(lost)) if lost.is_malformed() => Ok(None),
         Err(CallError::Lost(lost)) => Err(lost.into()),
     }
 }
 
-/// The versions that an upstream names where it refuses ours.
+/// The versions that an upstream names when it refuses ours.
 fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
     let Err(CallError::Refused(error)) = answer else { return None };
     let mut scanner = Scanner::default();
@@ -296,8 +301,8 @@ fn discover_params(connection: &Connection) -> String {
     format!("{{\"_meta\":{{{}}}}}", modern_meta(connection.capabilities()))
 }
 
-/// Every page of one list, each with its deadline, and how many things had to be withheld; empty where the upstream has no
-/// such things.
+/// Reads every page of one list, each with its own deadline, and counts the things that had to be withheld.
+/// The list is empty where the upstream has no such things.
 async fn list(
     connection: &Arc<Connection>,
     kind: Kind,
@@ -340,8 +345,8 @@ async fn list(
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
 }
 
-/// Logs which things clients are shown otherwise than they came, and how many not at all: once, not again whenever the same
-/// list is read again.
+/// Logs which things clients see in another form than they came, and how many are withheld: once, and not
+/// again whenever the same list is read again.
 fn log_oddities<'a>(
     upstream: &Upstream,
     kind: Kind,
@@ -367,8 +372,8 @@ fn log_oddities<'a>(
     }
 }
 
-/// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends, with a reason,
-/// when it turns out to be another server than the one that we greeted.
+/// Reads lists again when the upstream says that they changed: at once, and once more after a burst. Ends,
+/// with a reason, when the upstream turns out to be another server than the one that we greeted.
 async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation: u64) -> StartError {
     let mut last: Option<Instant> = None;
     let mut failures = 0;
@@ -389,7 +394,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
         }
         let mut items = (*connection.upstream.items()).clone();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & Changes::list(*kind) != 0) {
-            // As long as the first time; a list that never ends would keep all later changes away.
+            // The limit is that of the first reading; a list that never ends would hold up all later changes.
             let patience = connection.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(StartError::timeout())) {
@@ -406,7 +411,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
         last = Some(Instant::now());
         failures = if unread == 0 { 0 } else { failures + 1 };
         if (1..=MOST_RETRIES).contains(&failures) {
-            // Whoever is just being redeployed may have an answer a little later.
+            // A server that is being redeployed may have an answer a little later.
             let (connection, pause) = (Arc::downgrade(connection), FIRST_RETRY * (1 << (failures - 1)));
             tokio::spawn(async move {
                 sleep(pause).await;
@@ -418,15 +423,15 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
     }
 }
 
-/// Asks a modern upstream again what it can do; `false` if it does not say so now. The error is the reason why the
-/// connection must begin anew.
+/// Asks a modern upstream again what it can do; `false` if it does not answer now. The error is the reason
+/// why the connection must begin anew.
 async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<bool, StartError> {
     let params = discover_params(connection);
     let answer =
         connection.peer.call("server/discover", &params, Caller::default(), connection.own_deadline());
     let answer = timeout(connection.upstream.spec().timeouts.connect, answer).await;
     match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
-        // It may still answer those that are under way.
+        // The upstream may still answer the calls in flight.
         Err(CallError::Lost(_)) if connection.upstream.is_busy() => Ok(false),
         Err(CallError::Lost(lost)) => Err(lost.into()),
         answer => {
@@ -467,7 +472,7 @@ mod tests {
         }
     }
 
-    /// Reads a list of so many pages, of one tool each, and says how many tools there were.
+    /// Reads a list of this many pages with one tool each, and returns the number of tools.
     async fn read_list(pages: usize) -> Result<usize, StartError> {
         let connection = Connection::new(Upstream::unreal("box", "a"), Default::default());
         let hello = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;

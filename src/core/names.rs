@@ -1,11 +1,12 @@
-//! Under which names clients know what upstreams offer: where an exposed name is made.
+//! The names by which clients know what upstreams offer. Every exposed name is made here.
 //!
-//! [`assign`] is the whole rule: of all that upstreams claim, and the names that clients know already, it makes a table
-//! of names. A [view](super::view) asks it whenever its upstreams change. Where nothing clashes, the names of one server
-//! do not depend on those of another; then [`Names::add`] and [`Names::remove`] change the table by one server, so that
-//! a server among thousands of tools costs what it offers itself.
+//! [`assign`] is the whole rule: from what upstreams claim, and the names that clients know already, it makes
+//! a table of names. A [view](super::view) calls it whenever its upstreams change. Where nothing clashes, one
+//! server's names do not depend on another's; then [`Names::add`] and [`Names::remove`] change the table by
+//! one server, so that the cost depends on what that server offers and not on the thousands of tools beside
+//! it.
 //!
-//! Invariant: a table is what [`assign`] would make of the same claims, whatever happened before.
+//! Invariant: a table equals what [`assign`] would make of the same claims, whatever happened before.
 //! Invariant: a name leads to one thing; a name that clients know stays with its thing.
 
 use std::cell::OnceCell;
@@ -17,12 +18,12 @@ use super::view::{Clash, Exposure};
 use crate::apps::placed;
 use crate::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits, is_marked};
 
-/// What names depend on besides what is claimed.
+/// What names depend on, besides the claims.
 pub(super) struct Naming<'a> {
     pub(super) face: &'a dyn Exposure,
-    /// How names must look for the clients of the view.
+    /// What names must look like for the clients of the view.
     pub(super) limits: NameLimits,
-    /// Whether its clients are shown the other spelling of URIs, where there is one.
+    /// Whether the clients of the view are shown the other spelling of URIs, where there is one.
     pub(super) strict_uris: bool,
     /// What was switched by hand before the view began: tools, and resources with templates, by full name.
     pub(super) remembered: &'a [HashMap<Arc<str>, bool>; 2],
@@ -30,14 +31,14 @@ pub(super) struct Naming<'a> {
 
 /// What one upstream wants named.
 pub(super) struct Claim<'a> {
-    /// Its place among those that claim; the first in order comes first.
+    /// The upstream's place in the order of claims; lower places come first.
     pub(super) place: u64,
     pub(super) upstream: &'a Upstream,
-    /// What it offers, if anything of it is to be named.
+    /// What the upstream offers, if anything of it is to be named.
     pub(super) items: Option<&'a Items>,
-    /// The names that clients know its things by: they stay.
+    /// The names by which clients know the upstream's things already; these names stay.
     pub(super) known: Option<&'a Exposed>,
-    /// What its things are called so far. Where they still are, it is used again, with all that was made of it.
+    /// The names made last time. An unchanged table is used again, with everything that was rendered from it.
     pub(super) before: Option<&'a Arc<Exposed>>,
 }
 
@@ -45,9 +46,10 @@ pub(super) struct Claim<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     by_name: [HashMap<Arc<str>, Slot>; 4],
-    /// Pages of apps that are known by their very own URIs, where the face keeps these, and whose they are.
+    /// Pages of apps that keep their own URIs, where the face allows that, and the claim that each belongs
+    /// to.
     kept_pages: HashMap<Arc<str>, u64>,
-    /// Whether somebody would like a name that another has. Then one server's names depend on another's.
+    /// Whether some thing wants a name that another has. Then one server's names depend on another's.
     contested: bool,
     /// Things that are not exposed.
     left_out: HashSet<LeftOut>,
@@ -58,7 +60,7 @@ pub(super) struct Names {
 pub(super) struct Slot {
     /// The upstream that claims it.
     pub(super) claim: u64,
-    /// Which of its exposed things.
+    /// The index of the thing among those that the claim exposes.
     pub(super) item: usize,
 }
 
@@ -74,21 +76,21 @@ pub(super) struct LeftOut {
 /// Why a thing has no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
-    /// An earlier server has it.
+    /// A thing of an earlier server has the name.
     Taken,
-    /// Its own server offers another thing by that name.
+    /// The same server offers another thing by that name.
     Twice,
 }
 
-/// Names everything that is claimed: what clients know first, then in the order of the claims. A name that had to be
-/// altered can be called in full as well, where no other thing has that name. Returns what the things of each claim are
-/// called, in the order of the claims.
+/// Names everything that is claimed: first the things whose names clients know, then the rest in the order of
+/// the claims. A thing whose name had to be altered can also be called by its full name, where no other thing
+/// has that name. Returns the names of each claim's things, in the order of the claims.
 pub(super) fn assign(naming: &Naming<'_>, claims: &[Claim<'_>]) -> (Names, Vec<Arc<Exposed>>) {
     let mut names = Names::default();
     for claim in claims.iter().filter(|claim| claim.known.is_some()) {
         for kind in Kind::ALL {
             let known = claim.items(naming, kind).filter_map(|item| claim.known_name(kind, &item.key));
-            // Where exactly it leads is filled in with the rest of the claim.
+            // The index is filled in with the rest of the claim.
             let place = Slot { claim: claim.place, item: usize::MAX };
             names.by_name[kind as usize].extend(known.map(|name| (name.clone(), place)));
         }
@@ -110,17 +112,18 @@ impl Names {
         self.by_name[kind as usize].get(name).copied()
     }
 
-    /// Whether somebody has this page under its very own URI.
+    /// Whether some upstream has this page under its own URI.
     pub(super) fn is_kept(&self, page: &str) -> bool {
         self.kept_pages.contains_key(page)
     }
 
-    /// What is not exposed.
+    /// The things that are not exposed.
     pub(super) fn left_out(&self) -> &HashSet<LeftOut> {
         &self.left_out
     }
 
-    /// Names the things of one more upstream. `None`: they clash with others, so all must be [assigned](assign) anew.
+    /// Names the things of one more upstream. `None`: they clash with others, so everything must be
+    /// [assigned](assign) anew.
     pub(super) fn add(&mut self, naming: &Naming<'_>, claim: &Claim<'_>) -> Option<Arc<Exposed>> {
         if self.contested {
             return None;
@@ -134,8 +137,8 @@ impl Names {
         (!self.contested && after == before + added).then_some(exposed)
     }
 
-    /// Forgets the names of an upstream. `false`: somebody waits for one of them, so all must be [assigned](assign)
-    /// anew.
+    /// Forgets the names of an upstream. `false`: another thing wants one of them, so everything must be
+    /// [assigned](assign) anew.
     pub(super) fn remove(&mut self, claim: u64, exposed: &Exposed) -> bool {
         for kind in Kind::ALL {
             for name in exposed.of(kind).items().iter().flat_map(|item| item.names()) {
@@ -149,7 +152,7 @@ impl Names {
         !self.contested
     }
 
-    /// Gives a claim another place in the order, behind all others.
+    /// Moves a claim to another place, behind all others.
     pub(super) fn move_to(&mut self, from: u64, to: u64, exposed: &Exposed) {
         for kind in Kind::ALL {
             for name in exposed.of(kind).items().iter().flat_map(|item| item.names()) {
@@ -165,7 +168,7 @@ impl Names {
         self.left_out.extend(moved.into_iter().map(|left_out| LeftOut { claim: to, ..left_out }));
     }
 
-    /// Gives each thing of a claim a name that clients take and nobody else has.
+    /// Gives each thing of a claim a name that clients accept and no other thing has.
     fn name_all(&mut self, wanted: &Wanted<'_>, claim: &Claim<'_>) -> Arc<Exposed> {
         let naming = wanted.naming;
         let mut exposed = Exposed::default();
@@ -193,7 +196,7 @@ impl Names {
                 self.by_name[kind as usize].insert(name.clone(), place);
                 let active = naming.starts_active(claim, kind, item, [&full, &name]);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
-                // The first in the file has the name in full as well.
+                // The first in the file also has the full name.
                 if let (Clash::FirstInFile, Some(full)) = (naming.face.clash(), &full) {
                     self.by_name[kind as usize].entry(full.clone()).or_insert(place);
                 }
@@ -206,7 +209,7 @@ impl Names {
         }
     }
 
-    /// Gives each page that a claim's things name, or are, the URI under which hosts know it.
+    /// Gives each page that a claim's things name, or are, the URI by which hosts know it.
     fn name_pages(&mut self, naming: &Naming<'_>, claim: &Claim<'_>, exposed: &mut Exposed) {
         let place = naming.face.page_place(claim.upstream);
         let items = claim.items.into_iter().flat_map(|items| Kind::ALL.map(|kind| items.of(kind)));
@@ -225,7 +228,7 @@ impl Names {
         }
     }
 
-    /// Lets things whose names were altered be called in full, where nobody has those names.
+    /// Lets things whose names were altered be called by their full names too, where these are free.
     fn add_full_names(&mut self, claim: u64, exposed: &Exposed) {
         for kind in Kind::ALL {
             for (item, full) in exposed.of(kind).items().iter().enumerate() {
@@ -242,7 +245,7 @@ impl Names {
         self.left_out.insert(LeftOut { claim: claim.place, kind, name, reason });
     }
 
-    /// A name that clients take and nobody has.
+    /// Chooses a name that clients accept and no other thing has.
     fn choose(
         &mut self,
         wanted: &Wanted<'_>,
@@ -286,11 +289,11 @@ impl Names {
     }
 }
 
-/// The names in full that tools would have if each fitted: none of them is another's short name.
+/// The full names that tools would have if each fitted. None of them may become another tool's short name.
 struct Wanted<'a> {
     naming: &'a Naming<'a>,
     claims: &'a [Claim<'a>],
-    /// Made when somebody asks, which only they do whose names are too long.
+    /// The names are computed on demand, because only names that are too long need them.
     full: OnceCell<HashSet<String>>,
 }
 
@@ -312,14 +315,14 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What the mark of a name is made of. Where names are unique in full, the server's place in the file is no part of it: the
-/// file may change around it.
+/// What the mark of a name is computed from. Where full names are unique, the server's place in the file is
+/// no part of it, because the file may change around the server.
 fn origin<'a>(face: &dyn Exposure, upstream: &'a Upstream, key: &'a str) -> [&'a str; 3] {
     let server = if face.clash() == Clash::FirstInFile { "" } else { &*upstream.server };
     [&*upstream.group, server, key]
 }
 
-/// Whether some client knows a tool by this name, which was shortened for it.
+/// Whether some client knows a tool by this shortened name.
 pub(super) fn is_shortened(face: &dyn Exposure, upstream: &Upstream, item: &ExposedItem, name: &str) -> bool {
     is_marked(name, item.full_name(), &origin(face, upstream, &item.own.key))
         || face.short_name(upstream, &item.own.key).is_some_and(|short| short == name)
@@ -339,13 +342,13 @@ impl Naming<'_> {
 }
 
 impl<'a> Claim<'a> {
-    /// Its things that exist for clients.
+    /// The upstream's things that exist for clients.
     fn items(&self, naming: &Naming<'_>, kind: Kind) -> impl Iterator<Item = &'a Item> {
         let items = self.items.into_iter().flat_map(move |items| items.of(kind).iter());
         items.filter(move |item| naming.face.allows(self.upstream, kind, &item.key))
     }
 
-    /// The name that clients know a thing by.
+    /// The name by which clients know a thing.
     fn known_name(&self, kind: Kind, key: &str) -> Option<&'a Arc<str>> {
         self.known?.of(kind).by_key(key).map(|item| &item.name)
     }
@@ -363,7 +366,7 @@ mod tests {
     use crate::json::Node;
     use crate::protocol::era::ClientHello;
 
-    /// Names of at most twelve characters; nothing that is secret exists.
+    /// A face with names of at most twelve characters that hides whatever is secret.
     #[derive(Clone, Copy)]
     struct Face {
         clash: Clash,
@@ -592,7 +595,7 @@ mod tests {
         }
     }
 
-    /// Everything under its own name, and pages as they are.
+    /// A face that names everything by its own name and keeps the URIs of pages.
     struct KeepsPages;
 
     impl Exposure for KeepsPages {
@@ -626,7 +629,8 @@ mod tests {
         let lists_it = Items::default().with(Kind::Resource, Items::named(Kind::Resource, &["ui://p"]));
         let nothing = Items::default();
         let (own, placed) = ("ui://p", "ui://box/1/p");
-        // What the first and the second server offer, under which URI clients know the page of each, and what comes of it.
+        // What the first and the second server offer, the URI by which clients know the page of each, and the
+        // result.
         for (what, items, known, expected) in [
             ("the first has it", [&names_it, &lists_it], [None, None], [Some(own), Some(placed)]),
             ("whatever names it", [&lists_it, &names_it], [None, None], [Some(own), Some(placed)]),

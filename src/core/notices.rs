@@ -1,11 +1,11 @@
-//! Who was told what: why a `list_changed` was sent, or was not.
+//! Who was told what: why a `list_changed` was sent or not.
 //!
-//! Whoever can be told keeps a [`Ledger`]: a fingerprint of each list as it was last told of or shown. [`notices`] is
-//! the one rule: a client is told of the lists that are not what they were. So what changes and changes back tells
-//! nobody, and what a client has been shown it is not told of.
+//! Everyone who can be told has a [`Ledger`]: a fingerprint of each list as that client was last told of it
+//! or shown it. [`notices`] is the one rule: a client is told of the lists that differ from its ledger. So a
+//! change that is undone tells nobody, and a client is not told of what it has been shown.
 //!
-//! A [`Workspace`](super::workspace::Workspace) applies the rule to everybody who has it, whenever something may have
-//! changed:
+//! A [`Workspace`](super::workspace::Workspace) applies the rule to everyone who shares it, whenever
+//! something may have changed:
 //!
 //! | what happens | who calls | when the rule is applied |
 //! |---|---|---|
@@ -14,10 +14,11 @@
 //! | an open group is opened again; a new file is put in force; servers start with us | `Workspace::hold` | once, when the hold ends |
 //! | a list is answered | `ClientSession::show` | never: what it shows is what the client knows now |
 //!
-//! Nobody is told before lists are there to be asked for ([`Ledger::begin`]): for the servers that start with us that is
-//! when each is up or failed, or what is remembered stands in for them; for one toolbox as a plain server when it is open.
+//! Nobody is told before there are lists to ask for ([`Ledger::begin`]). For servers that start with us, that
+//! is when each is up or has failed, or when what is remembered stands in for them; for one toolbox served as
+//! a plain server, it is when the toolbox is open.
 //!
-//! Invariant: nothing of this is on the way of a call of a tool.
+//! Invariant: a tool call never runs any of this code.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -26,12 +27,12 @@ use crate::catalog::Kind;
 use crate::hash::Seeded;
 use crate::protocol::era::ClientHello;
 
-/// A fingerprint of each list that a client sees: equal where the lists are.
+/// A fingerprint of each list that a client sees. Equal lists have equal fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lists([u64; 4]);
 
 impl Lists {
-    /// What a legacy client sees that said this of itself.
+    /// What a legacy client sees that introduced itself like this.
     pub fn of_legacy(exposure: &dyn Exposure, view: &View, client: Option<&ClientHello>) -> Self {
         let look = Look { from_start: false, as_host: client.is_some_and(|client| client.renders_apps) };
         Self::of(exposure, view, &exposure.adds(client, false), look, |kind| exposure.lists(client, kind))
@@ -63,7 +64,7 @@ impl Lists {
     }
 }
 
-/// The rule: the kinds whose lists are not what they were.
+/// The rule: the kinds whose lists have changed.
 pub fn notices(before: &Lists, now: &Lists) -> Vec<Kind> {
     Kind::ALL.into_iter().filter(|kind| before.0[*kind as usize] != now.0[*kind as usize]).collect()
 }
@@ -71,28 +72,28 @@ pub fn notices(before: &Lists, now: &Lists) -> Vec<Kind> {
 /// What one client was told of and shown.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// What it knows; `None` while there are no lists to be asked for.
+    /// The lists that the client knows; `None` while there are no lists to ask for.
     known: Option<Lists>,
-    /// How often it was told of each list.
+    /// How often the client was told of each list.
     told: [u64; 4],
-    /// How often it had been told of each list when it was last shown it.
+    /// How often the client had been told of each list when it was last shown that list.
     shown: [u64; 4],
-    /// It did not ask in time for what it was told of: nothing waits for that any more.
+    /// Whether the client failed to ask in time for what it was told of. Nothing waits for it any more.
     pub(super) given_up: bool,
 }
 
 impl Ledger {
-    /// Whether lists are there to be asked for.
+    /// Whether there are lists to ask for.
     pub(super) fn has_begun(&self) -> bool {
         self.known.is_some()
     }
 
-    /// From now on there are lists, and these are what it knows.
+    /// Notes that there are lists from now on, and that the client knows these.
     pub(super) fn begin(&mut self, now: Lists) {
         self.known.get_or_insert(now);
     }
 
-    /// The kinds that it must be told of, now that its lists are these. From now on it knows them.
+    /// The kinds that the client must be told of, now that its lists are these. From now on it knows them.
     pub(super) fn tell(&mut self, now: Lists) -> Vec<Kind> {
         let Some(known) = &mut self.known else { return Vec::new() };
         let kinds = notices(known, &now);
@@ -101,7 +102,7 @@ impl Ledger {
         kinds
     }
 
-    /// It is shown one of its lists, which are these. Returns how often it has been told of that list.
+    /// Notes that the client is shown one of these lists. Returns how often it has been told of that list.
     pub(super) fn show(&mut self, kind: Kind, now: &Lists) -> u64 {
         let at = kind as usize;
         if let Some(known) = &mut self.known {
@@ -110,23 +111,23 @@ impl Ledger {
         self.told[at]
     }
 
-    /// It has the list that it was shown when it had been told so often.
+    /// Notes that the client has the list that it was shown when it had been told this often.
     pub(super) fn has(&mut self, kind: Kind, told: u64) {
         let shown = &mut self.shown[kind as usize];
         *shown = told.max(*shown);
     }
 
-    /// How often it was told of a list.
+    /// How often the client was told of a list.
     pub(super) fn told(&self, kind: Kind) -> u64 {
         self.told[kind as usize]
     }
 
-    /// How often it had been told of a list when it was shown the one that it has.
+    /// How often the client had been told of a list when it was shown the one that it has.
     pub(super) fn shown(&self, kind: Kind) -> u64 {
         self.shown[kind as usize]
     }
 
-    /// Whether it has been told of a list and not asked for it since.
+    /// Whether the client has been told of a list and has not asked for it since.
     pub(super) fn is_behind(&self, kind: Kind) -> bool {
         self.shown[kind as usize] < self.told[kind as usize]
     }
@@ -142,7 +143,7 @@ mod tests {
     /// What happens to a client whose list of tools is a number.
     enum Event {
         Begins(u64),
-        /// The rule is applied; whether it is told.
+        /// The rule is applied; the flag says whether the client is told.
         Is(u64, bool),
         Shown(u64),
     }

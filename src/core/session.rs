@@ -1,8 +1,9 @@
-//! A client: what it said of itself, what it waits for, what it was told.
+//! A client: what it said about itself, what it waits for and what it was told.
 //!
-//! Transports make one and hand its messages to the gateway; [`reply`](super::reply) answers its requests.
+//! Transports make a session and hand the client's messages to the gateway; [`reply`](super::reply) answers
+//! its requests.
 //!
-//! Invariant: its locks stay inside, and nothing is sent while one is held.
+//! Invariant: a session's locks stay inside, and nothing is sent while one is held.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
@@ -31,32 +32,34 @@ use crate::transport::peer::{Lost, Peer};
 pub struct ClientSession {
     /// What the client sees.
     pub workspace: Arc<Workspace>,
-    /// Our requests to the client: questions of upstreams.
+    /// Our requests to the client, which are questions of upstreams.
     pub peer: Arc<Peer<Question>>,
     main: Route,
     hello: OnceLock<ClientHello>,
-    /// What its first modern request said of itself.
+    /// What the client's first modern request said about the client.
     first_modern: OnceLock<Arc<ModernCall>>,
     waiting: Mutex<Requests>,
-    /// Something has happened that is waited for: every request is answered, or a list, or the session ends.
+    /// Notified when something that others wait for has happened: every request is answered, or a list is, or
+    /// the session ends.
     news: Notify,
     ledger: Mutex<Ledger>,
     ending: AtomicBool,
-    /// The last `logging/setLevel`, its raw parameters.
+    /// The raw parameters of the last `logging/setLevel`.
     log_level: Mutex<Option<String>>,
-    /// The `Mcp-Param-…` headers of a modern request over HTTP. Until its tool is known nobody can tell what they must say.
+    /// The `Mcp-Param-…` headers of a modern request over HTTP. What they must say is known only once the
+    /// tool is.
     pub mirrored: OnceLock<HeaderMap>,
-    /// Exposed URIs that the client subscribed to, and where they lead: to whom, and to which URI there.
+    /// The exposed URIs that the client subscribed to, each with the server it leads to and the URI there.
     subscriptions: Mutex<HashMap<String, (Origin, String)>>,
 }
 
 /// A question of an upstream that waits for the client.
 pub struct Question {
-    /// Who asked.
+    /// The connection of the upstream that asked.
     pub connection: Weak<Connection>,
-    /// The upstream's own progress token, raw.
+    /// The upstream's own progress token, as raw JSON.
     pub progress: Option<Box<str>>,
-    /// The client's request that nobody but us waits for while the client is asked: the question ends with it.
+    /// The client's request that only we wait for while the client is asked. The question ends with it.
     pub call: Option<Arc<str>>,
 }
 
@@ -67,13 +70,13 @@ type Requests = HashMap<Arc<str>, Waiting>;
 struct Waiting {
     id: Id,
     batch: Option<Arc<Batch>>,
-    /// Where it was sent.
+    /// Where the request was sent.
     target: Option<(Arc<Connection>, u64)>,
     route: Route,
 }
 
 impl ClientSession {
-    /// A client that has `workspace`; messages that belong to no request go by `main`.
+    /// A client of `workspace`. Messages that belong to no request go by `main`.
     pub fn new(workspace: Arc<Workspace>, main: Route) -> Arc<Self> {
         let session = Arc::new(Self {
             workspace: workspace.clone(),
@@ -108,24 +111,24 @@ impl ClientSession {
         self.hello.get()
     }
 
-    /// Notes what the client said; `false` if it had said so before.
+    /// Notes what the client said in `initialize`; `false` if it had already introduced itself.
     pub fn greet(&self, hello: ClientHello) -> bool {
         self.hello.set(hello).is_ok()
     }
 
-    /// Whether it is the one client on stdin and has not said yet who it is.
+    /// Whether this is the one client on stdin and it has not introduced itself yet.
     pub fn is_new(&self) -> bool {
         matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
     }
 
-    /// What the client declared, in whichever era: the version that it wants spoken, and its capabilities.
+    /// What the client declared, in whichever era: the version that it wants to speak and its capabilities.
     pub(super) fn declared(&self) -> Option<(Version, &str)> {
         let hello = self.hello().map(|hello| (hello.version, hello.capabilities.as_str()));
         hello.or_else(|| Some((Version::LATEST_LEGACY, self.first_modern.get()?.capabilities.as_str())))
     }
 
-    /// Takes a request on; its answer, and what belongs to it, goes by `route`. `None`: its id is in use; the refusal
-    /// has been sent.
+    /// Accepts a request; its answer, and messages that belong to it, go by `route`. `None`: its id is in
+    /// use, and the refusal has been sent.
     pub fn accept(
         self: &Arc<Self>,
         id: Id,
@@ -152,22 +155,23 @@ impl ClientSession {
         Some(Reply::new(self.clone(), key, modern))
     }
 
-    /// Turns away what is not taken on. An id that a request in flight has is left out: the client would take the refusal
-    /// for that one's answer.
+    /// Refuses a message. The refusal leaves out the id of a request in flight: the client would take it for
+    /// that request's answer.
     pub fn refuse(&self, id: Option<&Id>, why: &Refusal, route: Option<Route>, batch: Option<&Arc<Batch>>) {
         let id = id.filter(|id| !self.waiting.lock().contains_key(&id.key()));
         let route = route.unwrap_or_else(|| self.main.clone());
         self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
-    /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants its answer any
-    /// more, so it is not to be sent.
+    /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants
+    /// its answer any more, so it must not be sent.
     pub fn goes_to(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) -> bool {
         let before = match own(&mut self.waiting.lock(), key) {
             Some(mut waiting) => waiting.get_mut().target.replace((connection.clone(), id)),
             None => return false,
         };
-        // Not with the requests locked: the last one to know a connection drops all of it.
+        // The requests must not be locked here: whoever drops the last reference to a connection drops all of
+        // it.
         drop(before);
         true
     }
@@ -177,7 +181,7 @@ impl ClientSession {
         own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().id.clone())
     }
 
-    /// The request of ours that a request went on as, while the client wants its answer.
+    /// The id of our own request that carries the client's request on, while the client wants its answer.
     pub(super) fn sent_as(&self, key: &Arc<str>) -> Option<u64> {
         own(&mut self.waiting.lock(), key)?.get().target.as_ref().map(|(_, id)| *id)
     }
@@ -187,7 +191,7 @@ impl ClientSession {
         own(&mut self.waiting.lock(), key).is_some()
     }
 
-    /// Answers a request as `write` writes it, unless the client wants no answer any more.
+    /// Answers a request with what `write` writes, unless the client no longer wants an answer.
     pub(super) fn answer(
         &self,
         key: &Arc<str>,
@@ -211,13 +215,13 @@ impl ClientSession {
         }
     }
 
-    /// Which way messages about a request go: its own while it waits, else the session's.
+    /// The way for messages about a request: its own way while it waits, otherwise the session's.
     pub fn route(&self, key: Option<&Arc<str>>) -> Route {
         let route = |key| own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().route.clone());
         key.and_then(route).unwrap_or_else(|| self.main.clone())
     }
 
-    /// Forgets a request that the client cancelled: no answer will be sent. Returns where it went.
+    /// Forgets a request that the client cancelled: no answer will be sent. Returns where the request went.
     pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
@@ -230,7 +234,7 @@ impl ClientSession {
         if let Some(batch) = &waiting.batch {
             batch.add(&waiting.route, None);
         }
-        // What the client was asked for its sake is of no use any more.
+        // Questions that the client was asked for the sake of this request are of no use any more.
         let mut questions = Vec::new();
         self.peer.each(|id, question| {
             questions.extend(question.call.as_ref().filter(|call| Arc::ptr_eq(call, &key)).map(|_| id));
@@ -242,12 +246,12 @@ impl ClientSession {
         waiting.target
     }
 
-    /// Whether every further request is to be turned away.
+    /// Whether every further request is to be refused.
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// Accepts no further request; subscriptions end properly.
+    /// Accepts no further request, and ends subscriptions properly.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
         self.news.notify_waiters();
@@ -259,7 +263,7 @@ impl ClientSession {
         self.until(|| self.waiting.lock().is_empty()).await;
     }
 
-    /// Waits until something holds that [`Self::news`] tells of.
+    /// Waits until a condition holds that [`Self::news`] announces.
     pub(super) async fn until(&self, holds: impl Fn() -> bool) {
         loop {
             let news = self.news.notified();
@@ -270,7 +274,8 @@ impl ClientSession {
         }
     }
 
-    /// Cancels what upstreams have not answered yet; each is answered as if its upstream had gone.
+    /// Cancels the requests that upstreams have not answered yet; each is answered as if its upstream had
+    /// gone.
     pub fn cut_off(&self, reason: &str) {
         let lost = Lost::new(reason);
         loop {
@@ -278,14 +283,14 @@ impl ClientSession {
                 self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
             let cancelled =
                 targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
-            // One that is over may let another begin.
+            // The end of one request may let another begin.
             if cancelled == 0 {
                 return;
             }
         }
     }
 
-    /// Cancels every request that is not answered yet, upstream too, and answers with an error.
+    /// Cancels every unanswered request, upstream too, and answers it with an error.
     pub fn abandon(&self, reason: &str) {
         self.cut_off(reason);
         let waiting = std::mem::take(&mut *self.waiting.lock());
@@ -298,12 +303,13 @@ impl ClientSession {
         self.news.notify_waiters();
     }
 
-    /// Sends a notification that belongs to the request with this key, or to none.
+    /// Sends a notification that belongs to the request with this key, or to no request.
     pub fn notify(&self, key: Option<&Arc<str>>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
         self.route(key).push(OutgoingKind::Notice(method), |out| write_notification(out, method, params));
     }
 
-    /// Lists are there to be asked for from now on; a client that has not introduced itself asks for none.
+    /// Notes that there are lists to ask for from now on. A client that has not introduced itself asks for
+    /// none.
     pub fn begin(&self) {
         if self.hello().is_some() {
             let now = self.lists();
@@ -311,9 +317,9 @@ impl ClientSession {
         }
     }
 
-    /// Shows the client one of its lists as it is now: `answer` sends it.
+    /// Shows the client one of its lists as it is now; `answer` sends the list.
     pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
-        // Before the list is written: what changes meanwhile the client must be told of.
+        // The ledger is noted before the list is written: the client must be told of changes in between.
         let told = self.has_begun().then(|| {
             let now = self.lists();
             self.ledger.lock().show(kind, &now)
@@ -330,12 +336,13 @@ impl ClientSession {
         self.ledger.lock().told(Kind::Tool)
     }
 
-    /// Whether the client has its list of tools as it was, or later, when it had been told so often.
+    /// Whether the client has its list of tools as of the time when it had been told this often, or a later
+    /// one.
     pub(super) fn has_list_of_tools(&self, told: u64) -> bool {
         self.ledger.lock().shown(Kind::Tool) >= told
     }
 
-    /// Whether what it is told reaches the client now, and makes it read its lists in time as far as is known.
+    /// Whether notifications reach the client now and, as far as is known, make it read its lists in time.
     pub(super) fn can_be_waited_for(&self) -> bool {
         self.main.is_read() && !self.ledger.lock().given_up
     }
@@ -345,7 +352,7 @@ impl ClientSession {
         self.ledger.lock().given_up = true;
     }
 
-    /// Tells the client of the lists that are not what they were.
+    /// Tells the client of the lists that have changed.
     pub(super) fn tell(&self) {
         if !self.has_begun() {
             return;
@@ -376,7 +383,7 @@ impl ClientSession {
         self.ledger.lock().has_begun()
     }
 
-    /// What its lists hold now.
+    /// The client's lists as they are now.
     fn lists(&self) -> Lists {
         self.workspace.read(|view| Lists::of_legacy(&*self.workspace.exposure(), view, self.hello()))
     }
@@ -396,32 +403,33 @@ impl ClientSession {
         self.subscriptions.lock().contains_key(uri)
     }
 
-    /// Notes that the client is subscribed to an exposed URI, which is `own` at the upstream; `false`: it was.
+    /// Notes that the client is subscribed to an exposed URI, which is `own` at the upstream; `false`: it was
+    /// already.
     pub fn subscribe(&self, uri: &str, upstream: &Upstream, own: &str) -> bool {
         let origin = (upstream.group.clone(), upstream.server.clone());
         self.subscriptions.lock().insert(uri.to_owned(), (origin, own.to_owned())).is_none()
     }
 
-    /// Notes that the client is not subscribed to an exposed URI any more; `false`: it was not.
+    /// Notes that the client is no longer subscribed to an exposed URI; `false`: it was not.
     pub fn unsubscribe(&self, uri: &str) -> bool {
         self.subscriptions.lock().remove(uri).is_some()
     }
 
-    /// Ends the subscriptions that lead to a server. Returns their URIs there.
+    /// Ends the subscriptions that lead to a server. Returns their URIs at that server.
     pub(super) fn end_subscriptions(&self, group: &str, server: &str) -> Vec<String> {
         let mut subscriptions = self.subscriptions.lock();
         let ended = subscriptions.extract_if(|_, ((to, at), _)| **to == *group && **at == *server);
         ended.map(|(_, (_, own))| own).collect()
     }
 
-    /// Ends the subscriptions that lead to a server which no longer stands in the view.
+    /// Ends the subscriptions that lead to servers which are no longer in the view.
     pub fn end_lost_subscriptions(&self) {
         self.workspace.read(|view| {
             self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
         });
     }
 
-    /// Sends an answer, or lets it wait for the rest of its batch.
+    /// Sends an answer, or keeps it until the rest of its batch is ready.
     pub(super) fn send(
         &self,
         route: &Route,
@@ -442,8 +450,8 @@ impl ClientSession {
     }
 }
 
-/// The request that this very key belongs to. Once a request is cancelled another may have its id, in a key that reads
-/// the same.
+/// The request that this very key belongs to. Once a request is cancelled, another may have the same id, with
+/// a key that reads the same.
 fn own<'a>(waiting: &'a mut Requests, key: &Arc<str>) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
     match waiting.entry(key.clone()) {
         Entry::Occupied(entry) if Arc::ptr_eq(entry.key(), key) => Some(entry),
@@ -488,7 +496,7 @@ mod tests {
         }
     }
 
-    /// Whenever a client cancels a request, nothing is sent, or what was sent can be cancelled as well.
+    /// When a client cancels a request, either nothing was sent, or what was sent can be cancelled as well.
     #[test]
     fn a_request_is_never_sent_past_its_cancellation() {
         for cancelled_after in ["nothing", "opened", "noted", "sent"] {

@@ -1,7 +1,7 @@
-//! Why an upstream is not to be had, with its cause as a type: whoever acts on it, the command line above all, need not
-//! read the words.
+//! Why an upstream is unavailable, with its cause as a type, so that code which acts on it, the command line
+//! above all, need not parse the words.
 //!
-//! Invariant: past the lifecycle it holds no secrets.
+//! Invariant: a start error that has left the lifecycle holds no secrets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,62 +12,62 @@ use crate::config::{Redactor, Timeouts};
 use crate::transport::http_client::Failure;
 use crate::transport::peer::Lost;
 
-/// The reason in words, and of which kind it is, so that whoever has to act on it need not read the words.
+/// The reason in words, and its kind, so that code which acts on it need not parse the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError {
-    /// Of which kind it is.
+    /// The kind of error.
     pub cause: Cause,
     /// What is wrong.
     pub problem: Arc<str>,
-    /// What to do about it, where it is known better than by the kind.
+    /// What to do about it, where that is known more exactly than the kind tells.
     pub hint: Option<Arc<str>>,
     /// The last lines that the server wrote to stderr, without secrets; often none.
     pub stderr: Arc<str>,
-    /// More of these lines, for whoever looks for the cause.
+    /// More lines of stderr, for a person who looks for the cause.
     pub log: Arc<str>,
-    /// The first line that the server wrote to stdout and that is no message.
+    /// The first line on stdout that is not a message.
     pub noise: Option<Arc<str>>,
 }
 
-/// Kinds of error, as far as different things are to be done about them.
+/// The kinds of error, as far as they call for different remedies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// Its program cannot be found, or not run where it should.
+    /// The server's program cannot be found, or cannot be run where it should.
     Command,
-    /// Its entry needs a variable that is not set.
+    /// The server's entry needs a variable that is not set.
     Variable,
-    /// It was not ready in time.
+    /// The server was not ready in time.
     Timeout,
-    /// It is still on its way up, longer than whoever asks can wait.
+    /// The server is still starting, for longer than the caller can wait.
     Starting,
-    /// It writes to stdout what is no MCP.
+    /// The server writes something other than MCP to stdout.
     Noise,
-    /// No connection to it can be made.
+    /// No connection to the server can be made.
     Network,
-    /// It does not accept our credentials, or wants some.
+    /// The server rejects our credentials, or requires some.
     Login,
-    /// Somebody has to log in to it first.
+    /// Somebody has to log in to the server first.
     Person,
-    /// There is no MCP server at its URL.
+    /// There is no MCP server at the URL.
     Address,
-    /// It speaks other versions of the protocol.
+    /// The server speaks other versions of the protocol.
     Version,
-    /// Anything else, most often that it ended.
+    /// Anything else, most often that the server ended.
     Other,
 }
 
 impl StartError {
-    /// One of a kind.
+    /// An error of this kind.
     pub fn new(cause: Cause, problem: impl Into<Arc<str>>) -> Self {
         Self { cause, problem: problem.into(), hint: None, stderr: "".into(), log: "".into(), noise: None }
     }
 
-    /// It was not ready in time.
+    /// The server was not ready in time.
     pub(super) fn timeout() -> Self {
         Self::new(Cause::Timeout, "connection timeout")
     }
 
-    /// It was not ready when its time to start was over.
+    /// The server was not ready when its time to start was over.
     pub(super) fn never_ready(timeouts: &Timeouts) -> Self {
         match timeouts.start == timeouts.connect {
             true => Self::timeout(),
@@ -75,19 +75,19 @@ impl StartError {
         }
     }
 
-    /// It is not ready yet, and goes on starting.
+    /// The server is not ready yet, and goes on starting.
     pub(super) fn not_yet(timeouts: &Timeouts) -> Self {
         let waited = after(timeouts.connect);
         let problem = format!("{waited}; it is still starting, and its tools will appear when it is ready");
         Self::new(Cause::Starting, problem)
     }
 
-    /// The same with more to say about it.
+    /// The same error with another problem text.
     pub(super) fn reworded(self, problem: impl Into<Arc<str>>) -> Self {
         Self { problem: problem.into(), ..self }
     }
 
-    /// The same without secrets: paths, host names and what a server says of itself may hold some.
+    /// The same error without secrets: paths, host names and a server's own words may hold some.
     pub(super) fn redacted(self, secrets: &Redactor) -> Self {
         let redact = |text: Arc<str>| Arc::from(secrets.redact(&text));
         Self {
@@ -102,7 +102,7 @@ impl StartError {
 }
 
 impl Cause {
-    /// What an HTTP status stands for.
+    /// The error that an HTTP status stands for.
     pub fn of_status(status: u64) -> Self {
         match status {
             401 | 403 => Self::Login,
@@ -116,7 +116,7 @@ fn after(time: Duration) -> String {
     format!("connection timeout after {} s", time.as_secs_f64())
 }
 
-/// All of it, for a model or a log.
+/// The whole error, for a model or a log.
 impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.problem)?;

@@ -1,4 +1,4 @@
-//! One upstream over its generations: whether it runs, what it offers, and the way to it.
+//! One upstream over its generations: whether it runs, what it offers, and how to reach it.
 //!
 //! ```text
 //! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
@@ -6,12 +6,14 @@
 //!   └──stop, from wherever it is
 //! ```
 //!
-//! While it is not connected, what it offered when it last ran, in this process or another, may stay on offer. It is at
-//! rest where no opening starts it then, only a request that needs it.
+//! While an upstream is not connected, what it offered when it last ran, in this process or another, may stay
+//! on offer. An upstream is "at rest" when no opening starts it, only a request that needs it.
 //!
-//! Openings, calls and the reload of a file start and stop it; [`lifecycle`](super::lifecycle) runs each of its lives.
+//! Openings, calls and the reload of a file start and stop upstreams; [`lifecycle`](super::lifecycle) runs
+//! each of their lives.
 //!
-//! Invariant: a stale generation changes nothing. Every life has a number; what an older one reports is ignored.
+//! Invariant: a stale generation changes nothing. Every life has a number, and reports of an older life are
+//! ignored.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,50 +34,50 @@ use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
-/// A configured server and its life so far. Starting it again begins a new generation; whatever an older one
-/// still has to say changes nothing.
+/// A configured server and its life so far. Each start begins a new generation; reports of an older
+/// generation change nothing.
 pub struct Upstream {
-    /// What it stands in: its toolbox, or its namespace.
+    /// The group that the upstream belongs to: a toolbox or a namespace.
     pub group: Arc<str>,
-    /// Its name there.
+    /// The server's name in the group.
     pub server: Arc<str>,
-    /// What the file says of it now.
+    /// What the file says about the upstream now.
     spec: RwLock<Arc<Spec>>,
-    /// What people know it by.
+    /// The name that people know the upstream by.
     label: Arc<str>,
     engine: Weak<Engine>,
     phase: watch::Sender<Phase>,
-    /// Whoever holds it may ask for `phase` and `spec`; never the other way round.
+    /// Lock order: whoever holds `state` may lock `phase` and `spec`, never the other way round.
     state: Mutex<UpstreamState>,
-    /// How many of its lives are not over yet, processes included.
+    /// How many of the upstream's lives are not over yet, processes included.
     lives: watch::Sender<usize>,
-    /// Told whenever a request no longer waits for it to come up.
+    /// Notified whenever a request stops waiting for the upstream to come up.
     less_waiting: Notify,
 }
 
-/// What the file says of an upstream, whatever the face.
+/// What the file says about an upstream, whatever the face.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
-    /// How to reach it.
+    /// How to reach the upstream.
     pub transport: Transport,
     /// Which of its tools exist for clients.
     pub filter: ToolFilter,
     /// Deadlines.
     pub timeouts: Timeouts,
-    /// Whether it is started again by itself when it ends.
+    /// Whether the upstream is restarted automatically when it ends.
     pub restart: bool,
-    /// Whether it runs on when nobody has it open.
+    /// Whether the upstream keeps running when nobody has it open.
     pub lives_on: bool,
-    /// Who shares a connection to it.
+    /// Who shares a connection to the upstream.
     pub isolation: Isolation,
-    /// When it starts.
+    /// When the upstream starts.
     pub start: Start,
-    /// Whether what it is known to offer stands in lists whatever becomes of it.
+    /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
 }
 
 impl Spec {
-    /// Whether what is remembered of it is on offer before it runs.
+    /// Whether what is remembered of the upstream is on offer before it runs.
     pub fn recalls(&self) -> bool {
         self.start == Start::Call || self.always_listed
     }
@@ -87,51 +89,51 @@ struct UpstreamState {
     backoff: Backoff,
     connection: Option<Arc<Connection>>,
     items: Arc<Items>,
-    /// Whether it spoke the modern era when it last ran.
+    /// Whether the upstream spoke the modern era when it last ran.
     modern: bool,
     /// What becomes of `items` while there is no connection.
     standing: Standing,
     last_failure: Option<StartError>,
-    /// What clients watch, and how many do.
+    /// What clients watch, and how many clients watch it.
     watched: BTreeMap<Watched, usize>,
     stop: Option<oneshot::Sender<()>>,
-    /// Requests of clients that wait for it to come up.
+    /// How many requests of clients wait for the upstream to come up.
     waiting: usize,
-    /// Why it is never started again.
+    /// Why the upstream is never started again.
     over: Option<Over>,
 }
 
 /// What becomes of what an upstream offers while it is not connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Standing {
-    /// It is not on offer.
+    /// Its things are not on offer.
     #[default]
     Gone,
-    /// It stays on offer, and whoever opens it starts it.
+    /// Its things stay on offer, and whoever opens the upstream starts it.
     Shown,
-    /// It stays on offer, and nobody starts it but a request that needs it.
+    /// Its things stay on offer, and only a request that needs the upstream starts it.
     AtRest,
 }
 
 /// Why an upstream is never started again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// The file has it no longer, or has another in its place.
+    /// The file no longer has the upstream, or has another in its place.
     Removed,
-    /// Nobody has it open any more; whoever opens it gets another.
+    /// Nobody has the upstream open any more; whoever opens it next gets a new one.
     Closed,
 }
 
-/// What the next upstream in the place of a closed one has to know of it.
+/// What the successor of a closed upstream has to know about it.
 pub(super) struct FailureHistory {
-    /// How it was reached.
+    /// How the closed upstream was reached.
     pub(super) transport: Transport,
     backoff: Backoff,
     last_failure: Option<StartError>,
 }
 
 impl FailureHistory {
-    /// Whether it can still keep anybody from starting.
+    /// Whether the history can still delay a start.
     pub(super) fn matters(&self, now: Instant) -> bool {
         self.backoff.matters(now)
     }
@@ -140,28 +142,28 @@ impl FailureHistory {
 /// Where an upstream is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Not asked for, or closed.
+    /// Nobody has asked for the upstream, or it was closed.
     Idle,
-    /// On its way up.
+    /// The upstream is on its way up.
     Starting,
-    /// Connected, its lists read.
+    /// The upstream is connected, and its lists have been read.
     Up,
-    /// Not to be had, and why.
+    /// The upstream is unavailable, for this reason.
     Failed(StartError),
 }
 
 /// How a connection ended.
 pub enum End {
-    /// We wanted it.
+    /// We stopped it.
     Stopped,
-    /// It did not come up.
+    /// The upstream did not come up.
     Failed(StartError),
-    /// It was up for so long.
+    /// The upstream went down after it had been up for this long.
     Down(StartError, Duration),
 }
 
 impl Upstream {
-    /// An upstream that does not run yet, perhaps in the place of one that was closed.
+    /// An upstream that does not run yet, perhaps the successor of one that was closed.
     pub(super) fn new(
         group: &str,
         server: &str,
@@ -185,7 +187,7 @@ impl Upstream {
         })
     }
 
-    /// Offers what is remembered of it until it has run.
+    /// Offers what is remembered of the upstream until it has run.
     pub(super) fn recall(&self, items: Items, modern: bool) {
         let at_rest = self.spec().start == Start::Call;
         let mut state = self.state.lock();
@@ -193,12 +195,13 @@ impl Upstream {
         state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
     }
 
-    /// What the file says of it now.
+    /// What the file says about the upstream now.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.read().clone()
     }
 
-    /// Puts other settings in force. How it is reached is not among them: that takes another upstream.
+    /// Puts other settings in force. They cannot change how the upstream is reached: that takes a new
+    /// upstream.
     pub(super) fn set_spec(&self, spec: Spec) {
         *self.spec.write() = Arc::new(spec);
     }
@@ -208,30 +211,30 @@ impl Upstream {
         self.state.lock().connection.clone()
     }
 
-    /// What it offered when last asked.
+    /// What the upstream offered when it was last asked.
     pub fn items(&self) -> Arc<Items> {
         self.state.lock().items.clone()
     }
 
-    /// Whether what it offers can be used: it is connected, or is started by whoever uses it.
+    /// Whether what the upstream offers can be used: it is connected, or whoever uses it starts it.
     pub fn is_on_offer(&self) -> bool {
         let state = self.state.lock();
         state.connection.is_some() || state.standing != Standing::Gone
     }
 
-    /// Whether nobody is to start it but a request that needs it.
+    /// Whether only a request that needs the upstream may start it.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state.lock();
         state.standing == Standing::AtRest && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
     }
 
-    /// Whether it speaks the modern era, or did when it last ran.
+    /// Whether the upstream speaks the modern era, or did when it last ran.
     pub fn is_modern(&self) -> bool {
         let state = self.state.lock();
         state.connection.as_ref().map_or(state.modern, |connection| connection.version().is_modern())
     }
 
-    /// Whether it ended, or did not come up.
+    /// Whether the upstream ended by itself or did not come up.
     pub fn has_failed(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Failed(_))
     }
@@ -246,7 +249,8 @@ impl Upstream {
         *self.phase.borrow() == Phase::Starting
     }
 
-    /// Starts it unless it runs or is about to. `Err`: it failed too often to be started again just now.
+    /// Starts the upstream unless it runs or is about to. `Err`: it failed too often to be started again just
+    /// now.
     pub fn start(self: &Arc<Self>) -> Result<watch::Receiver<Phase>, StartError> {
         let mut state = self.state.lock();
         if !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting) {
@@ -260,13 +264,13 @@ impl Upstream {
                 None => {}
             }
             let Some(engine) = self.engine.upgrade() else { return Err("the gateway is ending".into()) };
-            // Nothing would come of it, however often it is tried.
+            // A server with unset variables cannot start, however often it is tried.
             if let Transport::Unset(unset) = &self.spec().transport {
                 let error = StartError::new(Cause::Variable, unset.to_string());
                 state.last_failure = Some(error.clone());
                 let before = self.phase.send_replace(Phase::Failed(error.clone()));
                 if !matches!(before, Phase::Failed(_)) {
-                    // Later, since whoever starts it may hold a view.
+                    // A task tells the engine later, since the caller may hold a view.
                     let upstream = self.clone();
                     engine.spawn(async move { upstream.tell_engine() });
                 }
@@ -296,27 +300,28 @@ impl Upstream {
         Ok(self.phase.subscribe())
     }
 
-    /// Notes another start of its process within one attempt; `false`: there were too many.
+    /// Notes another start of the process within one attempt; `false`: there were too many.
     pub(super) fn may_start_again(&self) -> bool {
         self.state.lock().backoff.start(Instant::now()).is_ok()
     }
 
-    /// As [`Self::up`], for a client: no longer than its `connectTimeout`. It goes on starting then.
+    /// As [`Self::up`], but a client waits no longer than `connectTimeout`. The upstream goes on starting
+    /// after that.
     pub async fn up_in_time(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled_in_time(phase).await
     }
 
-    /// Starts it if need be and waits until it is connected or failed.
+    /// Starts the upstream if necessary and waits until it is connected or has failed.
     pub async fn up(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled(phase).await
     }
 
-    /// Ends it once it is not needed any more: calls in flight may finish, for as long as `patience` lasts. It is not
-    /// started again. Returns when everything of it is gone.
+    /// Ends the upstream once it is not needed any more: calls in flight may finish within `patience`. It is
+    /// not started again. Returns when nothing is left of it.
     pub(super) async fn drain(self: &Arc<Self>, patience: Duration) {
         self.state.lock().over = Some(Over::Removed);
         let _ = tokio::time::timeout(patience, self.rest()).await;
@@ -324,12 +329,12 @@ impl Upstream {
         self.gone().await;
     }
 
-    /// Waits until everything of it is gone.
+    /// Waits until nothing is left of the upstream.
     pub(super) async fn gone(&self) {
         let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
     }
 
-    /// Waits until no client waits for it.
+    /// Waits until no client waits for the upstream.
     async fn rest(&self) {
         loop {
             let less = self.less_waiting.notified();
@@ -350,7 +355,7 @@ impl Upstream {
         }
     }
 
-    /// Whether a client waits for it.
+    /// Whether a client waits for the upstream.
     pub(super) fn is_busy(&self) -> bool {
         let (waiting, connection) = {
             let state = self.state.lock();
@@ -360,20 +365,20 @@ impl Upstream {
             || connection.is_some_and(|connection| connection.peer.any(|caller| caller.session.is_some()))
     }
 
-    /// Takes over what clients expect of an upstream that this one stands in for.
+    /// Takes over what clients expect of the upstream that this one replaces.
     pub fn inherit(&self, before: &Self) {
         let watched = before.state.lock().watched.clone();
         self.state.lock().watched = watched;
     }
 
-    /// Waits until a start is over, but no longer than its `connectTimeout`.
+    /// Waits until a start is over, but no longer than `connectTimeout`.
     pub(super) async fn settled_in_time(
         &self,
         phase: watch::Receiver<Phase>,
     ) -> Result<Arc<Connection>, StartError> {
         let timeouts = self.spec().timeouts;
         if timeouts.start <= timeouts.connect {
-            // It is over by then.
+            // The start is over before `connectTimeout` is.
             return self.settled(phase).await;
         }
         let settled = tokio::time::timeout(timeouts.connect, self.settled(phase)).await;
@@ -389,7 +394,7 @@ impl Upstream {
         }
     }
 
-    /// What of it clients watch: URIs of resources, and ids of tasks.
+    /// What clients watch: URIs of resources, and ids of tasks.
     pub(super) fn watched(&self) -> (Vec<String>, Vec<String>) {
         let (mut resources, mut tasks) = (Vec::new(), Vec::new());
         for what in self.state.lock().watched.keys() {
@@ -401,17 +406,17 @@ impl Upstream {
         (resources, tasks)
     }
 
-    /// Whether the file has it no longer, or has another in its place.
+    /// Whether the file no longer has the upstream, or has another in its place.
     pub fn is_removed(&self) -> bool {
         self.state.lock().over == Some(Over::Removed)
     }
 
-    /// Whether clients watch it.
+    /// Whether any client watches this.
     pub fn is_watched(&self, what: &Watched) -> bool {
         self.state.lock().watched.contains_key(what)
     }
 
-    /// Counts a watcher more or less. `true`: the upstream must be told.
+    /// Counts one watcher more or fewer. `true`: the upstream must be told.
     pub fn count_watcher(&self, what: &Watched, more: bool) -> bool {
         let mut state = self.state.lock();
         let count = state.watched.entry(what.clone()).or_insert(0);
@@ -423,22 +428,22 @@ impl Upstream {
         told
     }
 
-    /// Why it is not up, if it is not.
+    /// Why the upstream is not up, if it is not.
     pub(super) fn last_error(&self) -> StartError {
         self.state.lock().last_failure.clone().unwrap_or_else(|| "it was closed".into())
     }
 
-    /// How long it may not be started again.
+    /// How long the upstream must not be started again.
     pub fn wait(&self) -> Duration {
         self.state.lock().backoff.wait(Instant::now())
     }
 
-    /// Lets it be started at once, whatever came before.
+    /// Lets the upstream be started at once, whatever failed before.
     pub(super) fn forgive(&self) {
         self.state.lock().backoff.reset();
     }
 
-    /// The login that it waits for, if there is one.
+    /// The login that the upstream waits for, if any.
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
             Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
@@ -446,12 +451,12 @@ impl Upstream {
         }
     }
 
-    /// The login that is remembered, if there is one.
+    /// The login to the upstream that is remembered, if any.
     pub fn known_login(&self) -> Option<KnownLogin> {
         self.credentials()?.load()?.known()
     }
 
-    /// Forgets the login; whether there was one.
+    /// Forgets the login; returns whether there was one.
     pub fn forget_login(&self) -> io::Result<bool> {
         self.credentials().map_or(Ok(false), |credentials| credentials.forget())
     }
@@ -463,8 +468,8 @@ impl Upstream {
         }
     }
 
-    /// Ends it for good, and says what the next one in its place has to know. A call that came before and has not
-    /// started it yet does not start it any more.
+    /// Ends the upstream for good and returns what its successor has to know. A call that came earlier and
+    /// has not started the upstream yet does not start it any more.
     pub(super) fn stop_for_good(self: &Arc<Self>) -> FailureHistory {
         self.state.lock().over = Some(Over::Closed);
         self.stop();
@@ -473,7 +478,7 @@ impl Upstream {
         FailureHistory { transport: self.spec().transport.clone(), backoff, last_failure }
     }
 
-    /// Ends it: calls in flight fail at once, the process ends in the background.
+    /// Ends the upstream: calls in flight fail at once, and the process ends in the background.
     pub fn stop(self: &Arc<Self>) {
         let (stop, connection) = {
             let mut state = self.state.lock();
@@ -503,7 +508,7 @@ impl Upstream {
             state.connection = Some(connection);
             state.items = Arc::new(items);
         }
-        // The views first: whoever waits for the phase must find the tools in them.
+        // The views are updated first: whoever waits for the phase must find the tools in them.
         self.tell_engine();
         let state = self.state.lock();
         if state.generation == generation {
@@ -611,7 +616,7 @@ impl Upstream {
         Self::new(group, server, group, spec, None, Weak::new())
     }
 
-    /// Is up and offers this, or is down.
+    /// Pretends that the upstream is up and offers these items, or that it is down.
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
@@ -628,7 +633,7 @@ impl std::fmt::Display for Upstream {
     }
 }
 
-/// Anything in 0..1 that differs between processes and moments.
+/// A number in 0..1 that differs between processes and moments.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
@@ -644,7 +649,7 @@ mod tests {
     use crate::core::workspace::Workspace;
     use crate::transport::peer::{Answer, Lost};
 
-    /// A call of a client to an upstream that is up, and where its fate can be seen.
+    /// A call of a client to an upstream that is up, and a receiver that shows what becomes of the call.
     fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
@@ -686,7 +691,8 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
-        // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was stopped.
+        // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was
+        // stopped.
         let cases = [
             (Start::Open, false, [(true, false), (true, false), (false, false), (false, false)]),
             (Start::Call, false, [(true, true), (true, false), (false, false), (false, false)]),

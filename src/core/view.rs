@@ -1,8 +1,9 @@
-//! What one client sees of the catalog: upstreams in their order, what is switched on, and what its lists hold.
+//! What one client sees of the catalog: upstreams in their order, what is switched on, and what its lists
+//! hold.
 //!
-//! The engine changes a view as upstreams come, change and go, and as groups are opened and closed; faces read it to
-//! decide what a request means. [`names`](super::names) makes the names in it, and by its fingerprints
-//! [`notices`](super::notices) knows whose lists have changed.
+//! The engine changes a view as upstreams come, change and go, and as groups are opened and closed; faces
+//! read it to decide what a request means. [`names`](super::names) makes the names in it, and
+//! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher;
@@ -18,13 +19,13 @@ use crate::protocol::era::ClientHello;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
-    /// The name in full, before it is made fit for clients.
+    /// The full name, before it is made fit for clients.
     fn full_name(&self, upstream: &Upstream, kind: Kind, key: &str) -> String;
-    /// Another name for a thing whose name is taken, where the face has such.
+    /// Another name for a thing whose name is taken, if the face has one.
     fn second_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
-    /// A shorter name for a tool whose name in full is too long, where the face has such.
+    /// A shorter name for a tool whose full name is too long, if the face has one.
     fn short_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
@@ -34,15 +35,15 @@ pub trait Exposure {
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
     }
-    /// Another spelling of a resource's URI in full, as good as the first wherever a client names it.
+    /// Another spelling of a resource's full URI; clients may use either.
     fn other_spelling(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
-    /// Whether what can be called by these names is active until it is switched by hand.
+    /// Whether a thing that can be called by these names is active until it is switched by hand.
     fn starts_active(&self, _names: &[&str]) -> bool {
         true
     }
-    /// What becomes of two tools that would share a name.
+    /// What happens to two tools that would share a name.
     fn clash(&self) -> Clash {
         Clash::Rename
     }
@@ -50,33 +51,35 @@ pub trait Exposure {
     fn limits(&self, client: &str) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
-    /// Whether the lists of modern clients follow the catalog; else they never change.
+    /// Whether the lists of modern clients follow the catalog; otherwise they never change.
     fn lists_to_modern(&self) -> bool {
         false
     }
-    /// The names that stand in the URIs of an upstream's pages; none where these stay as they are.
+    /// The names that go into the URIs of an upstream's pages; empty where these URIs stay unchanged.
     fn page_place<'a>(&self, _upstream: &'a Upstream) -> Vec<&'a str> {
         Vec::new()
     }
-    /// Whether pages stay as they are nevertheless, each with the first upstream that has it, for all clients alike.
+    /// Whether pages keep their URIs nevertheless. Each URI then belongs to the first upstream that has it,
+    /// for all clients alike.
     fn keeps_pages(&self) -> bool {
         false
     }
-    /// What the face itself adds to the list of tools of such a client, apart from what it [tells](Self::tells) of
-    /// things: where it changes, the list does.
+    /// What the face itself adds to such a client's list of tools, apart from what it [tells](Self::tells)
+    /// about things. When this text changes, the list has changed.
     fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
         String::new()
     }
-    /// What the list of tools tells of a thing with this definition, active or not: where it changes, the list does.
+    /// What the list of tools says about a thing with this definition, active or not. When this text changes,
+    /// the list has changed.
     fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
         None
     }
 }
 
-/// What becomes of two tools that would share a name, and of the names of an upstream that is down.
+/// What happens to two tools that would share a name, and to the names of an upstream that is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clash {
-    /// The later one gets another name; a name once given stays, also while its upstream is down.
+    /// The later tool gets another name. A name once given stays, even while its upstream is down.
     Rename,
     /// The first in the file has the name while it is up; the other is left out.
     FirstInFile,
@@ -85,56 +88,55 @@ pub enum Clash {
 /// The part of the catalog that one client sees.
 #[derive(Default)]
 pub struct View {
-    /// In the order of listing.
+    /// The upstreams in the order of listing.
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// Groups in the order of opening.
+    /// The open groups in the order of opening.
     open: Vec<Arc<str>>,
     /// The groups that are being opened, by the number of the opening.
     openings: BTreeMap<u64, Arc<str>>,
-    /// Nobody has it any more.
+    /// Whether nobody has the view any more.
     shut: bool,
-    /// What the client calls itself that the names are for; nothing where it may be anybody.
+    /// What the client that the names are made for calls itself; empty where it may be any client.
     client: String,
-    /// Whether URIs stand in the spelling that every client takes.
+    /// Whether URIs use the spelling that every client accepts.
     strict_uris: bool,
     names: Names,
-    /// Places in `entries`, by group and server.
+    /// The places in `entries`, by group and server.
     origins: HashMap<Arc<str>, HashMap<Arc<str>, u64>>,
     /// What was switched by hand: tools, and resources with templates, by full name.
     pub switched: [HashMap<Arc<str>, bool>; 2],
-    /// What was switched by hand before the view began: it is so from the start.
+    /// What was switched by hand before the view began, and so counts as switched from the start.
     pub remembered: [HashMap<Arc<str>, bool>; 2],
-    /// Pages that results named, and the groups and servers that did.
+    /// The pages that results named, and the group and server of each result.
     named_pages: HashMap<Box<str>, Vec<Origin>>,
 }
 
-/// A group and a server in it. They stay when the file puts another upstream there.
+/// A group and a server in it. The pair stays valid when the file puts another upstream there.
 pub(super) type Origin = (Arc<str>, Arc<str>);
 
-/// Pages remembered at most because results named them.
+/// The most pages that are remembered because results named them.
 const MOST_PAGES: usize = 10_000;
 
 /// How a client looks at lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// It sees what is active from the start, whatever was switched since.
+    /// The client sees what is active from the start, whatever was switched since.
     pub from_start: bool,
-    /// It renders apps, and needs what they need, active or not.
+    /// The client renders apps, and needs what they need, active or not.
     pub as_host: bool,
 }
 
 /// One upstream in a view.
 pub struct Entry {
-    /// Which.
     pub upstream: Arc<Upstream>,
-    /// As it was when last up.
+    /// What it exposed when it was last up.
     pub exposed: Arc<Exposed>,
     /// What `exposed` was made of.
     items: Arc<Items>,
-    /// Whether it is on offer: connected, or started by whoever uses it.
+    /// Whether the upstream is on offer: it is connected, or whoever uses it starts it.
     pub up: bool,
-    /// Whether it stands in lists yet: not before its whole group has settled.
+    /// Whether the upstream stands in lists yet: it does not before its whole group has settled.
     pub settled: bool,
 }
 
@@ -159,7 +161,8 @@ impl Entry {
         })
     }
 
-    /// The same as those see them who render apps, if `to_host`: with the URIs of pages that they know.
+    /// The definitions as a client that renders apps sees them, if `to_host`: with the URIs of pages that the
+    /// client knows.
     pub fn rendered_for(&self, face: &dyn Exposure, kind: Kind, to_host: bool) -> &Rendered {
         let (plain, pages) = (self.rendered(face, kind), self.exposed.pages());
         if !(to_host || face.keeps_pages()) || pages.is_empty() || kind == Kind::Prompt {
@@ -185,12 +188,12 @@ impl Entry {
         self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
     }
 
-    /// Whether it speaks a newer version than legacy clients do, who are shown its tools in another form.
+    /// Whether the upstream speaks a newer version than legacy clients do, who see its tools in another form.
     fn is_newer(&self) -> bool {
         self.upstream.is_modern()
     }
 
-    /// Whether its things stand in lists.
+    /// Whether the upstream's things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
     }
@@ -199,9 +202,9 @@ impl Entry {
 /// Where a name leads.
 #[derive(Clone)]
 pub struct Target {
-    /// To whom.
+    /// The upstream that the name leads to.
     pub upstream: Arc<Upstream>,
-    /// Whether it is switched on.
+    /// Whether the thing is switched on.
     pub active: bool,
     exposed: Arc<Exposed>,
     kind: Kind,
@@ -209,7 +212,8 @@ pub struct Target {
 }
 
 impl Entry {
-    /// What it wants named. Names that clients have been shown stay, unless whoever is up has them.
+    /// What the entry wants named. Names that clients have been shown stay, unless an upstream that is up has
+    /// them.
     fn claim(&self, face: &dyn Exposure, place: u64, other_file: bool) -> Claim<'_> {
         let renames = face.clash() == Clash::Rename;
         Claim {
@@ -227,17 +231,17 @@ impl Entry {
 }
 
 impl Target {
-    /// The upstream's own name for it, as JSON.
+    /// The upstream's own name for the thing, as JSON.
     pub fn raw_key(&self) -> &str {
         self.item().own.raw_key()
     }
 
-    /// The same as text.
+    /// The upstream's own name for the thing, as text.
     pub fn own_name(&self) -> &str {
         &self.item().own.key
     }
 
-    /// The name in full.
+    /// The full name.
     pub fn full_name(&self) -> &Arc<str> {
         self.item().full_name()
     }
@@ -247,12 +251,12 @@ impl Target {
         &self.item().name
     }
 
-    /// As its upstream defined it.
+    /// The definition as the upstream wrote it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
     }
 
-    /// Whether it is a tool for apps, and not for the model.
+    /// Whether the thing is a tool for apps, and not for the model.
     pub fn is_app_only(&self) -> bool {
         self.item().own.is_app_only()
     }
@@ -278,7 +282,7 @@ impl View {
         self.entries.values()
     }
 
-    /// Adds upstreams that are not there yet, at the end, unsettled.
+    /// Adds the upstreams that are not in the view yet, at the end and unsettled.
     pub fn add(&mut self, face: &dyn Exposure, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
             if self.server(&upstream.group, &upstream.server).is_some() {
@@ -310,7 +314,8 @@ impl View {
         Some(number)
     }
 
-    /// Whether the group of an opening is still to be opened: nobody has closed it meanwhile, and the file has it.
+    /// Whether the group of an opening may still be opened: nobody has closed it meanwhile, and the file has
+    /// it.
     pub fn end_opening(&mut self, number: u64) -> bool {
         self.openings.remove(&number).is_some()
     }
@@ -320,14 +325,14 @@ impl View {
         self.openings.values().any(|opening| &**opening == group)
     }
 
-    /// Opens nothing from now on. Returns the upstreams in it.
+    /// Opens nothing from now on. Returns the upstreams in the view.
     pub fn shut(&mut self) -> Vec<Arc<Upstream>> {
         self.shut = true;
         self.openings.clear();
         self.entries.values().map(|entry| entry.upstream.clone()).collect()
     }
 
-    /// The groups in it: those that are open in the order of opening, then those that are about to be.
+    /// The groups in the view: first the open ones in the order of opening, then those that are being opened.
     pub fn groups(&self) -> Vec<Arc<str>> {
         let mut groups = self.open.clone();
         let begun = self.entries.values().map(|entry| &entry.upstream.group);
@@ -344,7 +349,7 @@ impl View {
         self.open.iter().any(|open| &**open == group)
     }
 
-    /// Opens a group: its upstreams stand in lists from now on, behind those of groups that were opened before.
+    /// Opens a group: its upstreams stand in lists from now on, after those of groups opened earlier.
     pub fn open(&mut self, group: &str) {
         if !self.is_open(group) {
             self.move_to_end(group);
@@ -352,7 +357,7 @@ impl View {
         self.open_in_place(group);
     }
 
-    /// Opens a group whose upstreams stand in the order of the file.
+    /// Opens a group whose upstreams keep the order of the file.
     pub fn open_in_place(&mut self, group: &str) {
         if !self.is_open(group) {
             self.open.push(group.into());
@@ -382,7 +387,7 @@ impl View {
         self.entries.iter().filter(|(_, entry)| which(entry)).map(|(seq, _)| *seq).collect()
     }
 
-    /// Takes a group out.
+    /// Removes a group.
     pub fn remove(&mut self, face: &dyn Exposure, group: &str) {
         self.open.retain(|open| &**open != group);
         self.openings.retain(|_, opening| &**opening != group);
@@ -397,7 +402,8 @@ impl View {
         }
     }
 
-    /// Takes over what the upstream offers now, or that it is no longer on offer. `false`: that is nothing new.
+    /// Takes over what the upstream offers now, or notes that it is no longer on offer. `false`: nothing is
+    /// new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
         self.take_over(face, upstream, upstream.is_on_offer(), upstream.items())
     }
@@ -415,7 +421,7 @@ impl View {
         items: Arc<Items>,
     ) -> bool {
         let seq = self.origins.get(&upstream.group).and_then(|group| group.get(&upstream.server).copied());
-        // One that another stands in for since the file changed has no say any more.
+        // An upstream that was replaced when the file changed must not alter the entry any more.
         let own = |entry: &&mut Entry| Arc::ptr_eq(&entry.upstream, upstream);
         let Some((seq, entry)) = seq.and_then(|seq| Some((seq, self.entries.get_mut(&seq).filter(own)?)))
         else {
@@ -428,19 +434,19 @@ impl View {
         if up {
             entry.items = items;
         }
-        // One that is down keeps its names where they are not for whoever is up.
+        // An upstream that is down keeps its names, unless the face gives names to whoever is up.
         if up || face.clash() == Clash::FirstInFile {
             self.name(face, seq);
         }
         true
     }
 
-    /// How the names of tools must look in it.
+    /// What the names of tools in this view must look like.
     pub fn limits(&self, face: &dyn Exposure) -> NameLimits {
         face.limits(&self.client)
     }
 
-    /// Names everything for the client that calls itself so, and takes odd URIs or does not.
+    /// Names everything for the client with this name; `strict_uris` says that it rejects odd URIs.
     pub fn name_for(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) {
         let before = (self.limits(face), self.strict_uris);
         client.clone_into(&mut self.client);
@@ -451,7 +457,7 @@ impl View {
         }
     }
 
-    /// Names what an entry offers now.
+    /// Names what one entry offers now.
     fn name(&mut self, face: &dyn Exposure, seq: u64) {
         let known = self.names.left_out().clone();
         let others_stay = self.names.remove(seq, &self.entries[&seq].exposed);
@@ -471,7 +477,7 @@ impl View {
         self.warn_of_left_out(&known);
     }
 
-    /// Names everything. Where the file is another, nothing that was made by the old one is used again.
+    /// Names everything anew. With another file, nothing made from the old one is reused.
     fn name_all(&mut self, face: &dyn Exposure, other_file: bool) {
         let naming = Naming {
             face,
@@ -500,9 +506,9 @@ impl View {
         }
     }
 
-    /// Makes the view anew after the file has changed: with these upstreams in this order, and these groups at most.
-    /// One that stands in for another of the same group and server takes over its place and, until it is up or failed,
-    /// what it offered. Names once listed stay, unless `rename`.
+    /// Rebuilds the view after the file has changed: with these upstreams in this order, and with no other
+    /// groups than these. An upstream that replaces another of the same group and server takes over its place
+    /// and, until it is up or has failed, what the old one offered. Names once listed stay, unless `rename`.
     pub fn renew(&mut self, face: &dyn Exposure, wanted: &[Arc<Upstream>], groups: &[&str], rename: bool) {
         self.open.retain(|open| groups.contains(&&**open));
         self.openings.retain(|_, opening| groups.contains(&&**opening));
@@ -531,7 +537,7 @@ impl View {
         self.warn_of_left_out(&HashSet::new());
     }
 
-    /// Switches tools, and resources with templates, by full name.
+    /// Switches tools, and resources with their templates, by full name.
     pub fn switch(&mut self, on: &[Vec<Arc<str>>; 2], off: &[Vec<Arc<str>>; 2]) {
         for (classes, active) in [(on, true), (off, false)] {
             for (switched, names) in self.switched.iter_mut().zip(classes) {
@@ -548,8 +554,8 @@ impl View {
         Some(entry.target(kind, place.item, active))
     }
 
-    /// Where the name of a tool leads: the one that it has here, the one in full, or the one that it has for some other
-    /// client, unless that may be several.
+    /// Where the name of a tool leads. The name may be the tool's name here, its full name, or its name for
+    /// some other client, unless several tools fit.
     pub fn find_tool(&self, face: &dyn Exposure, name: &str) -> Option<Target> {
         self.find(Kind::Tool, name).or_else(|| self.find_shortened(face, name))
     }
@@ -565,14 +571,14 @@ impl View {
         meant.next().is_none().then_some(target)
     }
 
-    /// Where the upstream's own name for a tool leads, listed or not.
+    /// Where the upstream's own name for a tool leads, whether it is listed or not.
     pub fn find_own(&self, group: &str, server: &str, tool: &str) -> Option<Target> {
         let entry = self.server(group, server).filter(|entry| entry.up || self.is_open(group))?;
         let item = entry.exposed.of(Kind::Tool).by_key(tool)?;
         Some(entry.target(Kind::Tool, item.at as usize, true))
     }
 
-    /// Every tool that its upstream calls so, listed or not.
+    /// Every tool that its upstream calls by this name, whether it is listed or not.
     pub fn find_called(&self, tool: &str) -> Vec<Target> {
         let there = self.entries.values().filter(|entry| entry.up || self.is_open(&entry.upstream.group));
         let found = there.filter_map(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(tool)?)));
@@ -581,7 +587,8 @@ impl View {
             .collect()
     }
 
-    /// The URI under which hosts know a page that a result of this upstream names. From now on its app can ask for it.
+    /// The URI by which hosts know a page that a result of this upstream names. From now on the upstream's
+    /// app can ask for the page.
     pub fn name_page(&mut self, face: &dyn Exposure, upstream: &Upstream, uri: &str) -> Arc<str> {
         let known = self.server(&upstream.group, &upstream.server);
         if let Some(page) = known.and_then(|entry| entry.exposed.pages().get(uri)) {
@@ -628,8 +635,8 @@ impl View {
         listed.flat_map(move |entry| entry.exposed.of(kind).items().iter().map(move |item| (entry, item)))
     }
 
-    /// Appends the definitions of a kind that stand in lists, separated by commas; `first` tells whether nothing
-    /// stands before them.
+    /// Appends the listed definitions of a kind, separated by commas; `first` says whether nothing stands
+    /// before them.
     pub fn write_list(
         &self,
         face: &dyn Exposure,
@@ -674,18 +681,18 @@ impl View {
         }
     }
 
-    /// Whether a thing stands in the list of such a client.
+    /// Whether a thing stands in the list of a client with this look.
     fn is_shown(&self, kind: Kind, item: &ExposedItem, look: Look) -> bool {
         self.is_marked(kind, item, look) || (look.as_host && item.own.is_for_hosts())
     }
 
-    /// Whether a thing counts as active for such a client.
+    /// Whether a thing counts as active for a client with this look.
     fn is_marked(&self, kind: Kind, item: &ExposedItem, look: Look) -> bool {
         if look.from_start { item.starts_active } else { self.is_active(kind, item) }
     }
 
-    /// Adds what [`Self::write_list`] writes to a fingerprint, and what the list of tools tells of things. It takes a
-    /// step for each thing, once each has been looked at. An empty list adds nothing.
+    /// Adds to a fingerprint what [`Self::write_list`] writes, and what the list of tools says about things.
+    /// Once each thing has been looked at, this takes one step per thing. An empty list adds nothing.
     pub(super) fn fingerprint(&self, face: &dyn Exposure, kind: Kind, look: Look, hasher: &mut impl Hasher) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
             let other_form = u64::from(kind == Kind::Tool && !look.from_start && entry.is_newer());
@@ -693,7 +700,7 @@ impl View {
             let shown = items.filter(|(item, _)| self.is_shown(kind, item, look));
             shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));
         }
-        // The list of tools may tell of everything.
+        // The list of tools may say something about things of every kind.
         for told in Kind::ALL.into_iter().filter(|_| kind == Kind::Tool) {
             for entry in self.entries.values().filter(|entry| entry.is_listed()) {
                 let Some(print) = entry.prints(face, told).catalog else { continue };

@@ -1,10 +1,11 @@
-//! What clients look through: a view, and who is told when it changes.
+//! What clients look through: a view, and who is told when the view changes.
 //!
-//! The gateway makes one for each legacy client and one for all modern callers with the same credentials. Whoever changes
-//! its view then calls [`Workspace::tell`] or [`Workspace::tell_unless_held`]; [`notices`](super::notices) says who hears of it.
+//! The gateway makes one workspace for each legacy client, and one for all modern callers with the same
+//! credentials. Whoever changes a workspace's view then calls [`Workspace::tell`] or
+//! [`Workspace::tell_unless_held`]; [`notices`](super::notices) says who hears of the change.
 //!
-//! Invariant: its locks stay inside. The view is looked at in [`Workspace::read`] and [`Workspace::change`], neither of which
-//! may be called within the other.
+//! Invariant: a workspace's locks stay inside. The view is accessed in [`Workspace::read`] and
+//! [`Workspace::change`], neither of which may be called within the other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,31 +21,32 @@ use super::upstream::Upstream;
 use super::view::{Exposure, Origin, View};
 use crate::protocol::message::Id;
 
-/// A view, and the sessions that share it: one over stdio and in the legacy era, all callers with the same
-/// credentials in the modern one.
+/// A view and the sessions that share it: one session over stdio and in the legacy era, all callers with the
+/// same credentials in the modern era.
 pub struct Workspace {
     /// Tells workspaces apart.
     pub id: u64,
-    /// Tells clients apart that have upstreams for themselves: workspaces of the same client share it.
+    /// Tells apart the clients that have upstreams of their own: workspaces of the same client share this
+    /// number.
     pub client: u64,
-    /// Who has it, as the configuration names them.
+    /// Who has the workspace, by the name in the configuration.
     pub principal: String,
-    /// Which of the gateway's faces is seen through it, and how things are named there.
+    /// Which of the gateway's faces clients see through the workspace, and how things are named there.
     face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
     view: Mutex<View>,
-    /// What was begun through it and goes on upstream.
+    /// What was begun through the workspace and goes on upstream.
     pub tasks: Tasks,
-    /// URIs that results mentioned in a `resource_link`, and the group and server that sent them.
+    /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
     links: Mutex<HashMap<String, Origin>>,
     sessions: Mutex<Vec<Weak<ClientSession>>>,
-    /// Those who listen in the modern era, and what each was told.
+    /// The modern clients that listen, and what each was told.
     listeners: Mutex<Vec<(Listener, Ledger)>>,
     /// How many holds there are.
     held: AtomicUsize,
 }
 
-/// While it lives, what changes by itself is not told of. When the last of a workspace's holds ends, the rule is applied
-/// once.
+/// While a hold lives, clients are not told of changes that they did not ask for. When the last hold of a
+/// workspace ends, the rule is applied once.
 pub struct Hold(Weak<Workspace>);
 
 impl Drop for Hold {
@@ -56,11 +58,11 @@ impl Drop for Hold {
     }
 }
 
-/// URIs of links remembered at most.
+/// The most URIs of links that are remembered.
 const MOST_LINKS: usize = 10_000;
 
 impl Workspace {
-    /// A workspace on nothing yet, of a client that has others, or of a new one.
+    /// An empty workspace, for a client that has others or for a new client.
     pub fn new(
         principal: &str,
         face: usize,
@@ -83,17 +85,17 @@ impl Workspace {
         })
     }
 
-    /// Which of the gateway's faces is seen through it.
+    /// Which of the gateway's faces clients see through the workspace.
     pub fn face(&self) -> usize {
         self.face.read().0
     }
 
-    /// How things are named in it.
+    /// How things are named in the workspace.
     pub fn exposure(&self) -> Arc<dyn Exposure + Send + Sync> {
         self.face.read().1.clone()
     }
 
-    /// Shows another face from now on. The view must be renewed by it.
+    /// Shows another face from now on. The caller must renew the view for it.
     pub fn set_face(&self, face: usize, exposure: Arc<dyn Exposure + Send + Sync>) {
         *self.face.write() = (face, exposure);
     }
@@ -116,38 +118,38 @@ impl Workspace {
         self.listeners.lock().iter().flat_map(|(listener, _)| listener.resources()).collect()
     }
 
-    /// Hands over every subscription.
+    /// Passes every subscription to `take`.
     pub fn each_listener(&self, mut take: impl FnMut(&mut Listener)) {
         self.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
     }
 
-    /// Lets a modern client hear of changes, once there are lists to be asked for.
+    /// Tells a modern client of changes from now on, once there are lists to ask for.
     pub(super) fn listen(&self, listener: Listener) {
         self.listeners.lock().push((listener, Ledger::default()));
     }
 
-    /// Looks at what is seen through it.
+    /// Reads the view.
     pub fn read<R>(&self, look: impl FnOnce(&View) -> R) -> R {
         look(&self.view.lock())
     }
 
-    /// Changes what is seen through it. Nobody is told yet.
+    /// Changes the view. Nobody is told yet.
     pub fn change<R>(&self, change: impl FnOnce(&mut View) -> R) -> R {
         change(&mut self.view.lock())
     }
 
-    /// Whether an upstream stands in it.
+    /// Whether an upstream is in the view.
     pub(super) fn shows(&self, upstream: &Arc<Upstream>) -> bool {
         self.read(|view| view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, upstream)))
     }
 
-    /// Its lists are there to be asked for from now on.
+    /// Notes that there are lists to ask for from now on.
     pub fn begin(&self) {
         self.sessions().iter().for_each(|session| session.begin());
         self.each_ledger(|_, ledger, now| ledger.begin(now));
     }
 
-    /// Tells everybody who has it of the lists that are not what they were.
+    /// Tells everyone who shares the workspace of the lists that have changed.
     pub fn tell(&self) {
         for session in self.sessions() {
             session.tell();
@@ -155,9 +157,9 @@ impl Workspace {
         self.each_ledger(|listener, ledger, now| listener.lists_changed(&ledger.tell(now)));
     }
 
-    /// Hands over what each modern client that listens was told, and its lists as they are now.
+    /// Passes to `take` the ledger of each listening modern client and the client's lists as they are now.
     fn each_ledger(&self, take: impl Fn(&Listener, &mut Ledger, Lists)) {
-        // For those who render apps, and for those who do not.
+        // Lists for clients that render apps, and for those that do not.
         let mut now = [None; 2];
         for (listener, ledger) in self.listeners.lock().iter_mut() {
             let renders_apps = listener.renders_apps();
@@ -171,14 +173,15 @@ impl Workspace {
         self.read(|view| Lists::of_modern(&*exposure, view, renders_apps))
     }
 
-    /// The same for what nobody who has it has asked for: when it is not held back.
+    /// As [`Self::tell`], for changes that no client of the workspace asked for: does nothing while they are
+    /// held back.
     pub(super) fn tell_unless_held(&self) {
         if self.held.load(Ordering::Relaxed) == 0 {
             self.tell();
         }
     }
 
-    /// Holds back what changes by itself while what is returned lives.
+    /// Holds back changes that no client asked for while the returned hold lives.
     pub fn hold(self: &Arc<Self>) -> Hold {
         self.held.fetch_add(1, Ordering::Relaxed);
         Hold(Arc::downgrade(self))
@@ -193,25 +196,26 @@ impl Workspace {
         links.insert(uri.to_owned(), (upstream.group.clone(), upstream.server.clone()));
     }
 
-    /// Who sent a link to this URI, or stands in for it, as long as it stands in `view`, which is this workspace's.
+    /// Who sent a link to this URI, or the upstream that replaced the sender, as long as it is in `view`,
+    /// which is this workspace's.
     pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
         let (group, server) = self.links.lock().get(uri).cloned()?;
         view.server(&group, &server).map(|entry| entry.upstream.clone())
     }
 
-    /// Takes a subscription out, if the request with this id is one.
+    /// Takes out the subscription that the request with this id began, if it began one.
     pub fn take_listener(&self, session: &ClientSession, id: &Id) -> Option<Listener> {
         let mut listeners = self.listeners.lock();
         let at = listeners.iter().position(|(listener, _)| listener.belongs_to(session, id))?;
         Some(listeners.swap_remove(at).0)
     }
 
-    /// Lets a client share it.
+    /// Lets a client share the workspace.
     pub(super) fn join(&self, session: &Arc<ClientSession>) {
         self.sessions.lock().push(Arc::downgrade(session));
     }
 
-    /// The sessions that share it.
+    /// The sessions that share the workspace.
     pub fn sessions(&self) -> Vec<Arc<ClientSession>> {
         let mut sessions = self.sessions.lock();
         sessions.retain(|session| session.strong_count() > 0);
@@ -249,7 +253,7 @@ mod tests {
         }
     }
 
-    /// What happens to a workspace of a client, and to its one server.
+    /// What happens to a client's workspace and to its one server.
     #[derive(Debug, Clone, Copy)]
     enum Event {
         /// The client begins to be told of changes.

@@ -6,6 +6,9 @@ use toml_edit::{
 };
 
 /// Applies one edit; `None` if the text has something else in its place.
+///
+/// The function is long because it has one arm per kind of edit over one parsed document; split up, its parts
+/// would hand the same five things around.
 pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     if document.is_empty() && text.contains('#') {

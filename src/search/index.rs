@@ -100,6 +100,8 @@ pub(super) struct Server {
 }
 
 /// Everything known about servers and their tools. Replacing one server costs only the work for that server.
+///
+/// It has many fields because it is two small inverted indexes whose parts are updated together.
 pub struct Index {
     stems: Stems,
     pub(super) terms: Vec<Term>,

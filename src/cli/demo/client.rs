@@ -1,4 +1,4 @@
-//! A client small enough to be read: starts a gateway and speaks MCP with it, one request at a time.
+//! A client small enough to be read: it starts a gateway and speaks MCP with it, one request at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::time::timeout;
 
 use crate::core::process::{Control, Launch, Launcher, Stdin, Stdout};
 
-/// How long anything may take.
+/// The longest that any request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a gateway may take to end by itself.
+/// The longest that a gateway may take to end by itself.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A connection to a gateway of its own, which dies with it.
+/// A connection to a gateway of its own, which ends with the connection.
 pub(super) struct Client {
     stdin: Stdin,
     stdout: Lines<BufReader<Stdout>>,
@@ -30,7 +30,7 @@ pub(super) struct Client {
 
 /// What came back after a request.
 pub(super) struct DemoAnswer {
-    /// Methods of the notifications that came before the answer.
+    /// The methods of the notifications that came before the answer.
     pub(super) notifications: Vec<String>,
     /// The raw result.
     pub(super) result: String,
@@ -90,7 +90,8 @@ impl Client {
         self.send(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)).await
     }
 
-    /// Closes the gateway's stdin, as a client does that goes away, and waits until nothing of it is left.
+    /// Closes the gateway's stdin, as a departing client does, and waits until nothing of the gateway is
+    /// left.
     pub(super) async fn end(mut self) {
         drop(self.stdin);
         let _ = timeout(FAREWELL, self.control.exited()).await;

@@ -1,4 +1,4 @@
-//! How each client is told of this program.
+//! How to register this program with each client.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::config::locate::{Face, Platform};
 
-/// Client, where its entry goes, and the entry. `program` is absolute.
+/// For each client its name and its entry with the place for it. `program` is absolute.
 pub(super) fn registrations(face: Face, program: &Path, platform: Platform) -> Vec<(&'static str, String)> {
     let name = match face {
         Face::Workbench => "workbench",
@@ -43,7 +43,7 @@ pub(super) fn registrations(face: Face, program: &Path, platform: Platform) -> V
     ]
 }
 
-/// The text as one word of a shell.
+/// The text quoted as one word for a shell.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%\\".contains(c);
     match text.chars().all(plain) && !text.is_empty() && (cfg!(windows) || !text.contains('\\')) {

@@ -1,7 +1,7 @@
 //! `demo`: the gateway at work with nothing configured, and how to register it.
 //!
-//! Each face has a walk of its own, which gets a [`Stage`]: a page to write on, a directory for its files, and
-//! gateways, which are this executable started again. Nothing of it is left behind, whatever happens.
+//! Each face has its own walk, which gets a [`Stage`]: a page to write on, a directory for its files, and
+//! gateways, which are this executable started again. Nothing is left behind, whatever happens.
 
 mod client;
 mod clients;
@@ -33,7 +33,7 @@ struct Stage<'a> {
     world: &'a World,
 }
 
-/// Walks through the face and prints how to register it; answers the exit status.
+/// Walks through the face, prints how to register it, and returns the exit status.
 pub(super) fn demo(face: Face, world: &World, manner: Manner, screen: Screen) -> Result<u8, Failure> {
     if !manner.json {
         return walk(face, world, screen, &mut io::stdout());
@@ -59,7 +59,7 @@ fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Resul
             launcher: Launcher::new(),
             world,
         };
-        // Dropped halfway, a walk takes its gateway with it.
+        // A walk that is dropped halfway takes its gateway with it.
         tokio::select! {
             outcome = async {
                 match face {
@@ -73,7 +73,7 @@ fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Resul
     });
     match outcome {
         Ok(()) => Ok(0),
-        // Whoever read it has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) => Err(error.into()),
     }
@@ -126,7 +126,7 @@ impl Stage<'_> {
     }
 }
 
-/// A directory of our own under the system's temporary one, removed in the end.
+/// A directory of our own under the system's temporary one, removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -151,7 +151,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed is the temporary directory's business.
+        // Files that cannot be removed are left to the system, which cleans its temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -4,15 +4,15 @@ use std::io::{self, Write};
 
 use crate::cli::screen::{columns, cut, laid_out};
 
-/// Columns that lines are kept to where that is possible.
+/// The width in columns that lines are kept to where possible.
 const WIDTH: usize = 100;
-/// Lines of one answer that are shown.
+/// The most lines of one answer that are shown.
 const MOST_LINES: usize = 14;
 
 /// Where the demo writes.
 pub(super) struct Page<'a> {
     pub(super) out: &'a mut dyn Write,
-    /// Colours and arrows, for a terminal.
+    /// Whether colours may be used, on a terminal.
     pub(super) colour: bool,
     /// Whether arrows can be shown.
     pub(super) unicode: bool,
@@ -25,24 +25,24 @@ impl Page<'_> {
         writeln!(self.out, "\n{text}\n")
     }
 
-    /// What something means.
+    /// Prints an explanation.
     pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{text}")
     }
 
-    /// What the client sends.
+    /// Prints what the client sends.
     pub(super) fn sent(&mut self, text: &str) -> io::Result<()> {
         let arrow = if self.unicode { "→" } else { "->" };
         let arrow = self.painted("36", arrow);
         writeln!(self.out, "{arrow} {text}")
     }
 
-    /// What comes back: indented, and cut if it is long.
+    /// Prints what comes back, indented, and cut if it is long.
     pub(super) fn received(&mut self, text: &str) -> io::Result<()> {
         self.received_lines(text, MOST_LINES)
     }
 
-    /// What comes back, all of its lines.
+    /// Prints what comes back, with all of its lines.
     pub(super) fn received_whole(&mut self, text: &str) -> io::Result<()> {
         self.received_lines(text, usize::MAX)
     }
@@ -67,7 +67,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// JSON that came back.
+    /// Prints JSON that came back.
     pub(super) fn received_json(&mut self, json: &str) -> io::Result<()> {
         self.received(&laid_out(json, 0))
     }

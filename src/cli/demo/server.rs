@@ -22,7 +22,7 @@ pub(crate) enum Name {
 struct Tool {
     name: &'static str,
     description: &'static str,
-    /// JSON.
+    /// The input schema, as JSON.
     schema: &'static str,
     run: fn(&mut Vec<String>, &Value) -> Result<String, String>,
 }
@@ -142,7 +142,7 @@ impl Name {
     }
 }
 
-/// Is the server until its input ends.
+/// Runs the server until its input ends.
 pub(crate) fn serve(name: Name, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut notes = Vec::new();
     for line in input.lines() {
@@ -158,7 +158,7 @@ pub(crate) fn serve(name: Name, input: impl BufRead, mut output: impl Write) -> 
     Ok(())
 }
 
-/// The result, as JSON, or an error.
+/// The result as JSON, or an error.
 fn answer(
     name: Name,
     notes: &mut Vec<String>,
@@ -219,7 +219,7 @@ fn string<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, String> {
     arguments[key].as_str().ok_or_else(|| format!("`{key}` must be a string"))
 }
 
-/// The notes that contain a text, one a line.
+/// The notes that contain a text, one per line.
 fn numbered(notes: &[String], query: &str) -> String {
     let query = query.to_lowercase();
     let found = notes.iter().enumerate().filter(|(_, note)| note.to_lowercase().contains(&query));
@@ -243,7 +243,7 @@ fn in_base(mut number: u64, base: u32) -> String {
 mod tests {
     use super::*;
 
-    /// What a server says to these requests: results and errors as JSON values.
+    /// A server's answers to these requests: results and errors as JSON values.
     fn said(name: Name, requests: &[(&str, Value)]) -> Vec<Value> {
         let lines: String = requests
             .iter()

@@ -1,4 +1,4 @@
-//! Steps that the walks are made of: each sends something and shows what came back.
+//! The steps of the walks: each sends something and shows what came back.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::cli::screen::columns;
 const CLIENT: &str =
     r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"demo","version":"1"}}"#;
 
-/// One row of the summary: who sees how many tools in how many bytes.
+/// One row of the summary: who sees how many tools, in how many bytes.
 pub(super) type Row = (&'static str, usize, usize);
 
-/// The handshake; shows the instructions, or only that there were some.
+/// Does the handshake; shows the instructions, or only that there were some.
 pub(super) async fn greet(stage: &mut Stage<'_>, client: &mut Client, show: bool) -> io::Result<()> {
     stage.page.sent("initialize")?;
     let answer = client.request("initialize", CLIENT).await?;
@@ -29,7 +29,7 @@ pub(super) async fn greet(stage: &mut Stage<'_>, client: &mut Client, show: bool
     }
 }
 
-/// The list of tools: its row for the summary, and the tools.
+/// Lists the tools; returns the row for the summary, and the tools.
 pub(super) async fn list(
     stage: &mut Stage<'_>,
     client: &mut Client,
@@ -40,7 +40,7 @@ pub(super) async fn list(
     let mut result: Value = serde_json::from_str(&answer.result)?;
     let tools = result["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    // Without the frame around the list.
+    // The frame around the list does not count.
     let bytes = answer.result.len() - "{\"tools\":}".len();
     let names = folded(&names.join(", "));
     stage.page.received(&format!("{} {} in {bytes} bytes:\n{names}", tools.len(), plural(tools.len())))?;
@@ -48,7 +48,7 @@ pub(super) async fn list(
     Ok((row, result["tools"].take()))
 }
 
-/// A call of a tool that must not fail; shows the first block of the result.
+/// Calls a tool that must not fail, and shows the first block of the result.
 pub(super) async fn call(
     stage: &mut Stage<'_>,
     client: &mut Client,
@@ -69,13 +69,13 @@ pub(super) async fn call(
     }
 }
 
-/// What a client reads that has these servers configured without a gateway.
+/// What a client reads if these servers are configured without a gateway.
 pub(super) fn direct(what: &'static str, servers: &[Name]) -> Row {
     let tools: Vec<_> = servers.iter().copied().flat_map(Name::definitions).collect();
     (what, tools.len(), tools.join(",").len() + "[]".len())
 }
 
-/// Who reads how much.
+/// Prints the summary: who reads how much.
 pub(super) fn summary(stage: &mut Stage<'_>, rows: &[Row]) -> io::Result<()> {
     for (who, tools, bytes) in rows {
         stage.page.say(&format!("{who:<38}{tools:>3} {:<6}{bytes:>6} bytes", plural(*tools)))?;

@@ -49,7 +49,7 @@ pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     stage.page.say("dozens of tools with long schemas; of one that is not active, only its line is read.")
 }
 
-/// The file, laid out as a person would.
+/// The file, laid out as a person would write it.
 fn config(executable: &str) -> String {
     let server = |name: &str| {
         let command = json!(format!("{} demo-server {name}", shell_word(executable)));

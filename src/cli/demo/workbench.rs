@@ -56,7 +56,7 @@ pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
     stage.page.say("nothing but its line in the instructions until it is opened.")
 }
 
-/// The file, laid out as a person would.
+/// The file, laid out as a person would write it.
 fn config(executable: &str) -> String {
     let entry = |name: &str| {
         format!(

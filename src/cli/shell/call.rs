@@ -1,4 +1,4 @@
-//! `call`
+//! The verb `call`.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Run {
             }
             up().await.map_err(|error| lost(&label, &label, &error))?;
         }
-        // What the server says now counts, whatever was remembered.
+        // What the server offers now counts, whatever was remembered.
         let items = upstream.items();
         let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
         let Some(item) = item else {
@@ -56,7 +56,7 @@ impl Run {
             });
             let called = self.screen.while_silent(&|| "calling".to_owned(), &heard, calling).await;
             self.screen.clear();
-            // Refused for want of a login, it was not executed.
+            // A call that was refused for want of a login was not executed.
             let login = upstream.login().filter(|_| !matches!(called, Called::Result(_)));
             if !login::go_through(self.screen, login.map(|login| (label.clone(), login))).await {
                 break called;
@@ -94,7 +94,7 @@ impl Run {
     }
 }
 
-/// Why a call was lost; all that is left of an HTTP status by then is what was said about it.
+/// Why a call was lost. By now only the words are left of an HTTP status.
 fn cause(reason: &str) -> Cause {
     let says = |words: &[&str]| words.iter().any(|words| reason.contains(words));
     match () {
@@ -104,7 +104,7 @@ fn cause(reason: &str) -> Cause {
     }
 }
 
-/// A JSON-RPC error; one that the way to the server made is no error of the tool.
+/// The failure for a JSON-RPC error. An error that arose on the way to the server is not the tool's.
 fn refused(address: &str, server: &str, error: &str) -> Failure {
     let error: Value = serde_json::from_str(error).unwrap_or_default();
     let message = error["message"].as_str().unwrap_or("the server answered with an error");
@@ -122,7 +122,7 @@ fn refused(address: &str, server: &str, error: &str) -> Failure {
     )
 }
 
-/// One block of content as text; what is no text is saved, and its file named.
+/// One block of content as text. Anything else is saved to a file, and the file is named.
 fn shown(tool: &str, block: &Value) -> Result<String, Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let resource = &block["resource"];
@@ -138,7 +138,7 @@ fn shown(tool: &str, block: &Value) -> Result<String, Failure> {
     })
 }
 
-/// Writes the data into a new file of the current directory and says which.
+/// Writes the data into a new file in the current directory and returns a line that names it.
 fn saved(kind: &str, tool: &str, data: &Value, mime: &Value) -> Result<String, Failure> {
     let mime = mime.as_str().unwrap_or("application/octet-stream");
     let Ok(bytes) = STANDARD.decode(data.as_str().unwrap_or_default()) else {
@@ -183,7 +183,7 @@ fn extension(mime: &str) -> String {
     if clean.is_empty() { "bin".to_owned() } else { clean }
 }
 
-/// What a server says during a call; a question gets an answer.
+/// Handles what a server says during a call; a question gets an answer.
 async fn hear(screen: Screen, message: Vec<u8>) -> Option<String> {
     let message: Value = serde_json::from_slice(&message).ok()?;
     let params = &message["params"];
@@ -212,7 +212,7 @@ async fn hear(screen: Screen, message: Vec<u8>) -> Option<String> {
     }
 }
 
-/// Asks a person what a server wants to know. An empty line leaves a value out, the end of input cancels.
+/// Asks a person what a server wants to know. An empty line leaves a value out; the end of input cancels.
 fn ask(screen: Screen, params: &Value) -> Value {
     let (mut input, mut err) = (io::stdin().lock(), io::stderr());
     let mut line = |prompt: &str| -> Option<String> {
@@ -250,7 +250,7 @@ fn ask(screen: Screen, params: &Value) -> Value {
             if answer.is_empty() {
                 break;
             }
-            // A value that begins with @ is itself here, never a file.
+            // An answer that begins with @ is taken literally, never as the name of a file.
             let word = format!("{key}={}{answer}", if answer.starts_with('@') { "@" } else { "" });
             let whole = json!({"type": "object", "properties": {key: own}});
             let typed = Given::read(&[word], None, &mut io::empty()).and_then(|given| given.typed(&whole));
@@ -275,13 +275,13 @@ fn ask(screen: Screen, params: &Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
-/// The only values that a property may have; empty where it may have any.
+/// The only values that a property may have; empty if it may have any.
 fn options(property: &Value) -> Vec<Value> {
     let named = property["oneOf"].as_array().map(|all| all.iter().map(|one| one["const"].clone()).collect());
     property["enum"].as_array().cloned().or(named).unwrap_or_default()
 }
 
-/// What is asked for, as in `colour (of the door; red or green) [red]: `.
+/// The prompt for a value, such as `colour (of the door; red or green) [red]: `.
 fn prompt(key: &str, property: &Value, options: &[Value]) -> String {
     let about = property["description"].as_str().or(property["title"].as_str()).unwrap_or_default();
     let choice = words(options);

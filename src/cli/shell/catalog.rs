@@ -14,16 +14,16 @@ use crate::gateway::shell::Shell;
 use crate::json::{Node, Scanner};
 use crate::transport::oauth::Login;
 
-/// Candidates shown for a name that fits several things.
+/// The most candidates shown for a name that fits several things.
 const CANDIDATES: usize = 10;
 
 /// What all servers offer, as far as it is known. `search` ranks its rows of tools.
 pub(super) struct Catalog {
-    /// In the order of the file.
+    /// The servers in the order of the file.
     pub(super) servers: Vec<Known>,
-    /// In the order of the file, kind by kind.
+    /// The rows in the order of the file, kind by kind.
     pub(super) rows: Vec<Row>,
-    /// What a client would see of it.
+    /// What a client would see of the catalog.
     pub(super) view: View,
     exposure: Arc<dyn Exposure + Send + Sync>,
     face: Face,
@@ -32,26 +32,26 @@ pub(super) struct Catalog {
 /// One server.
 pub(super) struct Known {
     pub(super) upstream: Arc<Upstream>,
-    /// `None` was not asked.
+    /// What the server offers, or why it failed; `None` if it was not asked.
     pub(super) items: Option<Result<Arc<Items>, StartError>>,
 }
 
 /// One thing that a server offers.
 pub(super) struct Row {
-    /// Its place in the catalog's servers.
+    /// The index of its server in the catalog.
     pub(super) server: usize,
     pub(super) kind: Kind,
-    /// The server's own name for it.
+    /// The server's own name for the thing.
     pub(super) key: String,
-    /// The name by which clients know it.
+    /// The name by which clients know the thing.
     pub(super) registered: String,
     pub(super) full: String,
-    /// The definition as it came.
+    /// The definition as the server wrote it.
     pub(super) definition: String,
 }
 
 impl Catalog {
-    /// Takes what is remembered, unless it must be `fresh`, and asks the servers that are wanted for the rest.
+    /// Takes what is remembered, unless it must be `fresh`, and asks the wanted servers for the rest.
     pub(super) async fn gather(
         shell: &Shell,
         face: Face,
@@ -109,7 +109,7 @@ impl Catalog {
         Self { servers, rows, view, exposure: shell.exposure(), face }
     }
 
-    /// Servers that failed, and why.
+    /// The servers that failed, and why.
     pub(super) fn failures(&self) -> impl Iterator<Item = (String, &StartError)> {
         self.servers.iter().filter_map(|server| match &server.items {
             Some(Err(error)) => Some((server.upstream.to_string(), error)),
@@ -117,13 +117,13 @@ impl Catalog {
         })
     }
 
-    /// What servers that failed wait for, where somebody can be asked to log in.
+    /// The logins that failed servers wait for, if somebody can be asked to log in.
     pub(super) fn logins(&self) -> impl Iterator<Item = (String, Login)> {
         let failed = self.servers.iter().filter(|server| matches!(server.items, Some(Err(_))));
         failed.filter_map(|server| Some((server.upstream.to_string(), server.upstream.login()?)))
     }
 
-    /// The exit status of a list: whether any server was to be had.
+    /// The exit status of a list, which depends on whether any server was available.
     pub(super) fn status(&self) -> u8 {
         match self.failures().count() {
             0 => 0,
@@ -152,7 +152,7 @@ impl Catalog {
         }
     }
 
-    /// The one thing that a person means, of the first kind that has any.
+    /// The one thing that a person means, of the first kind that has a match.
     pub(super) fn find(&self, name: &str, kinds: &[Kind]) -> Result<&Row, Failure> {
         for kind in kinds {
             for form in [Self::is_whole, Self::is_short, Self::is_loose] {
@@ -164,7 +164,7 @@ impl Catalog {
                 }
             }
         }
-        // Some client may know a tool by it.
+        // Some client may know a tool by this name.
         let target =
             if kinds.contains(&Kind::Tool) { self.view.find_tool(&*self.exposure, name) } else { None };
         let meant = target.and_then(|target| {
@@ -187,7 +187,7 @@ impl Catalog {
         row.key == name || (self.face == Face::Workbench && with_server())
     }
 
-    /// The toolbox and the tool, without the server between them.
+    /// Whether the name is the toolbox and the tool, without the server between them.
     fn is_loose(&self, row: &Row, name: &str) -> bool {
         name.strip_suffix(&row.key).and_then(|rest| rest.strip_suffix('/')) == Some(&self.server(row).group)
     }
@@ -204,7 +204,7 @@ impl Catalog {
         )
     }
 
-    /// The address, or where two servers share a namespace, the registered name.
+    /// The address, or the registered name if two servers share a namespace.
     fn unique_name(&self, row: &Row) -> String {
         let address = self.address(row);
         let same = self.of(row.kind).filter(|other| self.address(other) == address).count();
@@ -212,7 +212,7 @@ impl Catalog {
     }
 
     fn unknown(&self, name: &str, kinds: &[Kind]) -> Failure {
-        // The name may be right, and its server not to be had.
+        // The name may be right and its server unavailable.
         let all_failed = self.failures().count() == self.servers.len();
         let meant = self.servers.iter().find_map(|known| match &known.items {
             Some(Err(error)) if all_failed || may_have(self.face, &known.upstream, name) => {
@@ -253,7 +253,7 @@ impl Catalog {
 }
 
 impl Known {
-    /// How the server is reached, in a word.
+    /// The server's transport, in a word.
     pub(super) fn transport(&self) -> &'static str {
         match &self.upstream.spec().transport {
             Transport::Stdio(_) => "stdio",
@@ -265,7 +265,7 @@ impl Known {
 }
 
 impl Row {
-    /// The description, or what else the definition says for a person.
+    /// The description, or other text of the definition that is meant for a person.
     pub(super) fn description(&self) -> String {
         let mut scanner = Scanner::default();
         let Ok(doc) = scanner.scan_str(&self.definition) else { return String::new() };
@@ -276,7 +276,7 @@ impl Row {
     }
 }
 
-/// Whether a name says that it is of this server.
+/// Whether a name can belong to this server.
 pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> bool {
     let (group, server) = (&*upstream.group, &*upstream.server);
     let starts = |prefix: &[&str]| {

@@ -1,4 +1,4 @@
-//! `list`
+//! The verb `list`.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::config::locate::Face;
 use crate::json::quote;
 
 impl Run {
-    /// Starts nothing.
+    /// Lists the toolboxes. No server is started.
     pub(super) fn list_toolboxes(&self) -> Said {
         let word = self.group_word();
         if self.manner.json {
@@ -112,7 +112,7 @@ impl Run {
             (Face::Workbench, Kind::Resource | Kind::Template) => row.registered.clone(),
             (Face::Workbench, _) => catalog.address(row),
         };
-        // A name that clients would not take is another one there.
+        // Clients know a tool by another name if they would not accept its full name.
         let changed = |row: &Row| self.face == Face::Workbench && row.registered != row.full;
         let mut heading = vec![word.to_uppercase(), "DESCRIPTION".to_owned()];
         let mut table: Vec<_> = rows().map(|row| vec![address(row), row.description()]).collect();
@@ -126,7 +126,7 @@ impl Run {
         self.screen.table(&heading, &table)
     }
 
-    /// The members that say which server something is from.
+    /// The JSON members that say which server something is from.
     pub(super) fn origin(&self, catalog: &Catalog, server: usize) -> String {
         let upstream = &catalog.servers[server].upstream;
         match self.face {

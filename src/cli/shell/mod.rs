@@ -1,7 +1,7 @@
-//! Verbs that look at what servers offer, and call it.
+//! The verbs that look at what servers offer, and call it.
 //!
-//! They drive the engine in this process, as one client. What servers offer is taken from what is remembered of
-//! them where `--fresh` does not forbid it; whoever must be asked is asked at the same time as all others.
+//! They drive the engine in this process, as one client. What servers offer is taken from memory unless
+//! `--fresh` forbids it; all servers that must be asked are asked at the same time.
 
 mod arguments;
 mod call;
@@ -123,19 +123,19 @@ pub(super) enum What {
 /// One run of a verb.
 struct Run {
     face: Face,
-    /// Name, description and number of servers of every toolbox or namespace.
+    /// The name, description and number of servers of every toolbox or namespace.
     groups: Vec<(String, String, usize)>,
     manner: Manner,
     screen: Screen,
 }
 
-/// What a verb has to say on stdout, and the exit status.
+/// A verb's text for stdout, and the exit status.
 struct Said {
     text: String,
     status: u8,
 }
 
-/// Runs a verb and answers the exit status.
+/// Runs a verb and returns the exit status.
 pub(super) fn run(
     verb: &ShellVerb,
     face: Face,
@@ -166,14 +166,14 @@ pub(super) fn run(
     let said = said?;
     let mut out = io::stdout().lock();
     match out.write_all(said.text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever reads us has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(said.status),
         Err(error) => Err(Failure::failed(format!("cannot write to stdout: {error}"), "")),
         Ok(()) => Ok(said.status),
     }
 }
 
-/// Name, description and number of servers of every toolbox or namespace.
+/// The name, description and number of servers of every toolbox or namespace.
 fn groups(face: &dyn face::Face) -> Vec<(String, String, usize)> {
     let servers = face.servers();
     let mut groups: Vec<(String, String, usize)> = Vec::new();
@@ -217,7 +217,7 @@ impl Run {
         }
     }
 
-    /// What is known of every server; those that are wanted and not remembered are asked.
+    /// What is known of every server; wanted servers that are not remembered are asked.
     async fn gather(
         &self,
         shell: &Shell,
@@ -249,14 +249,14 @@ impl Run {
         }
     }
 
-    /// As [`Self::gather`], where only servers are wanted that a thing of this name can be from.
+    /// As [`Self::gather`], but only servers that can have a thing of this name are wanted.
     async fn gather_for(&self, shell: &Shell, fresh: bool, name: &str) -> Catalog {
         let from = |upstream: &crate::core::upstream::Upstream| catalog::may_have(self.face, upstream, name);
         let named = shell.upstreams().iter().any(|upstream| from(upstream));
         self.gather(shell, fresh, &|upstream| !named || from(upstream)).await
     }
 
-    /// The word that stands for a toolbox.
+    /// The word for a toolbox or namespace.
     fn group_word(&self) -> &'static str {
         match self.face {
             Face::Workbench => "toolbox",

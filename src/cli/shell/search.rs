@@ -1,4 +1,4 @@
-//! `search`
+//! The verb `search`.
 
 use std::io::{self, Write};
 
@@ -83,7 +83,7 @@ impl Run {
             .collect()
     }
 
-    /// What to say when nothing fits: what there is.
+    /// The text when nothing fits: it says what there is.
     fn nothing(&self, catalog: &Catalog, query: &str) -> String {
         let servers: Vec<_> = catalog.servers.iter().map(|known| known.upstream.to_string()).collect();
         match &servers[..] {
