@@ -4,6 +4,7 @@
 //! Invariant: a message that belongs to one client reaches no other, and a message whose client is unknown
 //! reaches nobody.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::bridge::{Call, Needed};
@@ -12,6 +13,7 @@ use super::engine::Engine;
 use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
 use super::workspace::Workspace;
+use crate::apps::{is_page, placed};
 use crate::catalog::Kind;
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{LOG_LEVELS, declares, log_level, meta};
@@ -149,9 +151,10 @@ impl<'a> Relay<'a> {
             }
             let exposed = exposure.full_name(upstream, Kind::Resource, &own);
             let other = exposure.other_spelling(upstream, &own);
-            let spellings =
-                [Some(exposed.as_str()), other.as_deref(), Some(&*own).filter(|own| *own != exposed)];
-            for uri in spellings.into_iter().flatten() {
+            let page = is_page(&own).then(|| placed(&own, &exposure.page_place(upstream)));
+            let spellings = [Some(&*exposed), other.as_deref(), page.as_deref(), Some(&*own)];
+            let spellings: BTreeSet<_> = spellings.into_iter().flatten().collect();
+            for uri in spellings {
                 for session in workspace.sessions() {
                     if session.is_subscribed(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {

@@ -371,3 +371,36 @@ fn connect_says_where_apps_would_not_be_shown() {
         assert_eq!(said, says, "{client}: {}", connected.stderr);
     }
 }
+
+/// A host subscribes to a page under the URI that it was shown.
+#[test]
+fn an_updated_page_is_told_under_the_uri_that_was_shown() {
+    let flags = "--with result,notify";
+    let workbench = dev("dynamic", json!({"left": app("left", flags)}));
+    let namespaces = format!("active_toolsets = [\"*\"]\n{}", toolman_app("l", "left", flags));
+    for (mut client, page, notify) in [
+        (opened(RENDERS, workbench), "ui://dev/left/shared/page.html", "dev__left__notify"),
+        (toolman(Era::Legacy, RENDERS, namespaces), "ui://l/shared/page.html", "l_notify"),
+    ] {
+        client.request("resources/subscribe", json!({"uri": page}).to_string()).result();
+        let updated =
+            json!({"method": "notifications/resources/updated", "params": json!({"uri": PAGE}).to_string()});
+        client.call(notify, updated).text();
+        let told = client.notification("notifications/resources/updated");
+        assert_eq!(told.value()["params"]["uri"], page, "{page}");
+    }
+}
+
+/// An app's call must not reach another server's tool of the same name.
+#[test]
+fn toolman_asks_which_tool_is_meant_even_if_only_one_is_active() {
+    let config = format!(
+        "active_toolsets = [\"l_*\"]\n{}{}",
+        toolman_app("l", "same", "--with result"),
+        toolman_app("r", "same", "--with result")
+    );
+    let mut client = toolman(Era::Legacy, RENDERS, config);
+    client.tools();
+    let answer = client.call("result", json!({"json": "{}"})).failure();
+    assert!(answer.contains("l_result") && answer.contains("r_result"), "{answer}");
+}

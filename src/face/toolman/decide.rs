@@ -240,10 +240,7 @@ impl Toolman {
         let can_be_called = |target: &Target| target.active || (viewer.renders_apps && target.is_app_only());
         // Apps know their servers' own names for tools.
         let called = || if viewer.renders_apps { view.find_called(name) } else { Vec::new() };
-        let mut found = view.find_tool(self, name).map_or_else(called, |target| vec![target]);
-        if found.iter().any(can_be_called) {
-            found.retain(can_be_called);
-        }
+        let found = view.find_tool(self, name).map_or_else(called, |target| vec![target]);
         match &found[..] {
             [target] if can_be_called(target) => Ok(Step::Forward(target.clone(), arguments)),
             [target] => Err(self.inactive(Kind::Tool, target.name())),
