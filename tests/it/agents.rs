@@ -68,8 +68,10 @@ fn replay(recording: &str) {
                 let request = serde_json::from_str::<Request>(message.get()).expect("a request");
                 if head.opened == "list" && request.method == "tools/list" {
                     // The model must not go on before the agent has the list that it asks for here.
-                    let early = gateway.left().into_iter().find(|message| message.method().is_empty());
-                    assert!(early.is_none(), "answered before the list was asked for: {early:?}");
+                    let opening = requests.iter().find(|request| request.is_call());
+                    let id = opening.and_then(|opening| opening.id).map(|id| id.to_string());
+                    let early = gateway.left().into_iter().find(|message| Some(message.id()) == id);
+                    assert!(early.is_none(), "opened before the list was asked for: {early:?}");
                 }
                 gateway.send(message.get());
                 requests.push(request);
