@@ -78,6 +78,25 @@ fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span
     tracing::debug_span!("request", client = %client(), id = request.id.raw(), method = %plain(&request.method))
 }
 
+/// Answers a request that arrives too late. The answer has the shape of the face, and names what was
+/// asked for.
+fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reply: Reply) {
+    let text = |key| params.get(key).and_then(Node::as_str);
+    let named = text("name").or_else(|| text("uri"));
+    let Some(name) = named else {
+        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
+    };
+    let face = gateway.face(reply.session());
+    let wording = match method {
+        "tools/call" => {
+            let call = ToolCall { name: &name, arguments: params.get("arguments") };
+            reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
+        }
+        _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
+    };
+    say(reply, wording, None);
+}
+
 /// Why calls are cut off, or refused, when the gateway ends.
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
@@ -215,7 +234,7 @@ impl Gateway {
                     self.meet(session, &modern_name(params));
                 }
                 match session.is_ending() {
-                    true => self.turn_away(&method, params, reply),
+                    true => turn_away(self, &method, params, reply),
                     false => self.request(&method, params, reply),
                 }
             }
@@ -227,25 +246,6 @@ impl Gateway {
             }
             Err(Malformed { id, why }) => session.refuse(id.as_ref(), &why, route, batch),
         }
-    }
-
-    /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
-    /// asked for.
-    fn turn_away(&self, method: &str, params: Node<'_>, reply: Reply) {
-        let text = |key| params.get(key).and_then(Node::as_str);
-        let named = text("name").or_else(|| text("uri"));
-        let Some(name) = named else {
-            return self.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
-        };
-        let face = self.face(reply.session());
-        let wording = match method {
-            "tools/call" => {
-                let call = ToolCall { name: &name, arguments: params.get("arguments") };
-                reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
-            }
-            _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
-        };
-        say(reply, wording, None);
     }
 
     fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
