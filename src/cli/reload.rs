@@ -166,8 +166,6 @@ impl Hangup {
 mod tests {
     use super::*;
     use crate::core::engine::Surroundings;
-    use crate::core::logins::Attendance;
-    use crate::core::process::Launcher;
     use crate::face::workbench::Workbench;
     use crate::gateway::Configured;
     use std::sync::mpsc;
@@ -180,14 +178,7 @@ mod tests {
         let (config, _) =
             crate::config::load(&file, br#"{"toolboxes":{}}"#, &crate::config::Inputs::of(&|_| None))
                 .expect("it is valid");
-        let around = Surroundings {
-            launcher: Launcher::new(),
-            vars: Vec::new(),
-            directory: "/".into(),
-            cache: None,
-            state: None,
-            attendance: Attendance::Nobody,
-        };
+        let around = Surroundings::of_tests();
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         // The reader is blocked until this thread has done something else.

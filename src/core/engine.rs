@@ -94,6 +94,21 @@ pub struct Surroundings {
     pub attendance: Attendance,
 }
 
+#[cfg(test)]
+impl Surroundings {
+    /// The surroundings of unit tests: no variables, nothing remembered, nobody to ask.
+    pub fn of_tests() -> Self {
+        Self {
+            launcher: Launcher::new(),
+            vars: Vec::new(),
+            directory: "/".into(),
+            cache: None,
+            state: None,
+            attendance: Attendance::Nobody,
+        }
+    }
+}
+
 /// The longest that upstreams may take to end when the gateway ends.
 const LONGEST_END: Duration = Duration::from_secs(3);
 

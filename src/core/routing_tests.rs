@@ -12,8 +12,6 @@ use tokio::runtime::Runtime;
 use super::carrier;
 use super::connection::Connection;
 use super::engine::{Engine, Surroundings};
-use super::logins::Attendance;
-use super::process::Launcher;
 use super::reply::Reply;
 use super::route::{Outgoing, Route, Sink};
 use super::session::ClientSession;
@@ -155,14 +153,7 @@ impl World {
         let (config, _) =
             config::load(Path::new("x"), br#"{"toolboxes":{}}"#, &config::Inputs::of(&|_| None))
                 .expect("it is valid");
-        let around = Surroundings {
-            launcher: Launcher::new(),
-            vars: Vec::new(),
-            directory: "/".into(),
-            cache: None,
-            state: None,
-            attendance: Attendance::Nobody,
-        };
+        let around = Surroundings::of_tests();
         let upstreams: Vec<_> = (0..UPSTREAMS).map(|n| Upstream::unreal("box", &n.to_string())).collect();
         for upstream in &upstreams {
             upstream.pretend(Some(Items::default()));

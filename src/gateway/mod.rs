@@ -512,7 +512,6 @@ mod tests {
     use super::*;
     use crate::catalog::NameLimits;
     use crate::config::NameRule;
-    use crate::core::process::Launcher;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
     use crate::core::view::Exposure;
@@ -545,14 +544,7 @@ mod tests {
         let file = br#"{"toolboxes":{}}"#;
         let (config, _) = crate::config::load(Path::new("x"), file, &crate::config::Inputs::of(&|_| None))
             .expect("it is valid");
-        let around = Surroundings {
-            launcher: Launcher::new(),
-            vars: Vec::new(),
-            directory: "/".into(),
-            cache: None,
-            state: None,
-            attendance: crate::core::logins::Attendance::Nobody,
-        };
+        let around = Surroundings::of_tests();
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());

@@ -132,9 +132,10 @@ impl Connection {
         if before > 0 {
             self.doubt();
         }
-        let connection = self.clone();
+        let connection = Arc::downgrade(self);
         tokio::spawn(async move {
             sleep(BETWEEN_LISTENS * (1 << before.min(MOST_DOUBLINGS))).await;
+            let Some(connection) = connection.upgrade() else { return };
             connection.listen();
             // An upstream that never acknowledges may have been replaced all the same.
             sleep(BETWEEN_LISTENS).await;
