@@ -103,16 +103,16 @@ fn connect_now(
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
             change.tell(client, order.face, console)?;
-            let hidden = hidden_apps(order, client, config, &ours);
-            if !hidden.is_empty() {
-                console.say(&format!(
-                    "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
-                    hidden.join(", "),
-                    client.title,
-                    client.id
-                ))?;
-            }
         }
+    }
+    let hidden = hidden_apps(order, client, config, &ours);
+    if !hidden.is_empty() {
+        console.say(&format!(
+            "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
+            hidden.join(", "),
+            client.title,
+            client.id
+        ))?;
     }
     if outcome != Settled::Same {
         change.tell_lacking(client, console)?;

@@ -13,7 +13,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::Viewer;
-use crate::json::{Scanner, quote};
+use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
 use crate::transport::peer::Answer;
@@ -113,8 +113,8 @@ impl Shell {
 
     /// What a model is given about the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
-        let viewer =
-            Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
+        let params = Node::empty();
+        let viewer = Viewer { client: None, params, modern: false, renders_apps: false, settled: true };
         let face = self.gateway.face(&self.session);
         let mut text = Vec::new();
         let [first, last] = face.own_tools(view, &viewer);

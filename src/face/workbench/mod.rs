@@ -155,9 +155,7 @@ impl Workbench {
 
     /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
-        let name =
-            if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
-        let known = Behaviour::of(name).open_limit;
+        let known = Behaviour::of(&viewer.name()).open_limit;
         let bytes = match self.config.open_limit {
             OpenLimit::Auto if viewer.modern => known.modern,
             OpenLimit::Auto => known.legacy,
@@ -261,7 +259,8 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
+        let params = Node::empty();
+        self.meta_tools(&Viewer { client, params, modern, renders_apps: false, settled: true })
     }
 }
 
