@@ -91,6 +91,9 @@ fn connect_now(
     if change.replaces && snapshot.text() != Some(&change.after) {
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
+    change.sum_up(client, order.face, console);
+    let hidden = hidden_apps(order, client, config, &ours);
+    hidden.iter().for_each(|hidden| console.plan(hidden));
     let outcome = console.settle(&proposal, &mut answer, |_| {
         backup.write(&record, base.text.as_bytes(), change.after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
@@ -98,30 +101,27 @@ fn connect_now(
         })
     })?;
     match outcome {
-        Settled::Same => console.say(&format!("{} is connected already", client.title))?,
+        Settled::Same => {
+            console.say(&format!("{} is connected already", client.title))?;
+            hidden.iter().try_for_each(|hidden| console.say(hidden))?;
+        }
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            change.tell(client, order.face, console)?;
+            console.say(&format!(
+                "Restart {}; `{} disconnect {}` undoes it",
+                client.title,
+                order.face.program(),
+                client.id
+            ))?;
         }
-    }
-    let hidden = hidden_apps(order, client, config, &ours);
-    if !hidden.is_empty() {
-        console.say(&format!(
-            "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
-            hidden.join(", "),
-            client.title,
-            client.id
-        ))?;
-    }
-    if outcome != Settled::Same {
-        change.tell_lacking(client, console)?;
     }
     Ok(answer)
 }
 
-/// The servers known to have apps that the client would render, if it were shown the tools that name them.
-fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
+/// Says which servers are known to have apps that the client would render, if it were shown the tools that
+/// name them.
+fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Option<String> {
     let world = order.world;
     let variable = |name: &str| world.variable(name);
     let inputs = Inputs { environment: &variable, read: &env_file, skip_missing: true };
@@ -129,14 +129,14 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
         Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &inputs).ok(),
         Face::Toolman => None,
     };
-    let (Some((file, _)), Some(cache)) = (loaded, world.cache_directory()) else { return Vec::new() };
+    let ((file, _), cache) = (loaded?, world.cache_directory()?);
     let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
         ToolMode::Proxy => true,
         ToolMode::Auto => !client.behaviour.takes_up_changes(),
         ToolMode::Dynamic | ToolMode::Flat => false,
     };
     if !is_proxied || !client.behaviour.renders_apps {
-        return Vec::new();
+        return None;
     }
     let definitions = Definitions::new(&cache, &world.directory);
     let has_apps = |server: &&Arc<Server>| {
@@ -144,7 +144,15 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
         items.is_some_and(|items| items.of(Kind::Tool).iter().any(|tool| tool.pages().next().is_some()))
     };
     let servers = file.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
-    servers.filter(has_apps).map(|server| server.name.to_string()).collect()
+    let hidden: Vec<_> = servers.filter(has_apps).map(|server| server.name.as_str()).collect();
+    (!hidden.is_empty()).then(|| {
+        format!(
+            "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
+            hidden.join(", "),
+            client.title,
+            client.id
+        )
+    })
 }
 
 /// The mode that the client's file is to name; `None` if our own file decides.
@@ -291,28 +299,31 @@ impl<'a> Registration<'a> {
         json!(all)
     }
 
-    /// Prints which servers lack variables, and which of the client's own servers stay for that reason.
-    fn tell_lacking(&self, client: &KnownClient, console: &mut Console<'_>) -> Result<(), Failure> {
+    /// Sums up what moves behind us, what stays, and which servers lack variables.
+    fn sum_up(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) {
+        console.plan(format!(
+            "{} starts {} as `{}`",
+            client.title,
+            face.program(),
+            self.start.ourselves.name
+        ));
+        if !self.taken.is_empty() {
+            let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
+            console.plan(format!("Moved behind the gateway: {}", names.join(", ")));
+        }
+        let is_left = |name: &&String| self.left.iter().any(|(left, _)| left == *name);
+        let kept: Vec<_> = self.kept.iter().filter(|name| !is_left(name)).map(String::as_str).collect();
+        if !kept.is_empty() {
+            console.plan(format!("Left in {}: {}", client.title, kept.join(", ")));
+        }
         for (server, variables) in &self.left {
-            console.say(&format!("Left in {}: {server} ({})", client.title, not_set(variables)))?;
+            console.plan(format!("Left in {}: {server} ({})", client.title, not_set(variables)));
         }
         let stays = |name: &str| self.left.iter().any(|(server, _)| server == name);
         for (server, variables) in self.start.lacking.iter().filter(|(server, _)| !stays(&server.name)) {
             let (lack, name) = (not_set(variables), &server.name);
-            console.say(&format!("{lack}; the server '{name}' will not start without it"))?;
+            console.plan(format!("{lack}; the server '{name}' will not start without it"));
         }
-        Ok(())
-    }
-
-    /// Prints what was written.
-    fn tell(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) -> Result<(), Failure> {
-        console.say(&format!("{} starts {} now; restart it", client.title, face.program()))?;
-        if !self.taken.is_empty() {
-            let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
-            console.say(&format!("Moved behind the gateway: {}", names.join(", ")))?;
-        }
-        console.say(&format!("to undo it: {} disconnect {}", face.program(), client.id))?;
-        Ok(())
     }
 }
 
@@ -385,6 +396,7 @@ fn disconnect_now(
         audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
         secrets: Redactor::new(hidden),
     };
+    console.plan(format!("{} no longer starts {}", client.title, face.program()));
     let outcome = console.settle(&proposal, answer, |_| Ok(()))?;
     if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
@@ -395,7 +407,7 @@ fn disconnect_now(
         if let Some(record) = record.filter(|record| record.created && !base.created) {
             bequeath(&record, client, world);
         }
-        console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
+        console.say(&format!("Restart {}", client.title))?;
     } else if outcome == Settled::Same && !console.dry_run {
         // The file is held, so that no other process that is just connecting loses its backup.
         console.hold(&snapshot)?;

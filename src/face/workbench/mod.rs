@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use crate::catalog::{Kind, NameLimits};
-use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
+use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::face::{Viewer, name_limits};
@@ -156,12 +156,7 @@ impl Workbench {
     /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
         let known = Behaviour::of(&viewer.name()).open_limit;
-        let bytes = match self.config.open_limit {
-            OpenLimit::Auto if viewer.modern => known.modern,
-            OpenLimit::Auto => known.legacy,
-            OpenLimit::Bytes(bytes) => Some(bytes),
-            OpenLimit::None => None,
-        };
+        let bytes = self.config.open_limit.bytes(known.bytes(viewer.modern));
         Takes { bytes, structured_content: known.structured_content }
     }
 
