@@ -300,7 +300,12 @@ impl Workbench {
         toolbox: Option<&str>,
         name: &str,
     ) -> Blocks {
-        let own = self.listed(viewer).filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
+        // In flat mode nothing has to be opened, so what opens is not suggested.
+        let own: Vec<_> = match self.is_flat() {
+            true => self.listed(viewer).collect(),
+            false => self.callable().collect(),
+        };
+        let own = own.iter().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &&Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
         let entries = view.entries().filter(|entry| entry.is_listed()).filter(fits);
         let items = entries.flat_map(|entry| for_model(viewer, entry));
