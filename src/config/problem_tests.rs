@@ -446,6 +446,12 @@ fn of_a_server() {
             ],
         ),
         (
+            r#"{"command": "x", "idleTimeout": -1}"#,
+            &[
+                "1:77 @.idleTimeout: expected a number of seconds greater than 0, found the number -1 (leave the key out for the default)",
+            ],
+        ),
+        (
             r#"{"command": "x", "start": "cal"}"#,
             &[r#"1:71 @.start: expected `open` or `call`, found the string "cal" (did you mean `call`?)"#],
         ),

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -36,9 +36,10 @@ pub(super) const KEYS: [&str; 17] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "idleTimeout",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 19] = [
+pub(super) const SERVER_KEYS: [&str; 20] = [
     "namespace",
     "command",
     "url",
@@ -58,6 +59,7 @@ pub(super) const SERVER_KEYS: [&str; 19] = [
     "inheritEnv",
     "isolation",
     "start",
+    "idleTimeout",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
