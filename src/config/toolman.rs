@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: &[&str] = &[
     "activeToolsets",
     "servers",
     "resourceSeparator",
     "remember",
     "startupWait",
+    "offloadOver",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -39,7 +40,7 @@ pub(super) const KEYS: [&str; 18] = [
     "idleTimeout",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 20] = [
+pub(super) const SERVER_KEYS: &[&str] = &[
     "namespace",
     "command",
     "url",
@@ -60,6 +61,7 @@ pub(super) const SERVER_KEYS: [&str; 20] = [
     "isolation",
     "start",
     "idleTimeout",
+    "offloadOver",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
@@ -170,6 +172,7 @@ impl ToolmanReader<'_> {
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
         let running = server::running(&table);
+        let offload_over = settings::offload_over(&table);
         if disabled {
             return None;
         }
@@ -180,6 +183,7 @@ impl ToolmanReader<'_> {
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
             running,
+            offload_over,
         })
     }
 

@@ -51,6 +51,7 @@ impl Face for Toolman {
                 start: running(server).start.unwrap_or(Start::Open),
                 idle_timeout: running(server).longest_idle(),
                 always_listed: false,
+                offload_over: server.offload_over.unwrap_or(self.config.common.offload_over),
             },
         });
         declared.collect()
