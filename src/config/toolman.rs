@@ -118,7 +118,7 @@ impl ToolmanReader<'_> {
     fn toolman(&self, report: &Report, root: &Node, inputs: &Inputs<'_>) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
         let mut explained = Vec::new();
-        for entry in root.unknown(&KEYS) {
+        for entry in root.unknown(KEYS) {
             if let Some((key, whose)) = FOREIGN_ROOTS.iter().find(|(key, _)| *key == entry.key) {
                 let hint =
                     "write `[[servers]]` with a `namespace` for each, or let `toolman import FILE` do it";
@@ -126,8 +126,8 @@ impl ToolmanReader<'_> {
                 explained.push(*key);
             }
         }
-        root.refuse_unknown(&KEYS, &explained);
-        let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
+        root.refuse_unknown(KEYS, &explained);
+        let servers = root.get_or_meant("servers", KEYS).and_then(At::list).unwrap_or_default();
         let skip = settings::skips_missing(&root, inputs);
         // The names of all servers count, so that a problem of a server does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
@@ -149,7 +149,7 @@ impl ToolmanReader<'_> {
 
     fn server(&self, at: &At<'_>, skip: bool) -> Option<NamespacedServer> {
         let table = at.table()?;
-        table.refuse_unknown(&SERVER_KEYS, &[]);
+        table.refuse_unknown(SERVER_KEYS, &[]);
         let namespace = match table.get("namespace") {
             Some(namespace) => namespace.string().filter(|name| {
                 let sound = !name.chars().any(char::is_control);
