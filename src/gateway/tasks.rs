@@ -72,18 +72,14 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
-    let (own, upstream) = (quote(&place.own), place.connection.upstream.clone());
+    let (own, id, upstream) = (quote(&place.own), place.id, place.connection.upstream.clone());
     let changes = [("taskId", Some(&*own))];
     let names_pages = reply.renders_apps() || gateway.face(reply.session()).keeps_pages();
-    gateway.engine.forward(
-        &place.connection.upstream,
-        method,
-        params,
-        &changes,
-        reply,
-        move |answer, reply| match answer {
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        let workspace = reply.session().workspace.clone();
+        workspace.tasks.answered(&id, method, &answer);
+        match answer {
             Answer::Result(result) if names_pages => {
-                let workspace = &reply.session().workspace;
                 let changed = match method {
                     "tasks/result" => workspace.result_for_host(&upstream, result),
                     _ => workspace.task_for_host(&upstream, result),
@@ -93,8 +89,9 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
             Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
-        },
-    );
+        }
+    };
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, finish);
 }
 
 /// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by
