@@ -391,13 +391,40 @@ fn the_table_of_keys_is_that_of_the_schema() {
     expected.extend(keys(&schema["definitions"]["toolbox"]).into_iter().map(|key| (key, "toolbox")));
     expected.sort_by_key(|(key, _)| key.to_lowercase());
     expected.dedup();
+    let expected: Vec<(&str, &str)> = expected.iter().map(|(key, place)| (key.as_str(), *place)).collect();
     let page = std::fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
+    assert_eq!(table_of_keys(&page), expected);
+}
+
+/// Toolman's page has the keys that are not those of the workbench in snake case.
+#[test]
+fn every_key_of_toolman_stands_on_a_page() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is there");
+    let schema: Value = serde_json::from_str(&read("schema/tools.schema.json")).expect("JSON");
+    let (workbench, toolman) = (read("docs/configuration.md"), read("docs/toolman.md"));
+    let known = |key: &str| {
+        let mut shared = table_of_keys(&workbench).into_iter().map(|(key, _)| snake_case(key));
+        table_of_keys(&toolman).iter().any(|(own, _)| *own == key) || shared.any(|shared| shared == key)
+    };
+    for object in [&schema, &schema["properties"]["servers"]["items"]] {
+        for key in object["properties"].as_object().expect("an object").keys() {
+            assert!(known(key), "no page has {key}");
+        }
+    }
+}
+
+/// The keys of a page and where they may stand.
+fn table_of_keys(page: &str) -> Vec<(&str, &str)> {
     let section = page.split("\n## ").find(|section| section.starts_with("Keys\n")).expect("it has one");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let shown: Vec<(&str, &str)> =
-        rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect();
-    let expected: Vec<(&str, &str)> = expected.iter().map(|(key, place)| (key.as_str(), *place)).collect();
-    assert_eq!(shown, expected);
+    rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect()
+}
+
+fn snake_case(key: &str) -> String {
+    let parts = key
+        .chars()
+        .map(|c| if c.is_ascii_uppercase() { format!("_{}", c.to_ascii_lowercase()) } else { c.into() });
+    parts.collect()
 }
 
 /// `node benches/tokens/run.mjs --update` measures, and draws the picture and the table.
