@@ -68,9 +68,14 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
-/// Removes output schemas that no legacy client accepts from a modern upstream's tools. The definitions are
-/// in `list` from `start` on, after a comma if something precedes them.
-pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
+/// Whether an output schema is one that legacy clients accept; those of modern upstreams may be others.
+pub(super) fn is_legacy_schema(schema: Node<'_>) -> bool {
+    schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"")
+}
+
+/// Removes the output schemas that the client does not accept from the definitions of tools, which are in `list` from
+/// `start` on, after a comma if something precedes them.
+pub(super) fn tools(list: &mut Vec<u8>, start: usize, accepts: impl Fn(Node<'_>) -> bool) {
     let start = start + usize::from(list.get(start) == Some(&b','));
     let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
     if !text.contains("outputSchema") {
@@ -85,9 +90,8 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
             list.push(b',');
         }
         let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
-        let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
         match tool.get("outputSchema") {
-            Some(schema) if !is_object(schema) => tool.write_with(list, &[("outputSchema", None)]),
+            Some(schema) if !accepts(schema) => tool.write_with(list, &[("outputSchema", None)]),
             _ => tool.write(list),
         }
     }

@@ -12,9 +12,10 @@ mod brief;
 pub mod find;
 pub mod fit;
 pub mod glob;
-mod own_tool;
+pub mod own_tool;
 pub mod plain;
 pub mod reach;
+pub mod reading;
 mod signature;
 pub mod toolman;
 pub mod uri_template;
@@ -24,10 +25,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::find::Query;
+use self::own_tool::error_result;
+use self::reading::READ;
 use self::toolman::Change;
 use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits};
 use crate::config::{Common, Transport};
+use crate::core::modern::ModernCall;
+use crate::core::session::ClientSession;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
@@ -35,6 +40,7 @@ use crate::json::Node;
 use crate::known_clients::Behaviour;
 use crate::protocol::era::{ClientHello, OUR_NAME};
 use crate::protocol::message::{Refusal, code};
+use crate::results::read::Request;
 use crate::transport::peer::Lost;
 
 /// The limits on tool names for a client with this `clientInfo.name`. The length is the one that the file
@@ -43,7 +49,8 @@ use crate::transport::peer::Lost;
 fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
     let entry = common.entry.as_deref().unwrap_or(entry);
     let room = || Behaviour::of(client).tool_names.room(entry);
-    NameLimits { rule: common.names, length: common.max_name_length.unwrap_or_else(room) }
+    let length = common.max_name_length.unwrap_or_else(room);
+    NameLimits { rule: common.names, length, reserved: None }
 }
 
 /// A product surface over the engine.
@@ -137,6 +144,16 @@ pub trait Face: Exposure + Send + Sync {
         String::new()
     }
 
+    /// The tool with which a model reads a result that was too long for it.
+    fn reader(&self) -> &'static str {
+        READ
+    }
+
+    /// The answer to a call of [`Self::reader`] that cannot be answered.
+    fn unreadable(&self, why: &[String]) -> String {
+        error_result(why)
+    }
+
     /// Where a URI leads.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found;
 
@@ -185,10 +202,31 @@ pub struct Viewer<'a> {
     pub settled: bool,
 }
 
-impl Viewer<'_> {
+impl<'a> Viewer<'a> {
+    /// The client of a session, which makes a modern request if one is given.
+    pub fn new(session: &'a ClientSession, modern: Option<&'a ModernCall>, settled: bool) -> Self {
+        let client = session.hello();
+        let renders_apps = match modern {
+            Some(modern) => modern.renders_apps,
+            None => client.is_some_and(|client| client.renders_apps),
+        };
+        let modern_name = modern.map_or("", |modern| &modern.client);
+        Self { client, modern_name, modern: modern.is_some(), renders_apps, settled }
+    }
+
+    /// What the client calls itself; empty where that is not known.
+    pub fn name(&self) -> &'a str {
+        if self.modern { self.modern_name } else { self.client.map_or("", |client| &client.name) }
+    }
+
+    /// How many bytes of a result the client is known to take, if anything is known.
+    pub fn takes(&self) -> Option<usize> {
+        reading::takes(self.name(), self.modern)
+    }
+
     /// How this viewer looks at lists.
     pub fn look(&self) -> Look {
-        Look { from_start: self.modern, as_host: self.renders_apps }
+        Look { from_start: self.modern, as_host: self.renders_apps, takes: self.takes() }
     }
 }
 
@@ -215,6 +253,8 @@ pub enum Step<'a> {
     Switch(Change),
     /// Search.
     Find(Query),
+    /// Read a result that was kept.
+    Read(Request),
     /// Handle the request again when more servers are up.
     Wait,
     /// Handle the call again when this server, which may have the tool, is up.

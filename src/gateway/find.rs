@@ -228,12 +228,13 @@ impl Finders {
     pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
         let (face, session) = (face.clone(), reply.session().clone());
         let workspace = session.workspace.clone();
-        let Viewer { modern, renders_apps, settled, .. } = gateway.viewer(&reply);
+        let (modern, settled) = (reply.modern().cloned(), gateway.startup.is_settled());
         let (sources, places) = sources(&gateway.engine, &*face, &workspace);
         let finder = self.of(workspace.face());
         tokio::spawn(async move {
             let searching = tokio::task::spawn_blocking(move || {
-                let hides = if renders_apps { Item::is_for_hosts } else { |_: &Item| false };
+                let viewer = Viewer::new(&session, modern.as_deref(), settled);
+                let hides = if viewer.renders_apps { Item::is_for_hosts } else { |_: &Item| false };
                 let findings = finder.lock().search(&sources, &query, hides);
                 let things = findings.things.iter().map(|found| {
                     let Found { source, kind, item, .. } = found;
@@ -241,8 +242,6 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                let viewer =
-                    Viewer { client: session.hello(), modern_name: "", modern, renders_apps, settled };
                 workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {

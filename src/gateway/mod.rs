@@ -14,6 +14,7 @@ pub mod http;
 mod items;
 mod modern;
 mod reload;
+mod results;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -168,17 +169,7 @@ impl Gateway {
 
     /// Who is asking, as faces see it.
     fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
-        self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
-    }
-
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
-        Viewer {
-            client: session.hello(),
-            modern_name: "",
-            modern,
-            renders_apps,
-            settled: self.startup.is_settled(),
-        }
+        Viewer::new(reply.session(), reply.modern().map(|modern| &**modern), self.startup.is_settled())
     }
 
     /// Takes one message from a client. The answer, and every message that belongs to it, goes by `route`, or
@@ -380,11 +371,8 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let modern_name = modern_name(params);
-        let viewer = Viewer {
-            modern_name: &modern_name,
-            ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
-        };
+        let modern = reply.modern().cloned();
+        let viewer = Viewer::new(&session, modern.as_deref(), self.startup.is_settled());
         let answer = || {
             session.workspace.read(|view| {
                 let hint = match viewer.modern {
@@ -531,7 +519,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 64 }
+            NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -548,7 +536,7 @@ mod tests {
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
-        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;

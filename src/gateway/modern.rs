@@ -11,9 +11,8 @@ use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
 use crate::core::view::View;
 use crate::core::workspace::Workspace;
-use crate::face::Viewer;
 use crate::json::{Node, Raw, quote};
-use crate::protocol::era::{Version, modern_name};
+use crate::protocol::era::Version;
 use crate::protocol::message::code;
 
 /// How many milliseconds a client may keep our own answers. A client that does not listen for changes sees a
@@ -22,7 +21,7 @@ const OWN_TTL: u64 = 60_000;
 
 pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     match method {
-        "server/discover" => discover(gateway, params, reply),
+        "server/discover" => discover(gateway, reply),
         "subscriptions/listen" => listen(gateway, params, reply),
         "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
         "tools/call" | "prompts/get" | "resources/read" => {
@@ -38,9 +37,8 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
     }
 }
 
-fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
-    let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
-    let instructions = gateway.instructions(reply.session(), &viewer);
+fn discover(gateway: &Gateway, reply: Reply) {
+    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply));
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN, reply.renders_apps());
     let version = quote(Version::MODERN.as_str());
     let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");

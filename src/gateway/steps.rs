@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Gateway, startup};
+use super::{Gateway, results, startup};
 use crate::apps::exposed_meta;
 use crate::catalog::Kind;
 use crate::core::opening::Failures;
@@ -12,9 +12,8 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Viewer, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Wording};
 use crate::json::{Node, Raw};
-use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
 
 impl Gateway {
@@ -33,6 +32,7 @@ impl Gateway {
             Step::Close(group) => self.close(&face, &group, reply),
             Step::Switch(change) => self.switch(&face, change, reply),
             Step::Find(query) => self.finders.find(self, &face, query, reply),
+            Step::Read(request) => results::read(face, request, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
             Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
@@ -56,9 +56,8 @@ impl Gateway {
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             match answer {
-                Answer::Result(result) if names_pages => {
-                    finish_for_host(&*face, &asked.upstream, result, reply)
-                }
+                Answer::Result(result) if names_pages => finish_for_host(&*face, &asked, result, reply),
+                Answer::Result(result) => results::relay_of(&*face, &asked, result, reply),
                 answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
             }
         });
@@ -111,8 +110,7 @@ impl Gateway {
             // The file may have changed while the group opened.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let modern_name = modern_name(params.root());
-            let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
+            let viewer = gateway.viewer(&reply);
             let (step, is_open) = session.workspace.read(|view| {
                 (face.opened(view, &viewer, &opening), failed.is_some() && view.is_open(&group))
             });
@@ -226,12 +224,15 @@ impl Gateway {
 }
 
 /// Answers with a tool's result, in which pages have the URIs that hosts know.
-fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
+fn finish_for_host(face: &dyn Face, asked: &Target, result: Node<'_>, reply: Reply) {
     let workspace = reply.session().workspace.clone();
-    let mut name = |uri: &str| workspace.change(|view| view.name_page(face, upstream, uri));
+    let mut name = |uri: &str| workspace.change(|view| view.name_page(face, &asked.upstream, uri));
     match exposed_meta(result, &mut name) {
-        Some(meta) => reply.relay(Raw::own(result.with(&[("_meta", Some(&meta))])).root(), &[]),
-        None => reply.relay(result, &[]),
+        Some(meta) => {
+            let result = Raw::own(result.with(&[("_meta", Some(&meta))]));
+            results::relay_of(face, asked, result.root(), reply);
+        }
+        None => results::relay_of(face, asked, result, reply),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::results::{self, Place};
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
@@ -73,13 +74,26 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
     };
     let own = quote(&place.own);
     let changes = [("taskId", Some(&*own))];
-    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
-        match answer {
-            Answer::Result(result) => reply.relay(result, &[]),
-            Answer::Error(error) => reply.raw_error(error),
-            Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
-        }
-    });
+    let (face, upstream) = (gateway.face(reply.session()), place.connection.upstream.clone());
+    let finished = match method {
+        _ if place.has_app => None,
+        "tasks/result" => Some(Place::Whole),
+        "tasks/get" => Some(Place::Member("result")),
+        _ => None,
+    };
+    gateway.engine.forward(
+        &place.connection.upstream,
+        method,
+        params,
+        &changes,
+        reply,
+        move |answer, reply| match (answer, finished) {
+            (Answer::Result(result), Some(place)) => results::relay(&*face, &upstream, place, result, reply),
+            (Answer::Result(result), None) => reply.relay(result, &[]),
+            (Answer::Error(error), _) => reply.raw_error(error),
+            (Answer::Lost(lost), _) => reply.error(lost.code, &lost.message, None),
+        },
+    );
 }
 
 /// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::fit::Listing;
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
-use super::{FoundThing, find, name_limits};
+use super::{FoundThing, Viewer, find, name_limits, reading};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
-use crate::config;
+use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
 use crate::json::{Node, Scanner, quote};
@@ -26,6 +26,8 @@ pub const ACTIVATE: &str = "toolman_activate";
 pub const CALL: &str = "toolman_call";
 /// The search tool, offered where search is on.
 pub const FIND: &str = "toolman_find";
+/// The tool that reads results that were too long.
+pub const READ: &str = "toolman_read_result";
 /// The resource that holds the catalog.
 pub const CATALOG: &str = "toolman://catalog";
 
@@ -85,6 +87,12 @@ impl Toolman {
         self.config.resource_separator.as_deref().unwrap_or(SEPARATOR)
     }
 
+    /// How long results of each server may be before we keep them.
+    fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
+        let servers = self.config.servers.iter();
+        servers.map(|server| server.offload_over.unwrap_or(self.config.common.offload_over))
+    }
+
     /// The `instructions` of the handshake.
     fn introduction(&self) -> String {
         let find = match self.config.search {
@@ -126,7 +134,7 @@ impl Toolman {
     /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
     /// servers there are.
     fn found_things(&self, view: &View, look: Look, query: &str, things: &[FoundThing<'_>]) -> String {
-        let mut lists: [Vec<&str>; 3] = Default::default();
+        let mut lists: [Vec<Cow<'_, str>>; 3] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
         for thing in things {
             let (group, server) = thing.place;
@@ -134,8 +142,7 @@ impl Toolman {
             let found =
                 entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
             let Some((entry, item)) = found else { continue };
-            lists[thing.kind as usize]
-                .push(entry.rendered_for(self, thing.kind, look.as_host).definition(item));
+            lists[thing.kind as usize].push(entry.shown(self, thing.kind, item, look));
             if !view.is_active(thing.kind, item) {
                 inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
             }
@@ -219,8 +226,7 @@ impl Toolman {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
-            let rendered = |entry: &'a Entry| entry.rendered_for(self, kind, look.as_host);
-            let texts: Vec<_> = items.map(|(entry, item)| rendered(entry).definition(item)).collect();
+            let texts: Vec<_> = items.map(|(entry, item)| entry.shown(self, kind, item, look)).collect();
             texts.join(",")
         };
         format!(
@@ -403,7 +409,7 @@ impl Toolman {
     /// The error when no tool has that name.
     fn unknown_tool(&self, view: &View, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
-        if own.clone().any(|own| own == name) {
+        if own.clone().chain([READ]).any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
         }
         let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
@@ -638,9 +644,14 @@ impl Exposure for Toolman {
         true
     }
 
-    fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        [&find, self.separator()].concat()
+        let viewer = Viewer { client, modern_name: "", modern, renders_apps: false, settled: true };
+        [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
+    }
+
+    fn takes(&self, client: &str) -> Option<usize> {
+        reading::takes(client, false)
     }
 
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
