@@ -311,7 +311,8 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
         }
         "job" => {}
         "finish" => {
-            tasks::set_status(peer, &arguments.id, arguments.status.as_deref().unwrap_or("completed"));
+            let status = arguments.status.as_deref().unwrap_or("completed");
+            tasks::set_status(peer, &arguments.id, status, &arguments.json);
         }
         "forget" => peer.update(|heard| heard.session = None),
         "cut" => peer.cut(),

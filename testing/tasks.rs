@@ -12,6 +12,8 @@ pub(crate) struct Task {
     status: &'static str,
     /// The answers that it was given.
     inputs: Value,
+    /// What it comes to, if that is not made of the answers.
+    result: Option<Value>,
 }
 
 impl Task {
@@ -34,6 +36,9 @@ impl Task {
     }
 
     fn result(&self) -> Value {
+        if let Some(result) = &self.result {
+            return result.clone();
+        }
         let text = format!("{} is done with {}", self.id, self.inputs);
         json!({"content": [{"type": "text", "text": text}]})
     }
@@ -43,7 +48,7 @@ impl Task {
 pub(crate) fn begin(peer: &Peer, modern: bool) -> Value {
     peer.update(|heard| {
         let id = format!("task-{}", heard.tasks.len() + 1);
-        heard.tasks.push(Task { id, status: "working", inputs: Value::Null });
+        heard.tasks.push(Task { id, status: "working", inputs: Value::Null, result: None });
         let mut shown = heard.tasks[heard.tasks.len() - 1].shown(modern);
         if !modern {
             return json!({"task": shown});
@@ -53,13 +58,14 @@ pub(crate) fn begin(peer: &Peer, modern: bool) -> Value {
     })
 }
 
-/// Lets a task have another status, and tells whoever wants to hear of it.
-pub(crate) fn set_status(peer: &Peer, id: &str, status: &str) {
+/// Lets a task have another status, and another result if this text of JSON is not empty; tells whoever wants to hear of it.
+pub(crate) fn set_status(peer: &Peer, id: &str, status: &str, result: &str) {
     let status =
         ["working", "input_required", "completed", "cancelled"].into_iter().find(|known| *known == status);
     let shown = peer.update(|heard| {
         let task = heard.tasks.iter_mut().find(|task| task.id == id)?;
         task.status = status.expect("a status");
+        task.result = serde_json::from_str(result).ok();
         Some([task.shown(false), task.shown(true)])
     });
     let Some([legacy, modern]) = shown else { return };

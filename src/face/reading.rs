@@ -7,7 +7,7 @@ use super::own_tool::{Effect, OwnTool};
 use crate::config::ByteLimit;
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
-use crate::results::read::{self, Request};
+use crate::results::read::{ReadArguments, Request};
 
 /// The tool's name. Toolman puts its own name before it.
 pub const READ: &str = "read_result";
@@ -71,7 +71,7 @@ pub(super) fn request(arguments: Option<Node<'_>>) -> Result<Request, Blocks> {
         let number = context.raw().parse().ok().filter(|number| *number <= MOST_CONTEXT);
         number.ok_or_else(|| invalid(&format!("context must be a whole number from 0 to {MOST_CONTEXT}")))
     });
-    let read = read::Arguments {
+    let read = ReadArguments {
         id: arguments.text(0)?.into_owned(),
         lines: arguments.optional_text(1)?,
         bytes: arguments.optional_text(2)?,

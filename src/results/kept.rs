@@ -27,7 +27,7 @@ pub struct Kept {
 
 #[derive(Default)]
 struct Results {
-    by_id: HashMap<Arc<str>, Entry>,
+    by_id: HashMap<Arc<str>, KeptWhole>,
     /// The ids in the order in which the results were last read or, if they never were, kept.
     by_age: BTreeMap<u64, Arc<str>>,
     owners: HashMap<u64, Owner>,
@@ -37,7 +37,7 @@ struct Results {
     used: usize,
 }
 
-struct Entry {
+struct KeptWhole {
     owner: u64,
     whole: Arc<Whole>,
     last_read: u64,
@@ -92,7 +92,7 @@ impl Room {
         results.used += bytes;
         results.owners.entry(self.owner).or_default().used += bytes;
         results.by_age.insert(last_read, id.clone());
-        results.by_id.insert(id.clone(), Entry { owner: self.owner, whole, last_read });
+        results.by_id.insert(id.clone(), KeptWhole { owner: self.owner, whole, last_read });
         id
     }
 
@@ -122,7 +122,7 @@ impl Drop for Room {
 
 impl Results {
     /// Forgets so many bytes, or a little more, of these results: those first that were not read for the longest time.
-    fn free(&mut self, bytes: usize, which: impl Fn(&Entry) -> bool) {
+    fn free(&mut self, bytes: usize, which: impl Fn(&KeptWhole) -> bool) {
         if bytes == 0 {
             return;
         }

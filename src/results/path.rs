@@ -151,8 +151,8 @@ pub(super) fn find(text: &str, path: &str) -> Result<Vec<Match>, String> {
         wanted.insert(
             &located.to_string(),
             located.iter().map(|element| match element {
-                serde_json_path::PathElement::Name(name) => Step::Name((*name).to_owned()),
-                serde_json_path::PathElement::Index(index) => Step::Index(*index),
+                serde_json_path::PathElement::Name(name) => PathStep::Name((*name).to_owned()),
+                serde_json_path::PathElement::Index(index) => PathStep::Index(*index),
             }),
         );
     }
@@ -166,17 +166,17 @@ pub(super) fn find(text: &str, path: &str) -> Result<Vec<Match>, String> {
 #[derive(Default)]
 struct Wanted {
     path: Option<String>,
-    below: HashMap<Step, Wanted>,
+    below: HashMap<PathStep, Wanted>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum Step {
+enum PathStep {
     Name(String),
     Index(usize),
 }
 
 impl Wanted {
-    fn insert(&mut self, path: &str, steps: impl Iterator<Item = Step>) {
+    fn insert(&mut self, path: &str, steps: impl Iterator<Item = PathStep>) {
         let mut place = self;
         for step in steps {
             place = place.below.entry(step).or_default();
@@ -198,7 +198,7 @@ impl Wanted {
             Value::Object(members) => {
                 let members: HashMap<_, _> = members.collect();
                 for (step, below) in &self.below {
-                    if let Step::Name(name) = step
+                    if let PathStep::Name(name) = step
                         && let Some(member) = members.get(name.as_str())
                     {
                         below.locate(text, member, found);
@@ -207,7 +207,7 @@ impl Wanted {
             }
             Value::Array(elements) => {
                 for (index, element) in elements.enumerate() {
-                    if let Some(below) = self.below.get(&Step::Index(index)) {
+                    if let Some(below) = self.below.get(&PathStep::Index(index)) {
                         below.locate(text, element, found);
                     }
                 }

@@ -18,29 +18,29 @@ pub struct Request {
 
 #[derive(Debug, PartialEq)]
 enum What {
-    Part(Part),
-    Grep { pattern: String, context: Option<usize>, within: Part },
+    Part(Portion),
+    Grep { pattern: String, context: Option<usize>, within: Portion },
     Path(String),
 }
 
 /// A part of a result, as it was asked for.
 #[derive(Debug, PartialEq, Clone, Copy)]
-enum Part {
+enum Portion {
     Everything,
-    Lines(Span),
-    Bytes(Span),
+    Lines(Numbers),
+    Bytes(Numbers),
 }
 
 /// `"120-180"`, `"120-"` or `"-50"`.
 #[derive(Debug, PartialEq, Clone, Copy)]
-enum Span {
+enum Numbers {
     From(usize, Option<usize>),
     Last(usize),
 }
 
 /// The arguments of a call, as far as their types go.
 #[derive(Debug, Default)]
-pub struct Arguments {
+pub struct ReadArguments {
     /// Which result.
     pub id: String,
     /// A range of lines.
@@ -57,13 +57,13 @@ pub struct Arguments {
 
 impl Request {
     /// Reads the arguments; the error says what is right.
-    pub fn new(arguments: Arguments) -> Result<Self, String> {
-        let Arguments { id, lines, bytes, grep, context, path } = arguments;
+    pub fn new(arguments: ReadArguments) -> Result<Self, String> {
+        let ReadArguments { id, lines, bytes, grep, context, path } = arguments;
         let part = match (lines, bytes) {
             (Some(_), Some(_)) => return Err("lines and bytes exclude each other".to_owned()),
-            (Some(lines), None) => Part::Lines(Span::read("lines", &lines, 1)?),
-            (None, Some(bytes)) => Part::Bytes(Span::read("bytes", &bytes, 0)?),
-            (None, None) => Part::Everything,
+            (Some(lines), None) => Portion::Lines(Numbers::read("lines", &lines, 1)?),
+            (None, Some(bytes)) => Portion::Bytes(Numbers::read("bytes", &bytes, 0)?),
+            (None, None) => Portion::Everything,
         };
         let what = match (grep, context, path) {
             (None, None, None) => What::Part(part),
@@ -73,7 +73,7 @@ impl Request {
             (Some(_), _, None) => {
                 return Err(format!("grep, written as JSON, may have at most {LONGEST_PATTERN} bytes"));
             }
-            (None, None, Some(path)) if part == Part::Everything => What::Path(path),
+            (None, None, Some(path)) if part == Portion::Everything => What::Path(path),
             (_, _, Some(_)) => return Err("path stands alone beside id".to_owned()),
             (None, Some(_), None) => return Err("context needs grep".to_owned()),
         };
@@ -106,7 +106,7 @@ impl Next<'_> {
     }
 }
 
-impl Span {
+impl Numbers {
     /// Reads a range that counts from `first`.
     fn read(key: &str, text: &str, first: usize) -> Result<Self, String> {
         let wrong = || format!("{key} must be a range such as \"{first}-99\", \"100-\" or \"-50\"");
@@ -142,7 +142,7 @@ impl Span {
     }
 }
 
-impl Part {
+impl Portion {
     /// The bytes that it stands for.
     fn range(self, whole: &Whole) -> Result<Range<usize>, String> {
         let text = &whole.text;
@@ -256,7 +256,7 @@ mod tests {
 
     fn request(arguments: &serde_json::Value) -> Result<Request, String> {
         let text = |key: &str| arguments.get(key).and_then(|value| value.as_str()).map(str::to_owned);
-        Request::new(Arguments {
+        Request::new(ReadArguments {
             id: text("id").unwrap_or_default(),
             lines: text("lines"),
             bytes: text("bytes"),

@@ -32,7 +32,7 @@ impl Hit {
 }
 
 /// The matches of a search, as far as there is room for them.
-pub(super) struct Found {
+pub(super) struct Matches {
     /// As `grep -n` prints them.
     pub(super) text: String,
     pub(super) matches: usize,
@@ -54,9 +54,9 @@ pub(super) fn search(
     pattern: &Regex,
     context: usize,
     room: usize,
-) -> Found {
+) -> Matches {
     let mut hits = hits(text, within, pattern).peekable();
-    let mut found = Found { text: String::new(), matches: 0, shown: 0, next: None };
+    let mut found = Matches { text: String::new(), matches: 0, shown: 0, next: None };
     // The first line that was not printed yet.
     let mut unprinted = 0;
     while let Some(hit) = hits.next() {

@@ -174,6 +174,8 @@ impl Remote {
 /// A client.
 pub(crate) struct Client {
     pub(crate) era: Era,
+    /// What a modern client calls itself.
+    pub(crate) name: String,
     capabilities: String,
     way: Way,
 }
@@ -190,7 +192,16 @@ impl Client {
         if era == Era::Legacy {
             gateway.initialize_with(VERSION, capabilities);
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Pipe(Box::new(gateway)) }
+        Self::new(era, capabilities, Way::Pipe(Box::new(gateway)))
+    }
+
+    /// A client over stdio that has introduced itself by hand, if its era does that.
+    pub(crate) fn met(era: Era, gateway: Gateway) -> Self {
+        Self::new(era, CAN_ALL, Way::Pipe(Box::new(gateway)))
+    }
+
+    fn new(era: Era, capabilities: &str, way: Way) -> Self {
+        Self { era, name: "test-client".to_owned(), capabilities: capabilities.to_owned(), way }
     }
 
     /// A client over HTTP; in the legacy era it opens a session and its stream.
@@ -200,7 +211,7 @@ impl Client {
             web.open_session(capabilities);
             web.listen();
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(Box::new(web)) }
+        Self::new(era, capabilities, Way::Web(Box::new(web)))
     }
 
     /// The same client with other capabilities, which only a modern one can change.
@@ -233,8 +244,8 @@ impl Client {
         let mut members: Vec<String> = Vec::new();
         if self.era == Era::Modern {
             members.push(format!(
-                r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{{"name":"test-client","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{}"#,
-                self.capabilities
+                r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{{"name":"{}","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{}"#,
+                self.name, self.capabilities
             ));
         }
         members.extend((!meta.is_empty()).then(|| meta.to_owned()));

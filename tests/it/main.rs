@@ -65,6 +65,7 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod results;
 #[cfg(unix)]
 mod search;
 #[cfg(unix)]

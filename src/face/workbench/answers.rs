@@ -315,7 +315,9 @@ impl Workbench {
 
     /// The error when no tool has that name, either in one toolbox or anywhere.
     pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
-        let own = self.suggested().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
+        // Whoever needs `read_result` was told of it.
+        let own = self.callable().filter(|meta| toolbox.is_none() && *meta != Meta::Read);
+        let own = own.map(|meta| -> &str { meta.name() });
         let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
         let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
         let near = nearest(name, own.chain(items.map(|(_, item)| &*item.name)), 5);

@@ -153,11 +153,6 @@ impl Workbench {
         Meta::ALL.into_iter().filter(|meta| *meta != Meta::Find || self.config.search)
     }
 
-    /// The meta-tools that an error may suggest: whoever needs `read_result` was told of it.
-    fn suggested(&self) -> impl Iterator<Item = Meta> {
-        self.callable().filter(|meta| *meta != Meta::Read)
-    }
-
     /// The meta-tool with this name.
     pub fn meta(&self, name: &str) -> Option<Meta> {
         self.callable().find(|meta| meta.name() == name)
