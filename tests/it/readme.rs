@@ -1,4 +1,4 @@
-//! Whatever the README shows is done here: files are checked, commands are run, sessions are replayed.
+//! Whatever the README and other pages show is done here: files are checked, commands are run, sessions are replayed.
 //!
 //! The word after a fence's language is the name of the file that the block is, or that its session uses:
 //!
@@ -8,7 +8,8 @@
 //!   any lines. `cargo run --` is the built executable.
 //! - `jsonl FILE`: a session with the executable whose file it is. `→` is sent, `←` must come next; lines
 //!   without an arrow belong to the message before. `…` in a string stands for any text, as the last element
-//!   of an array for any further ones, and as a key for any further members.
+//!   of an array for any further ones, and as a key for any further members. In what is sent, `r…` is the id of the
+//!   result that was kept last, and `«TEXT»×N` is the text, N times.
 //! - `sh`: commands that are not run here; [`RUN_ELSEWHERE`] says where they are.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
@@ -21,6 +22,10 @@ use serde_json::Value;
 use crate::harness::{Lab, Peer, gateway_path};
 
 const README: &str = include_str!("../../README.md");
+
+/// The pages whose blocks are tried, each in a directory of its own.
+const PAGES: [(&str, &str); 2] =
+    [("README.md", README), ("docs/results.md", include_str!("../../docs/results.md"))];
 
 /// Commands in `sh` blocks, and the file that runs them.
 const RUN_ELSEWHERE: [(&str, &str); 2] = [
@@ -38,21 +43,26 @@ struct Block {
 
 #[test]
 fn everything_is_as_shown() {
-    let lab = Lab::new();
     let mut wrong = Vec::new();
-    for block in blocks(README) {
-        let complaint = match block.language.as_str() {
-            "jsonc" | "toml" => check_file(&lab, &block),
-            "console" => run_commands(&lab, &block),
-            "jsonl" => replay(&lab, &block),
-            "sh" => known_commands(&block),
-            other => Err(format!("nobody knows what to do with a block of {other:?}")),
-        };
-        if let Err(complaint) = complaint {
-            wrong.push(format!("README.md:{}: {complaint}", block.line));
+    for (page, text) in PAGES {
+        let lab = &Lab::new();
+        for block in blocks(text) {
+            if let Err(complaint) = try_out(lab, &block) {
+                wrong.push(format!("{page}:{}: {complaint}", block.line));
+            }
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
+}
+
+fn try_out(lab: &Lab, block: &Block) -> Result<(), String> {
+    match block.language.as_str() {
+        "jsonc" | "toml" => check_file(lab, block),
+        "console" => run_commands(lab, block),
+        "jsonl" => replay(lab, block),
+        "sh" => known_commands(block),
+        other => Err(format!("nobody knows what to do with a block of {other:?}")),
+    }
 }
 
 fn blocks(text: &str) -> Vec<Block> {
@@ -158,12 +168,16 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
         }
     }
     let mut peer = Peer::spawn(command(lab, program_for(&block.file)).args(["--config", &block.file]));
+    let mut kept = String::new();
     for (arrow, text) in messages {
         let value: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
         if arrow == '→' {
-            peer.send(value.to_string());
+            peer.send(written_out(&value.to_string()).replace("\"r…\"", &kept));
         } else {
-            let actual = peer.next().value();
+            let answer = peer.next();
+            let id = answer.at(&["result", "_meta", "mcp-workbench/offloaded", "id"]);
+            kept = if id.is_empty() { kept } else { id };
+            let actual = answer.value();
             if !fits(&value, &actual) {
                 return Err(format!("this was to come:\n{text}\nthis came:\n{actual}"));
             }
@@ -172,6 +186,15 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
     peer.close();
     let status = peer.wait();
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", peer.stderr())) }
+}
+
+/// A message with `«TEXT»×N` as the text, N times.
+fn written_out(message: &str) -> String {
+    let Some((before, rest)) = message.split_once('«') else { return message.to_owned() };
+    let (text, rest) = rest.split_once("»×").expect("what is repeated has an end and a number");
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let times = rest[..digits].parse().expect("a number");
+    format!("{before}{}{}", text.repeat(times), written_out(&rest[digits..]))
 }
 
 /// Whether an output is as shown, with `...` for lines that are left out.

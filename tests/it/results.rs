@@ -683,3 +683,25 @@ fn a_line_of_16_megabytes_is_kept_and_read_while_others_are_served() {
     );
     assert!(head.len() + part.text_block(1).len() <= 9000);
 }
+
+/// A copy is what keeping costs: the memory of the gateway grows by little more than what it keeps.
+#[cfg(target_os = "linux")]
+#[test]
+fn keeping_costs_one_copy() {
+    const COUNT: u64 = 40;
+    const BYTES: u64 = 1_000_000;
+    let mut config = dev("dynamic", json!({"a": fake("--with large")}));
+    config["offloadOver"] = json!(LIMIT);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    let kept = |gateway: &mut Gateway| {
+        let answer = gateway.call("dev__a__large", json!({"bytes": BYTES}));
+        assert!(answer.text().starts_with("INCOMPLETE: this result has 1000000 bytes "));
+    };
+    // Buffers have grown to their size when the first ones are kept.
+    (0..3).for_each(|_| kept(&mut gateway));
+    let before = gateway.memory();
+    (0..COUNT).for_each(|_| kept(&mut gateway));
+    let grown = gateway.memory().saturating_sub(before);
+    assert!(grown < COUNT * BYTES * 3 / 2, "{grown} bytes for {}", COUNT * BYTES);
+}
