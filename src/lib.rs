@@ -23,6 +23,7 @@ mod protocol;
 mod results;
 mod search;
 mod text;
+mod tokens;
 mod transport;
 
 pub use crate::cli::main;

@@ -72,7 +72,7 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
-    let own = quote(&place.own);
+    let (own, id) = (quote(&place.own), place.id);
     let changes = [("taskId", Some(&*own))];
     let (face, upstream) = (gateway.face(reply.session()), place.connection.upstream.clone());
     let finished = match method {
@@ -81,19 +81,16 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         "tasks/get" => Some(Place::Member("result")),
         _ => None,
     };
-    gateway.engine.forward(
-        &place.connection.upstream,
-        method,
-        params,
-        &changes,
-        reply,
-        move |answer, reply| match (answer, finished) {
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        reply.session().workspace.tasks.answered(&id, method, &answer);
+        match (answer, finished) {
             (Answer::Result(result), Some(place)) => results::relay(&*face, &upstream, place, result, reply),
             (Answer::Result(result), None) => reply.relay(result, &[]),
             (Answer::Error(error), _) => reply.raw_error(error),
             (Answer::Lost(lost), _) => reply.error(lost.code, &lost.message, None),
-        },
-    );
+        }
+    };
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, finish);
 }
 
 /// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by

@@ -593,6 +593,20 @@ fn on_a_plain_server_a_tool_of_that_name_gets_another_one() {
 }
 
 #[test]
+fn in_toolman_a_tool_of_that_name_is_left_out() {
+    let own = r#"{"name":"read_result","inputSchema":{"type":"object"}}"#;
+    for over in ["0", "4000"] {
+        let entry = server("toolman", &format!("--with result --tool '{own}'"), "");
+        let mut gateway = Gateway::toolman(format!("active_toolsets = [\"*\"]\noffload_over = {over}\n{entry}"));
+        let reader = (over != "0").then_some("toolman_read_result");
+        let expected: Vec<_> = ["toolman_activate", "toolman_result"].into_iter().chain(reader).collect();
+        assert_eq!(gateway.tools(), expected);
+        let answer = gateway.call("toolman_read_result", r#"{"id":"r1"}"#);
+        assert!(answer.raw.contains("No result 'r1' is kept here; call the tool again"), "{answer:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_explained_in_the_shape_of_the_face() {
     let cases = [
         (json!({"id": "r1"}), "No result 'r1' is kept here; call the tool again"),

@@ -607,8 +607,8 @@ impl Exposure for Toolman {
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         let own = match kind {
-            Kind::Tool if self.config.search => &[ACTIVATE, CALL, FIND][..],
-            Kind::Tool => &[ACTIVATE, CALL],
+            Kind::Tool if self.config.search => &[ACTIVATE, CALL, READ, FIND][..],
+            Kind::Tool => &[ACTIVATE, CALL, READ],
             Kind::Resource | Kind::Template => &[CATALOG],
             Kind::Prompt => &[],
         };
