@@ -64,13 +64,15 @@ fn replay(recording: &str) {
     let head: Head = serde_json::from_str(head).expect("a head");
     let mut gateway = start(&head);
     let (mut requests, mut answers) = (Vec::<Request>::new(), BTreeMap::new());
+    // When tools appear is told by the recordings of opening.
+    let is_opening = head.scenario == "tools";
     // The id of the result that was kept.
     let mut result = String::new();
     for event in events.lines() {
         match serde_json::from_str(event).expect("an event") {
             Event::Client(message) => {
                 let request = serde_json::from_str::<Request>(message.get()).expect("a request");
-                if head.opened == "list" && request.method == "tools/list" {
+                if is_opening && head.opened == "list" && request.method == "tools/list" {
                     // The model must not go on before the agent has the list that it asks for here.
                     let opening = requests.iter().find(|request| request.is_call());
                     let id = opening.and_then(|opening| opening.id).map(|id| id.to_string());
@@ -89,7 +91,7 @@ fn replay(recording: &str) {
                 answers.insert(id, answer);
             }
             // What the agent was told before it called anything came of servers that start more slowly than those here.
-            Event::Notified(method) if requests.iter().any(Request::is_call) => {
+            Event::Notified(method) if is_opening && requests.iter().any(Request::is_call) => {
                 gateway.notification(&method);
             }
             Event::Notified(_) => {}

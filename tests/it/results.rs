@@ -597,7 +597,8 @@ fn in_toolman_a_tool_of_that_name_is_left_out() {
     let own = r#"{"name":"read_result","inputSchema":{"type":"object"}}"#;
     for over in ["0", "4000"] {
         let entry = server("toolman", &format!("--with result --tool '{own}'"), "");
-        let mut gateway = Gateway::toolman(format!("active_toolsets = [\"*\"]\noffload_over = {over}\n{entry}"));
+        let mut gateway =
+            Gateway::toolman(format!("active_toolsets = [\"*\"]\noffload_over = {over}\n{entry}"));
         let reader = (over != "0").then_some("toolman_read_result");
         let expected: Vec<_> = ["toolman_activate", "toolman_result"].into_iter().chain(reader).collect();
         assert_eq!(gateway.tools(), expected);
