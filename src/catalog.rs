@@ -480,12 +480,12 @@ impl Rendered {
 }
 
 /// A tool's definition without its output schema.
-pub fn without_output_schema(definition: Cow<'_, str>) -> Cow<'_, str> {
+pub fn without_output_schema(definition: &str) -> Cow<'_, str> {
     if !definition.contains("outputSchema") {
-        return definition;
+        return definition.into();
     }
     let mut scanner = Scanner::default();
-    let node = scanner.scan_str(&definition).expect("definitions are valid JSON").root();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
     node.with(&[("outputSchema", None)]).into()
 }
 

@@ -317,8 +317,13 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
         }
         "job" => {}
         "finish" => {
-            let status = arguments.status.as_deref().unwrap_or("completed");
-            tasks::set_status(peer, &arguments.id, status, &arguments.json);
+            let result = serde_json::from_str(&arguments.json).ok();
+            tasks::set_status(
+                peer,
+                &arguments.id,
+                arguments.status.as_deref().unwrap_or("completed"),
+                result,
+            );
         }
         "forget" => peer.update(|heard| heard.session = None),
         "cut" => peer.cut(),

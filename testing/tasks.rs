@@ -12,7 +12,7 @@ pub(crate) struct Task {
     status: &'static str,
     /// The answers that it was given.
     inputs: Value,
-    /// What it comes to, if that is not made of the answers.
+    /// Its result, if `finish` said which.
     result: Option<Value>,
 }
 
@@ -58,14 +58,14 @@ pub(crate) fn begin(peer: &Peer, modern: bool) -> Value {
     })
 }
 
-/// Lets a task have another status, and another result if this text of JSON is not empty; tells whoever wants to hear of it.
-pub(crate) fn set_status(peer: &Peer, id: &str, status: &str, result: &str) {
+/// Lets a task have another status, and tells whoever wants to hear of it.
+pub(crate) fn set_status(peer: &Peer, id: &str, status: &str, result: Option<Value>) {
     let status =
         ["working", "input_required", "completed", "cancelled"].into_iter().find(|known| *known == status);
     let shown = peer.update(|heard| {
         let task = heard.tasks.iter_mut().find(|task| task.id == id)?;
         task.status = status.expect("a status");
-        task.result = serde_json::from_str(result).ok();
+        task.result = result;
         Some([task.shown(false), task.shown(true)])
     });
     let Some([legacy, modern]) = shown else { return };
@@ -104,7 +104,7 @@ pub(crate) fn request(peer: &Peer, key: &RawValue, method: &str, params: Option<
         (Some(_), "tasks/result") => {
             let finished = |task: &&Task| task.id == params.task_id && task.status == "completed";
             let mut result = peer.wait(|heard| heard.tasks.iter().find(finished).map(Task::result));
-            result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": params.task_id}});
+            result["_meta"]["io.modelcontextprotocol/related-task"] = json!({"taskId": params.task_id});
             peer.result(key, &result.to_string());
         }
         (Some(task), _) => peer.result(key, &task.to_string()),

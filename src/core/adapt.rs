@@ -1,8 +1,9 @@
 //! Adapts results to a client of another protocol version. Every answer to a client's call goes through
-//! [`deliver`], and lists of tools go through [`tools`].
+//! [`deliver`], lists of tools go through [`tools`], and single definitions of tools through [`tool`].
 //!
 //! Invariant: nothing is changed between equal versions, and whatever no rule names passes unchanged.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
@@ -68,14 +69,9 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
-/// Whether an output schema is one that legacy clients accept; those of modern upstreams may be others.
-pub(super) fn is_legacy_schema(schema: Node<'_>) -> bool {
-    schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"")
-}
-
-/// Removes the output schemas that the client does not accept from the definitions of tools, which are in `list` from
-/// `start` on, after a comma if something precedes them.
-pub(super) fn tools(list: &mut Vec<u8>, start: usize, accepts: impl Fn(Node<'_>) -> bool) {
+/// Removes the output schemas that the client does not accept: `shown` makes of a definition what the client sees. The
+/// definitions are in `list` from `start` on, after a comma if something precedes them.
+pub(super) fn tools(list: &mut Vec<u8>, start: usize, shown: fn(&str) -> Cow<'_, str>) {
     let start = start + usize::from(list.get(start) == Some(&b','));
     let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
     if !text.contains("outputSchema") {
@@ -83,17 +79,27 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize, accepts: impl Fn(Node<'_>)
     }
     let whole = format!("[{text}]");
     let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
-    let mut scanner = Scanner::default();
     list.truncate(start);
-    for (index, tool) in tools.iter().enumerate() {
+    for (index, definition) in tools.iter().enumerate() {
         if index > 0 {
             list.push(b',');
         }
-        let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
-        match tool.get("outputSchema") {
-            Some(schema) if !accepts(schema) => tool.write_with(list, &[("outputSchema", None)]),
-            _ => tool.write(list),
-        }
+        list.extend_from_slice(shown(definition.get()).as_bytes());
+    }
+}
+
+/// The definition of a tool as legacy clients accept it: an output schema must be that of an object.
+pub fn tool(definition: &str) -> Cow<'_, str> {
+    static SCHEMA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("outputSchema"));
+    if SCHEMA.find(definition.as_bytes()).is_none() {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+    match node.get("outputSchema") {
+        Some(schema) if !is_object(schema) => node.with(&[("outputSchema", None)]).into(),
+        _ => definition.into(),
     }
 }
 
@@ -161,6 +167,24 @@ fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn legacy_clients_see_output_schemas_of_objects_only() {
+        for (definition, shown) in [
+            (r#"{"name":"a"}"#, None),
+            (r#"{ "name":"outputSchema", "n":1.10 }"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"object"},"n":1.10}"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"array"},"n":1.10}"#, Some(r#"{"name":"a","n":1.10}"#)),
+            (r#"{"outputSchema":{},"name":"a"}"#, Some(r#"{"name":"a"}"#)),
+        ] {
+            assert_eq!(tool(definition), shown.unwrap_or(definition));
+            let mut list = b"[".to_vec();
+            list.extend_from_slice(format!("{definition},{definition}").as_bytes());
+            tools(&mut list, 1, tool);
+            let shown = tool(definition);
+            assert_eq!(String::from_utf8(list).unwrap(), format!("[{shown},{shown}"));
+        }
+    }
 
     #[test]
     fn only_what_the_client_cannot_know_becomes_text() {

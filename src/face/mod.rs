@@ -21,6 +21,7 @@ pub mod toolman;
 pub mod uri_template;
 pub mod workbench;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,12 @@ use self::toolman::Change;
 use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits};
 use crate::config::{Common, Transport};
-use crate::core::modern::ModernCall;
-use crate::core::session::ClientSession;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
-use crate::protocol::era::{ClientHello, OUR_NAME};
+use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
 use crate::results::read::Request;
 use crate::transport::peer::Lost;
@@ -192,8 +191,8 @@ pub trait Face: Exposure + Send + Sync {
 pub struct Viewer<'a> {
     /// What a legacy client said about itself.
     pub client: Option<&'a ClientHello>,
-    /// `clientInfo.name` of a modern client; empty where it is not known.
-    pub modern_name: &'a str,
+    /// The parameters of the request, in which a modern client says who it is.
+    pub params: Node<'a>,
     /// Whether the client speaks the modern era.
     pub modern: bool,
     /// Whether the client renders apps.
@@ -202,26 +201,19 @@ pub struct Viewer<'a> {
     pub settled: bool,
 }
 
-impl<'a> Viewer<'a> {
-    /// The client of a session, which makes a modern request if one is given.
-    pub fn new(session: &'a ClientSession, modern: Option<&'a ModernCall>, settled: bool) -> Self {
-        let client = session.hello();
-        let renders_apps = match modern {
-            Some(modern) => modern.renders_apps,
-            None => client.is_some_and(|client| client.renders_apps),
-        };
-        let modern_name = modern.map_or("", |modern| &modern.client);
-        Self { client, modern_name, modern: modern.is_some(), renders_apps, settled }
-    }
-
+impl Viewer<'_> {
     /// What the client calls itself; empty where that is not known.
-    pub fn name(&self) -> &'a str {
-        if self.modern { self.modern_name } else { self.client.map_or("", |client| &client.name) }
+    pub fn name(&self) -> Cow<'_, str> {
+        match (self.modern, self.client) {
+            (true, _) => modern_name(self.params),
+            (false, Some(client)) => client.name.as_str().into(),
+            (false, None) => "".into(),
+        }
     }
 
     /// How many bytes of a result the client is known to take, if anything is known.
     pub fn takes(&self) -> Option<usize> {
-        reading::takes(self.name(), self.modern)
+        reading::takes(&self.name(), self.modern)
     }
 
     /// How this viewer looks at lists.

@@ -86,7 +86,8 @@ impl Face for Plain {
             }
             _ => {}
         }
-        let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
+        let for_model = view.items(Kind::Tool).filter(|(_, item)| !item.own.is_app_only());
+        let near = nearest(call.name, for_model.map(|(_, item)| &*item.name), 5);
         let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
         Step::Say(Wording::Error(Refusal::new(
             code::INVALID_PARAMS,
@@ -168,7 +169,7 @@ impl Exposure for Plain {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let viewer = Viewer { client, modern_name: "", modern, renders_apps: false, settled: true };
+        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
         reading::adds(self.offloading(), &viewer)
     }
 
@@ -181,6 +182,10 @@ impl Exposure for Plain {
     }
 
     fn lists_to_modern(&self) -> bool {
+        true
+    }
+
+    fn lists_alike(&self, _kind: Kind) -> bool {
         true
     }
 }

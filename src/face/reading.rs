@@ -24,7 +24,7 @@ const MOST: usize = 40_000;
 const MOST_CONTEXT: usize = 50;
 
 /// How many bytes of a result a client with this name is known to take.
-pub(super) fn takes(client: &str, modern: bool) -> Option<usize> {
+pub fn takes(client: &str, modern: bool) -> Option<usize> {
     Behaviour::of(client).open_limit.bytes(modern).map(|bytes| bytes.min(MOST))
 }
 

@@ -12,9 +12,9 @@ use crate::config::LEAST_OFFLOADED;
 use crate::core::reply::Reply;
 use crate::core::upstream::Upstream;
 use crate::core::view::Target;
+use crate::face::Face;
 use crate::face::own_tool::text_result;
-use crate::face::reading::{not_kept, unfit};
-use crate::face::{Face, Viewer};
+use crate::face::reading::{not_kept, takes, unfit};
 use crate::json::{Node, Raw};
 use crate::results::Offloaded;
 use crate::results::read::Request;
@@ -76,8 +76,11 @@ fn offload(
     reply: &Reply,
 ) -> Option<(Offloaded, Option<Raw>)> {
     let session = reply.session();
-    let viewer = Viewer::new(session, reply.modern().map(|modern| &**modern), true);
-    let limit = upstream.spec().offload_over.bytes(viewer.takes())?;
+    let takes = match (reply.modern(), session.hello()) {
+        (Some(modern), _) => takes(&modern.client, true),
+        (None, hello) => takes(hello.map_or("", |hello| &hello.name), false),
+    };
+    let limit = upstream.spec().offload_over.bytes(takes)?;
     let most = session.workspace.results.most();
     match place {
         Place::Whole => Some((Offloaded::of(answer, limit, most)?, None)),

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::{Gateway, results, startup};
-use crate::apps::exposed_meta;
 use crate::catalog::Kind;
 use crate::core::opening::Failures;
 use crate::core::reply::Reply;
@@ -30,8 +29,8 @@ impl Gateway {
             Step::Say(wording) => say(reply, wording, None),
             Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
             Step::Close(group) => self.close(&face, &group, reply),
-            Step::Switch(change) => self.switch(&face, change, reply),
-            Step::Find(query) => self.finders.find(self, &face, query, reply),
+            Step::Switch(change) => self.switch(&face, change, params, reply),
+            Step::Find(query) => self.finders.find(self, &face, query, params, reply),
             Step::Read(request) => results::read(face, request, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
             Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
@@ -56,8 +55,12 @@ impl Gateway {
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             match answer {
-                Answer::Result(result) if names_pages => finish_for_host(&*face, &asked, result, reply),
-                Answer::Result(result) => results::relay_of(&*face, &asked, result, reply),
+                Answer::Result(result) => {
+                    let for_host = || reply.session().workspace.result_for_host(&asked.upstream, result);
+                    let changed = if names_pages { for_host() } else { None }.map(Raw::own);
+                    let result = changed.as_ref().map_or(result, Raw::root);
+                    results::relay_of(&*face, &asked, result, reply);
+                }
                 answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
             }
         });
@@ -110,7 +113,7 @@ impl Gateway {
             // The file may have changed while the group opened.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let viewer = gateway.viewer(&reply);
+            let viewer = gateway.viewer(&reply, params.root());
             let (step, is_open) = session.workspace.read(|view| {
                 (face.opened(view, &viewer, &opening), failed.is_some() && view.is_open(&group))
             });
@@ -181,11 +184,11 @@ impl Gateway {
     }
 
     /// Switches things on and off, tells the client which lists changed, and remembers the switches.
-    fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
+    fn switch(&self, face: &Arc<dyn Face>, change: Change, params: Node<'_>, reply: Reply) {
         let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
-            face.switched(view, &self.viewer(&reply), &change)
+            face.switched(view, &self.viewer(&reply, params), &change)
         });
         workspace.tell();
         let answer = async move {
@@ -220,19 +223,6 @@ impl Gateway {
                 gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
-    }
-}
-
-/// Answers with a tool's result, in which pages have the URIs that hosts know.
-fn finish_for_host(face: &dyn Face, asked: &Target, result: Node<'_>, reply: Reply) {
-    let workspace = reply.session().workspace.clone();
-    let mut name = |uri: &str| workspace.change(|view| view.name_page(face, &asked.upstream, uri));
-    match exposed_meta(result, &mut name) {
-        Some(meta) => {
-            let result = Raw::own(result.with(&[("_meta", Some(&meta))]));
-            results::relay_of(face, asked, result.root(), reply);
-        }
-        None => results::relay_of(face, asked, result, reply),
     }
 }
 

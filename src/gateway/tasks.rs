@@ -72,9 +72,10 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
-    let (own, id) = (quote(&place.own), place.id);
+    let (own, id, upstream) = (quote(&place.own), place.id, place.connection.upstream.clone());
     let changes = [("taskId", Some(&*own))];
-    let (face, upstream) = (gateway.face(reply.session()), place.connection.upstream.clone());
+    let face = gateway.face(reply.session());
+    let names_pages = reply.renders_apps() || face.keeps_pages();
     let finished = match method {
         _ if place.has_app => None,
         "tasks/result" => Some(Place::Whole),
@@ -82,12 +83,24 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         _ => None,
     };
     let finish = move |answer: Answer<'_>, reply: Reply| {
-        reply.session().workspace.tasks.answered(&id, method, &answer);
-        match (answer, finished) {
-            (Answer::Result(result), Some(place)) => results::relay(&*face, &upstream, place, result, reply),
-            (Answer::Result(result), None) => reply.relay(result, &[]),
-            (Answer::Error(error), _) => reply.raw_error(error),
-            (Answer::Lost(lost), _) => reply.error(lost.code, &lost.message, None),
+        let workspace = reply.session().workspace.clone();
+        workspace.tasks.answered(&id, method, &answer);
+        match answer {
+            Answer::Result(result) => {
+                let changed = match method {
+                    _ if !names_pages => None,
+                    "tasks/result" => workspace.result_for_host(&upstream, result),
+                    _ => workspace.task_for_host(&upstream, result),
+                };
+                let changed = changed.map(Raw::own);
+                let result = changed.as_ref().map_or(result, Raw::root);
+                match finished {
+                    Some(place) => results::relay(&*face, &upstream, place, result, reply),
+                    None => reply.relay(result, &[]),
+                }
+            }
+            Answer::Error(error) => reply.raw_error(error),
+            Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
         }
     };
     gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, finish);

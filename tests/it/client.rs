@@ -174,7 +174,7 @@ impl Remote {
 /// A client.
 pub(crate) struct Client {
     pub(crate) era: Era,
-    /// What a modern client calls itself.
+    /// What it calls itself in the modern era; `test-client` unless changed.
     pub(crate) name: String,
     capabilities: String,
     way: Way,
@@ -192,16 +192,18 @@ impl Client {
         if era == Era::Legacy {
             gateway.initialize_with(VERSION, capabilities);
         }
-        Self::new(era, capabilities, Way::Pipe(Box::new(gateway)))
+        Self::new(era, "test-client", capabilities, Way::Pipe(Box::new(gateway)))
     }
 
-    /// A client over stdio that has introduced itself by hand, if its era does that.
-    pub(crate) fn met(era: Era, gateway: Gateway) -> Self {
-        Self::new(era, CAN_ALL, Way::Pipe(Box::new(gateway)))
+    /// A legacy client over stdio that calls itself so.
+    #[track_caller]
+    pub(crate) fn named(mut gateway: Gateway, name: &str) -> Self {
+        gateway.initialize_as(VERSION, "{}", name);
+        Self::new(Era::Legacy, name, "{}", Way::Pipe(Box::new(gateway)))
     }
 
-    fn new(era: Era, capabilities: &str, way: Way) -> Self {
-        Self { era, name: "test-client".to_owned(), capabilities: capabilities.to_owned(), way }
+    fn new(era: Era, name: &str, capabilities: &str, way: Way) -> Self {
+        Self { era, name: name.to_owned(), capabilities: capabilities.to_owned(), way }
     }
 
     /// A client over HTTP; in the legacy era it opens a session and its stream.
@@ -211,7 +213,8 @@ impl Client {
             web.open_session(capabilities);
             web.listen();
         }
-        Self::new(era, capabilities, Way::Web(Box::new(web)))
+        let name = web.name.clone();
+        Self::new(era, &name, capabilities, Way::Web(Box::new(web)))
     }
 
     /// The same client with other capabilities, which only a modern one can change.
@@ -448,7 +451,7 @@ pub(crate) struct Web {
     pub(crate) path: String,
     /// Sent as `Authorization: Bearer`.
     pub(crate) token: Option<String>,
-    /// What it calls itself in the legacy era; `test-client` unless changed.
+    /// What it calls itself; `test-client` unless changed.
     pub(crate) name: String,
     /// Further headers, whole lines.
     pub(crate) headers: String,

@@ -288,13 +288,15 @@ fn every_surface_of_a_modern_client_over_http() {
 }
 
 /// A client with this name over stdio.
-fn called(era: Era, name: &str, mut gateway: Gateway) -> Client {
-    if era == Era::Legacy {
-        gateway.initialize_as(VERSION, "{}", name);
+fn called(era: Era, name: &str, gateway: Gateway) -> Client {
+    match era {
+        Era::Legacy => Client::named(gateway, name),
+        Era::Modern => {
+            let mut client = Client::pipe(era, gateway, "{}");
+            client.name = name.to_owned();
+            client
+        }
     }
-    let mut client = Client::met(era, gateway);
-    client.name = name.to_owned();
-    client
 }
 
 #[test]

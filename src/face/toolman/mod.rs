@@ -222,7 +222,7 @@ impl Toolman {
 
     /// The answer for a client that keeps its list: the message, and the whole definitions of what was
     /// switched on.
-    fn activated<'a>(&'a self, view: &'a View, look: Look, message: &str, change: &Change) -> String {
+    fn activated(&self, view: &View, look: Look, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
@@ -407,19 +407,20 @@ impl Toolman {
     }
 
     /// The error when no tool has that name.
-    fn unknown_tool(&self, view: &View, name: &str) -> String {
+    fn unknown_tool(&self, view: &View, look: Look, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
         if own.clone().chain([READ]).any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
         }
-        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
+        let names = own.chain(catalogued(view, look, Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
     }
 
     /// The error when no resource has that URI.
-    fn unknown_resource(&self, view: &View, uri: &str) -> String {
+    fn unknown_resource(&self, view: &View, look: Look, uri: &str) -> String {
         let kinds = [Kind::Resource, Kind::Template];
-        let names = kinds.into_iter().flat_map(|kind| view.items(kind).map(|(_, item)| &*item.name));
+        let names =
+            kinds.into_iter().flat_map(|kind| catalogued(view, look, kind).map(|(_, item)| &*item.name));
         unknown("resource", uri, &nearest(uri, names, SIMILAR))
     }
 
@@ -624,8 +625,10 @@ impl Exposure for Toolman {
         (is_default && !upstream.group.is_empty()).then(|| [&*upstream.group, STRICT_SEPARATOR, key].concat())
     }
 
-    fn starts_active(&self, names: &[&str]) -> bool {
-        self.active.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    fn starts_active(&self, names: &[&str], is_shortened: &dyn Fn(&str) -> bool) -> bool {
+        let is_meant =
+            |pattern: &Glob| names.iter().any(|name| pattern.matches(name)) || is_shortened(pattern.text());
+        self.active.iter().any(is_meant)
     }
 
     fn clash(&self) -> Clash {
@@ -646,7 +649,7 @@ impl Exposure for Toolman {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        let viewer = Viewer { client, modern_name: "", modern, renders_apps: false, settled: true };
+        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
     }
 

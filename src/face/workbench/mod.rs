@@ -173,7 +173,7 @@ impl Workbench {
 
     /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
-        let known = Behaviour::of(viewer.name()).open_limit;
+        let known = Behaviour::of(&viewer.name()).open_limit;
         let bytes = self.config.open_limit.bytes(known.bytes(viewer.modern));
         Takes { bytes, structured_content: known.structured_content }
     }
@@ -273,7 +273,8 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let viewer = Viewer { client, modern_name: "", modern, renders_apps: false, settled: true };
+        let params = Node::empty();
+        let viewer = Viewer { client, params, modern, renders_apps: false, settled: true };
         self.meta_tools(&viewer) + &reading::adds(self.offloading(), &viewer)
     }
 
