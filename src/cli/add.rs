@@ -4,6 +4,7 @@ use super::World;
 use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::{literals, variables};
+use super::lock;
 use super::secrets::Secrets;
 use crate::client_files::{
     Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, read_config, toolman_value,
@@ -101,6 +102,7 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     })?;
     if settled == Settled::Written {
         console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
+        lock::remind(target.face, &config, console)?;
         if !replaced.is_empty() {
             let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
             let file = secrets.snapshot.path.display();

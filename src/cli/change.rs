@@ -190,31 +190,13 @@ impl Console<'_> {
             // Nobody can decide about a change that is not shown, now or in a second run.
             write!(self.err, "{}", if self.manner.colour { paint(&diff) } else { diff })?;
         }
-        if self.dry_run {
-            self.say("nothing was written: this is a dry run")?;
+        let question = match proposal.after {
+            Some(_) if snapshot.bytes.is_some() => format!("Change {file}?"),
+            Some(_) => format!("Create {file}?"),
+            None => format!("Remove {file}?"),
+        };
+        if !self.may_write(&question)? {
             return Ok(Settled::Shown);
-        }
-        if !self.yes {
-            let question = match proposal.after {
-                Some(_) if snapshot.bytes.is_some() => format!("Change {file}?"),
-                Some(_) => format!("Create {file}?"),
-                None => format!("Remove {file}?"),
-            };
-            match &mut self.ask {
-                None => {
-                    let message = "nothing was written: there is no terminal to ask on";
-                    return Err(Failure::usage(
-                        message,
-                        "add --yes to write it, or --dry-run to only see it",
-                    ));
-                }
-                Some(ask) => {
-                    if !ask(&question)? {
-                        let hint = "run it again and answer y, or add --yes";
-                        return Err(Failure::failed("nothing was written: you did not say yes", hint));
-                    }
-                }
-            }
         }
         self.hold(snapshot)?;
         first(self)?;
@@ -228,6 +210,28 @@ impl Console<'_> {
         })?;
         answer.insert("written".to_owned(), json!(true));
         Ok(Settled::Written)
+    }
+
+    /// Whether to write: asks unless `--yes` has answered, and does not write in a dry run.
+    pub(super) fn may_write(&mut self, question: &str) -> Result<bool, Failure> {
+        if self.dry_run {
+            self.say("nothing was written: this is a dry run")?;
+            return Ok(false);
+        }
+        match &mut self.ask {
+            _ if self.yes => Ok(true),
+            None => {
+                let message = "nothing was written: there is no terminal to ask on";
+                Err(Failure::usage(message, "add --yes to write it, or --dry-run to only see it"))
+            }
+            Some(ask) => match ask(question)? {
+                true => Ok(true),
+                false => {
+                    let hint = "run it again and answer y, or add --yes";
+                    Err(Failure::failed("nothing was written: you did not say yes", hint))
+                }
+            },
+        }
     }
 
     fn diff(&self, proposal: &Proposal<'_>, before: &str, file: &str) -> String {

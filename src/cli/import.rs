@@ -3,6 +3,7 @@
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
+use super::lock;
 use super::schema::SCHEMA_URLS;
 use super::secrets::Secrets;
 use crate::client_files::{
@@ -342,7 +343,10 @@ fn bring(
         None => Ok(()),
     })?;
     match outcome {
-        Settled::Written => console.say(&format!("wrote {}", file.display()))?,
+        Settled::Written => {
+            console.say(&format!("wrote {}", file.display()))?;
+            lock::remind(order.face, &config, console)?;
+        }
         Settled::Same => console.say(&format!("{} holds all of it already", file.display()))?,
         Settled::Shown => {}
     }

@@ -1,7 +1,7 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{Common, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{Common, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),
+        lock: root.get("lock").and_then(lock).unwrap_or(LockRule::IfThere),
+        approved: None,
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
             max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),
@@ -41,6 +43,10 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
 pub(super) fn skips_missing(root: &Table<'_>, inputs: &Inputs<'_>) -> bool {
     let said = root.get("onMissingVariable").and_then(|at| at.one_of(&[("error", false), ("skip", true)]));
     inputs.skip_missing || said.unwrap_or(false)
+}
+
+fn lock(at: &At<'_>) -> Option<LockRule> {
+    at.one_of(&[("enforce", LockRule::Enforce), ("warn", LockRule::Warn), ("off", LockRule::Off)])
 }
 
 fn state_key(at: &At<'_>) -> Option<Secret> {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -36,6 +36,7 @@ pub(super) const KEYS: [&str; 17] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "lock",
 ];
 
 pub(super) const SERVER_KEYS: [&str; 19] = [

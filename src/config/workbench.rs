@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 19] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -33,6 +33,7 @@ pub(super) const KEYS: [&str; 18] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "lock",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::upstream::Upstream;
 use super::view::{Clash, Exposure};
 use crate::apps::placed;
-use crate::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits, is_marked};
+use crate::catalog::{Exposed, Item, Items, Kind, NameLimits, is_marked};
 
 /// What names depend on, besides the claims.
 pub(super) struct Naming<'a> {
@@ -322,10 +322,15 @@ fn origin<'a>(face: &dyn Exposure, upstream: &'a Upstream, key: &'a str) -> [&'a
     [&*upstream.group, server, key]
 }
 
-/// Whether some client knows a tool by this shortened name.
-pub(super) fn is_shortened(face: &dyn Exposure, upstream: &Upstream, item: &ExposedItem, name: &str) -> bool {
-    is_marked(name, item.full_name(), &origin(face, upstream, &item.own.key))
-        || face.short_name(upstream, &item.own.key).is_some_and(|short| short == name)
+/// Whether some client knows the tool with this full name and this name at its upstream by a shortened name.
+pub(super) fn is_shortened(
+    face: &dyn Exposure,
+    upstream: &Upstream,
+    [full, key]: [&str; 2],
+    name: &str,
+) -> bool {
+    is_marked(name, full, &origin(face, upstream, key))
+        || face.short_name(upstream, key).is_some_and(|short| short == name)
 }
 
 impl Naming<'_> {

@@ -75,6 +75,9 @@ impl Face for Plain {
         if let Some(target) = view.find(Kind::Tool, call.name) {
             return Step::Forward(target, None);
         }
+        if let Some(why) = view.why_withheld(self, None, Kind::Tool, call.name) {
+            return Step::Say(Wording::Error(Refusal::new(code::INVALID_PARAMS, why)));
+        }
         let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
         let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
         Step::Say(Wording::Error(Refusal::new(

@@ -223,6 +223,14 @@ impl Catalog {
         if let Some((label, error)) = meant {
             return lost(&label, &label, error);
         }
+        let withheld = kinds.iter().find_map(|kind| {
+            let last = name.rsplit('/').next().unwrap_or(name);
+            let meant = |name| self.view.why_withheld(&*self.exposure, None, *kind, name);
+            meant(name).or_else(|| meant(last))
+        });
+        if let Some(why) = withheld {
+            return Failure::configuration(why, "");
+        }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();
         let keys: Vec<&str> = rows().map(|row| &*row.key).collect();

@@ -33,8 +33,11 @@ impl Workbench {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
+        let mut rest = match view.tools_withheld(self, Some(group)) {
+            0 => String::new(),
+            count => format!(",\"tools_withheld\":{count}"),
+        };
         // The lists of modern clients do not grow, so the answer shows them the rest of the toolbox.
-        let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
                 .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
@@ -268,8 +271,11 @@ impl Workbench {
                 servers.join(", "),
             )];
         }
-        let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
-        let tools: Vec<&str> = entries
+        let entries = || view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        if let Some(why) = entries().find_map(|entry| entry.why_withheld(self, Kind::Tool, &wanted.tool)) {
+            return vec![why];
+        }
+        let tools: Vec<&str> = entries()
             .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.own.key))
             .collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
@@ -294,6 +300,9 @@ impl Workbench {
 
     /// The error when no tool has that name, either in one toolbox or anywhere.
     pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
+        if let Some(why) = view.why_withheld(self, toolbox, Kind::Tool, name) {
+            return vec![why];
+        }
         let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
         let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
