@@ -61,7 +61,7 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     let names: Vec<_> = names(target.face, &config.value, &toolbox);
     if names.iter().any(|name| name == new.name) {
         return Err(Failure::usage(
-            format!("`{}` is there already{}", new.name, inside(&toolbox)),
+            format!("`{}` is there already{}", new.name, inside("in", &toolbox)),
             format!("choose another name, or `{} remove` it first", target.face.program()),
         ));
     }
@@ -96,18 +96,18 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::new(hidden.into_iter().chain(values)),
     };
+    console.plan(format!("Adds {}{}", new.name, inside("to", &toolbox)));
+    if !replaced.is_empty() {
+        let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
+        let file = secrets.snapshot.path.display();
+        console.plan(format!("Its secrets become variables, kept in {file}: {}", names.join(", ")));
+    }
     let settled = console.settle(&proposal, &mut answer, |console| match &filed {
         Some(text) => secrets.write(text, console),
         None => Ok(()),
     })?;
     if settled == Settled::Written {
-        console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
         lock::remind(target.face, &config, console)?;
-        if !replaced.is_empty() {
-            let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
-            let file = secrets.snapshot.path.display();
-            console.say(&format!("its secrets are variables, kept in {file}: {}", names.join(", ")))?;
-        }
     }
     Ok(answer)
 }
@@ -162,9 +162,8 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::default(),
     };
-    if console.settle(&proposal, &mut answer, |_| Ok(()))? == Settled::Written {
-        console.say(&format!("removed {name}{}", inside(&toolbox)))?;
-    }
+    console.plan(format!("Removes {name}{}", inside("from", &toolbox)));
+    console.settle(&proposal, &mut answer, |_| Ok(()))?;
     Ok(answer)
 }
 
@@ -256,8 +255,9 @@ fn unknown(what: &str, name: &str, known: &[String]) -> Failure {
     Failure::usage(format!("there is no {what} `{name}`"), hint)
 }
 
-fn inside(toolbox: &str) -> String {
-    if toolbox.is_empty() { String::new() } else { format!(" in toolbox `{toolbox}`") }
+/// Where a server goes or comes from, in words; `tools.toml` has no toolboxes.
+fn inside(preposition: &str, toolbox: &str) -> String {
+    if toolbox.is_empty() { String::new() } else { format!(" {preposition} toolbox `{toolbox}`") }
 }
 
 fn answer(face: Face, toolbox: &str, name: &str) -> Answer {

@@ -237,26 +237,37 @@ impl Survey<'_> {
         let is_secret = |text: &str| self.secrets.redact(text) != text;
         let configured = self.configured.keys().cloned().collect();
         let renewal = renew(&approved, &self.offered, &configured, &wanted, &is_secret);
+        let text =
+            self.text(&renewal, if console.manner.json { console.manner.colour } else { console.colour });
         let changes = renewal.changes.len() - renewal.refused.len();
+        let is_decided = self.order.check || (changes == 0 && snapshot.bytes.is_some());
+        let is_asked = !is_decided && !console.yes && !console.dry_run;
+        // A dry run shows the change by itself, and so does a question that nobody can answer.
+        let shows = is_decided || console.yes || (is_asked && console.ask.is_some());
+        if shows && (is_asked || !console.manner.json) {
+            console.show(&text)?;
+        }
+        for warning in self.warnings(&renewal).into_iter().filter(|_| is_asked || !console.manner.json) {
+            writeln!(console.err, "{}", console.manner.message(&console.manner.warning(&warning)))?;
+        }
         let shown = file.display();
-        self.show(&renewal, console)?;
-        if self.order.check || (changes == 0 && snapshot.bytes.is_some()) {
-            match renewal.changes.len() {
-                0 => console.say(&format!("nothing differs from {shown}"))?,
-                1 => console.say(&format!("1 definition differs from {shown}"))?,
-                count => console.say(&format!("{count} definitions differ from {shown}"))?,
-            }
+        if is_decided {
+            console.say(&match renewal.changes.len() {
+                0 => format!("Nothing differs from {shown}"),
+                1 => format!("1 definition differs from {shown}"),
+                count => format!("{count} definitions differ from {shown}"),
+            })?;
             return Ok(renewal);
         }
         let verb = if snapshot.bytes.is_some() { "Change" } else { "Create" };
-        if console.may_write(&format!("{verb} {shown}?"))? {
+        if console.is_agreed(&format!("{verb} {shown}?"), &text)? {
             console.hold(&snapshot)?;
             let text = write(form(self.order.face), &renewal.servers);
             snapshot.replace(text.as_bytes(), Audience::Usual).map_err(|error| {
                 let hint = "check that you may write it and that there is room on the disk; it is as it was";
                 Failure::failed(format!("cannot write {shown}: {error}"), hint)
             })?;
-            console.say(&format!("wrote {shown}; commit it, so that others can review it"))?;
+            console.say(&format!("Wrote {shown}; commit it, so that others can review it"))?;
         }
         Ok(renewal)
     }
@@ -310,34 +321,23 @@ impl Survey<'_> {
         Ok(meant)
     }
 
-    /// Shows what differs, for a person.
-    fn show(&self, renewal: &Renewal, console: &mut Console<'_>) -> Result<(), Failure> {
-        let asks = !(console.yes || console.dry_run || self.order.check);
-        if console.manner.json && !asks {
-            return Ok(());
-        }
-        let colour = if console.manner.json { console.manner.colour } else { console.colour };
-        let mut text = String::new();
-        for change in &renewal.changes {
-            text.push_str(&self.as_text(change, colour));
-        }
-        let text = self.secrets.redact(&text);
-        match console.manner.json {
-            true => write!(console.err, "{text}")?,
-            false => {
-                write!(console.out, "{text}")?;
-                console.out.flush()?;
-            }
-        }
-        for one in &renewal.refused {
+    /// What differs, for a person.
+    fn text(&self, renewal: &Renewal, colour: bool) -> String {
+        let text: String = renewal.changes.iter().map(|change| self.as_text(change, colour)).collect();
+        self.secrets.redact(&text).into_owned()
+    }
+
+    /// What a person should know before anything is approved.
+    fn warnings(&self, renewal: &Renewal) -> Vec<String> {
+        let refused = renewal.refused.iter().map(|one| {
             let name = self.address(&one.place, &one.name);
-            writeln!(console.err, "warning: {name} {}; it is not written and stays withheld", why(&one.why))?;
-        }
-        for change in renewal.changes.iter().filter(|change| !change.characters.is_empty()) {
-            let (name, found) = (self.address(&change.place, &change.name), points(change).join(", "));
-            writeln!(console.err, "warning: {name} has characters that nobody sees: {found}")?;
-        }
-        Ok(())
+            format!("{name} {}; it is not written and stays withheld", why(&one.why))
+        });
+        let hiding = renewal.changes.iter().filter(|change| !change.characters.is_empty()).map(|change| {
+            let name = self.address(&change.place, &change.name);
+            format!("{name} has characters that nobody sees: {}", points(change).join(", "))
+        });
+        refused.chain(hiding).collect()
     }
 
     fn address(&self, place: &Place, name: &str) -> String {

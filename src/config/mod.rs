@@ -78,7 +78,7 @@ pub struct Workbench {
     /// The most bytes of `instructions`; 0 means no limit.
     pub instructions_limit: usize,
     /// How long answers with many definitions may be.
-    pub open_limit: OpenLimit,
+    pub open_limit: ByteLimit,
     /// Whether the search tool is listed.
     pub search: bool,
     /// The settings that both faces share.
@@ -121,6 +121,8 @@ pub struct NamespacedServer {
     pub isolation: Isolation,
     /// When the server runs.
     pub running: Running,
+    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
+    pub offload_over: Option<ByteLimit>,
 }
 
 /// Top-level settings that both faces have.
@@ -142,6 +144,8 @@ pub struct Common {
     pub lock: LockRule,
     /// What was approved, if a lock is in force. Another file holds it, which the command line reads.
     pub approved: Option<Arc<Lock>>,
+    /// How long results may be before we keep them, of servers whose entries do not say so.
+    pub offload_over: ByteLimit,
     /// How we serve over HTTP.
     pub serving: Serving,
     /// Replaces every secret of the file in foreign text.
@@ -206,6 +210,8 @@ pub struct Server {
     pub isolation: Isolation,
     /// When the server runs.
     pub running: Running,
+    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
+    pub offload_over: Option<ByteLimit>,
 }
 
 /// How an upstream is reached.
@@ -402,15 +408,26 @@ pub enum ToolMode {
     Flat,
 }
 
-/// How long the text of an answer with many definitions may be.
+/// How long a text for a model may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenLimit {
+pub enum ByteLimit {
     /// As long as the client is known to accept.
     Auto,
     /// At most this many bytes.
     Bytes(usize),
     /// Without a limit.
     None,
+}
+
+impl ByteLimit {
+    /// The most bytes, for a client that is known to accept this many; `None` if there is no limit.
+    pub fn bytes(self, accepted: Option<usize>) -> Option<usize> {
+        match self {
+            Self::Auto => accepted,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::None => None,
+        }
+    }
 }
 
 /// A generation of meta-tools.

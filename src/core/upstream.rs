@@ -30,7 +30,7 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::{Items, Sent};
-use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
@@ -77,6 +77,8 @@ pub struct Spec {
     pub start: Start,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 impl Spec {
@@ -643,6 +645,7 @@ impl Upstream {
             isolation: Isolation::Shared,
             start: Start::Open,
             always_listed: false,
+            offload_over: ByteLimit::None,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }
