@@ -39,11 +39,14 @@ fn told(guard: &Guard, deviation: &Deviation) -> String {
         Way::Texts => format!("has other texts than {file} approves"),
         Way::Other => format!("differs from what {file} approves"),
         Way::New => format!("is not in {file}"),
-        Way::Unfit => "has a member twice in its definition, or is nested too deep".to_owned(),
+        Way::Unfit => "cannot be compared".to_owned(),
     };
     match (guard.enforced, deviation.way) {
         (false, _) => format!("{what} {how}; it is shown nevertheless, since `lock` is \"warn\""),
         (true, Way::Texts) => format!("{what} {how}; clients see the approved ones"),
+        (true, Way::Unfit) => {
+            format!("{what} {how} and is withheld: its definition has a member twice or is nested too deep")
+        }
         (true, _) => format!("{what} {how} and is withheld; `lock` shows the difference and approves it"),
     }
 }

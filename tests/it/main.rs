@@ -40,6 +40,8 @@ mod independent;
 mod install;
 mod lifecycle;
 #[cfg(unix)]
+mod lock;
+#[cfg(unix)]
 mod malformed;
 mod map;
 mod matrix;

@@ -1,4 +1,4 @@
-//! Whatever the README shows is done here: files are checked, commands are run, sessions are replayed.
+//! Whatever the README and the pages beside it show is done here: files are checked, commands are run, sessions are replayed.
 //!
 //! The word after a fence's language is the name of the file that the block is, or that its session uses:
 //!
@@ -22,6 +22,10 @@ use crate::harness::{Lab, Peer, gateway_path};
 
 const README: &str = include_str!("../../README.md");
 
+/// The pages, each of which has a directory of its own.
+const PAGES: [(&str, &str); 2] =
+    [("README.md", README), ("docs/lock.md", include_str!("../../docs/lock.md"))];
+
 /// Commands in `sh` blocks, and the file that runs them.
 const RUN_ELSEWHERE: [(&str, &str); 2] = [
     // As a console block of this very file.
@@ -38,9 +42,15 @@ struct Block {
 
 #[test]
 fn everything_is_as_shown() {
+    let wrong: Vec<_> = PAGES.iter().flat_map(|(name, page)| mistakes(name, page)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
+}
+
+/// What a page shows and is not so.
+fn mistakes(name: &str, page: &str) -> Vec<String> {
     let lab = Lab::new();
     let mut wrong = Vec::new();
-    for block in blocks(README) {
+    for block in blocks(page) {
         let complaint = match block.language.as_str() {
             "jsonc" | "toml" => check_file(&lab, &block),
             "console" => run_commands(&lab, &block),
@@ -49,10 +59,10 @@ fn everything_is_as_shown() {
             other => Err(format!("nobody knows what to do with a block of {other:?}")),
         };
         if let Err(complaint) = complaint {
-            wrong.push(format!("README.md:{}: {complaint}", block.line));
+            wrong.push(format!("{name}:{}: {complaint}", block.line));
         }
     }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
+    wrong
 }
 
 fn blocks(text: &str) -> Vec<Block> {
