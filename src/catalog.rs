@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::mend::{MENDED, Verdict, mend};
-pub use self::sent::{Deviation, Sent, Way};
+pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::Seeded;

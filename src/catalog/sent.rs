@@ -29,12 +29,12 @@ pub struct Deviation {
     /// Its name.
     pub name: Arc<str>,
     /// In which way it differs.
-    pub way: Way,
+    pub differs: Differs,
 }
 
 /// In which way a definition differs from the approved one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Differs {
     /// Only texts differ.
     Texts,
     /// It differs otherwise.
@@ -101,14 +101,14 @@ impl Sent {
             let before = deviations.len();
             let mut approved = Vec::with_capacity(items.of(kind).len());
             for item in self.items.of(kind).iter() {
-                let (way, shown) = match guard.compare(locked, &item.key, item.sent()) {
+                let (differs, shown) = match guard.compare(locked, &item.key, item.sent()) {
                     Verdict::Equal => (None, Some(item.clone())),
-                    Verdict::Texts(text) => (Some(Way::Texts), self.read(kind, &text)),
-                    Verdict::Other => (Some(Way::Other), None),
-                    Verdict::New => (Some(Way::New), None),
-                    Verdict::Unfit => (Some(Way::Unfit), None),
+                    Verdict::Texts(text) => (Some(Differs::Texts), self.read(kind, &text)),
+                    Verdict::Other => (Some(Differs::Other), None),
+                    Verdict::New => (Some(Differs::New), None),
+                    Verdict::Unfit => (Some(Differs::Unfit), None),
                 };
-                deviations.extend(way.map(|way| Deviation { kind, name: item.key.clone(), way }));
+                deviations.extend(differs.map(|differs| Deviation { kind, name: item.key.clone(), differs }));
                 match shown {
                     Some(shown) => approved.push(shown),
                     None => items.withheld[kind as usize].push(item.key.clone()),
@@ -140,10 +140,10 @@ impl From<Items> for Sent {
 }
 
 /// How the lock calls this kind; `None` for what comes and goes, and is not locked.
-fn locked(kind: Kind) -> Option<lock::Kind> {
+fn locked(kind: Kind) -> Option<lock::LockedKind> {
     match kind {
-        Kind::Tool => Some(lock::Kind::Tool),
-        Kind::Prompt => Some(lock::Kind::Prompt),
+        Kind::Tool => Some(lock::LockedKind::Tool),
+        Kind::Prompt => Some(lock::LockedKind::Prompt),
         Kind::Resource | Kind::Template => None,
     }
 }
@@ -223,16 +223,16 @@ mod tests {
             raws(&items, Kind::Resource),
             ["{\"uri\":\"a:b\",\"name\":\"n\"}", "{\"uri\":\"c:d\",\"name\":\"n\"}"]
         );
-        let ways: Vec<_> = deviations.iter().map(|one| (&*one.name, one.way)).collect();
+        let found: Vec<_> = deviations.iter().map(|one| (&*one.name, one.differs)).collect();
         let expected = [
-            ("texts", Way::Texts),
-            ("other", Way::Other),
-            ("new", Way::New),
-            ("twice", Way::Unfit),
-            ("oddly", Way::Texts),
-            ("q", Way::New),
+            ("texts", Differs::Texts),
+            ("other", Differs::Other),
+            ("new", Differs::New),
+            ("twice", Differs::Unfit),
+            ("oddly", Differs::Texts),
+            ("q", Differs::New),
         ];
-        assert_eq!(ways, expected);
+        assert_eq!(found, expected);
         assert!(items.why_withheld(Kind::Tool, "other").is_some_and(|why| why.contains("x.lock")));
         for (kind, name) in [(Kind::Tool, "equal"), (Kind::Tool, "gone"), (Kind::Prompt, "other")] {
             assert_eq!(items.why_withheld(kind, name), None, "{name}");

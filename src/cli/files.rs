@@ -197,7 +197,7 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         summary: Vec::new(),
     };
     if let FileVerb::Lock { items, check, .. } = verb {
-        let order = lock::Order { face, items, check: *check, screen, world };
+        let order = lock::LockOrder { face, items, check: *check, screen, world };
         let outcome = file.map_err(Failure::from).and_then(|file| lock::lock(&order, &file, &mut console));
         return outcome.or_else(|failure| console.finish(Err(failure)));
     }

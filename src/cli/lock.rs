@@ -16,8 +16,8 @@ use crate::edit::file::{Audience, Snapshot};
 use crate::gateway::Gateway;
 use crate::gateway::lock::{Asked, ask};
 use crate::lock::{
-    Change, Difference, Kind, Lock, Offered, Place, Refusal, Renewal, Servers, What, Word, escaped, renew,
-    words, write,
+    DefinitionChange, Difference, Lock, LockedKind, Offered, Place, Renewal, Servers, Unwritable, What,
+    WordChange, escaped, renew, words, write,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use std::path::Path;
 const CANDIDATES: usize = 10;
 
 /// What the command line asks for.
-pub(super) struct Order<'a> {
+pub(super) struct LockOrder<'a> {
     pub(super) face: Face,
     /// The servers and tools that are meant; all if there are none.
     pub(super) items: &'a [String],
@@ -39,7 +39,7 @@ pub(super) struct Order<'a> {
 }
 
 /// Renews the lock of a configuration file, or compares it, and returns the exit status.
-pub(super) fn lock(order: &Order<'_>, config: &Path, console: &mut Console<'_>) -> Result<u8, Failure> {
+pub(super) fn lock(order: &LockOrder<'_>, config: &Path, console: &mut Console<'_>) -> Result<u8, Failure> {
     let file = lock_file(config);
     if file == config {
         let hint = "rename the configuration: its lock file has the same name with the extension .lock";
@@ -153,7 +153,7 @@ fn offered(asked: &[Asked], configured: &BTreeMap<Place, usize>) -> BTreeMap<Pla
 
 /// Asks the wanted servers. Returns what they said, and what must not be shown.
 fn ask_servers(
-    order: &Order<'_>,
+    order: &LockOrder<'_>,
     config: &Path,
     wanted: &dyn Fn(&Place) -> bool,
     console: &Console<'_>,
@@ -217,7 +217,7 @@ type Meant = (Place, Option<String>);
 
 /// What was found out about the servers.
 struct Survey<'a> {
-    order: &'a Order<'a>,
+    order: &'a LockOrder<'a>,
     offered: BTreeMap<Place, Offered>,
     configured: BTreeMap<Place, usize>,
     /// Values that must not be shown or written.
@@ -259,7 +259,7 @@ impl Survey<'_> {
             })?;
             return Ok(renewal);
         }
-        let verb = if snapshot.bytes.is_some() { "Change" } else { "Create" };
+        let verb = if snapshot.bytes.is_some() { "DefinitionChange" } else { "Create" };
         if console.is_agreed(&format!("{verb} {shown}?"), &text)? {
             console.hold(&snapshot)?;
             let text = write(form(self.order.face), &renewal.servers);
@@ -282,7 +282,7 @@ impl Survey<'_> {
             let now = offer.iter().flat_map(|offer| &offer.definitions).flat_map(BTreeMap::keys);
             let before = approved.get(place);
             let before =
-                before.iter().flat_map(|known| Kind::ALL.map(|kind| known.of(kind).keys())).flatten();
+                before.iter().flat_map(|known| LockedKind::ALL.map(|kind| known.of(kind).keys())).flatten();
             all.extend(now.chain(before).map(|name| (place.clone(), Some(name.clone()))));
         }
         let spelled = |(place, name): &Meant, full: bool| -> Vec<String> {
@@ -345,7 +345,7 @@ impl Survey<'_> {
         escaped(&if server.is_empty() { name.to_owned() } else { format!("{server}/{name}") })
     }
 
-    fn as_text(&self, change: &Change, colour: bool) -> String {
+    fn as_text(&self, change: &DefinitionChange, colour: bool) -> String {
         let paint = |code: &str, text: &str| match colour {
             true => format!("\x1b[{code}m{text}\x1b[0m"),
             false => text.to_owned(),
@@ -356,7 +356,7 @@ impl Survey<'_> {
             What::New => "new",
             What::Gone => "gone",
         };
-        let kind = if change.kind == Kind::Prompt { " (a prompt)" } else { "" };
+        let kind = if change.kind == LockedKind::Prompt { " (a prompt)" } else { "" };
         let mut text = format!("{}{kind}: {what}\n", paint("1", &self.address(&change.place, &change.name)));
         let old = |part: &str| if colour { paint("31", part) } else { format!("[-{part}-]") };
         let new = |part: &str| if colour { paint("32", part) } else { format!("{{+{part}+}}") };
@@ -366,9 +366,9 @@ impl Survey<'_> {
                 (Some(before), Some(now)) if *is_text => words(before, now)
                     .iter()
                     .map(|word| match word {
-                        Word::Same(part) => part.clone(),
-                        Word::Old(part) => old(part),
-                        Word::New(part) => new(part),
+                        WordChange::Same(part) => part.clone(),
+                        WordChange::Old(part) => old(part),
+                        WordChange::New(part) => new(part),
                     })
                     .collect(),
                 _ => [before.map(old), now.map(new)].into_iter().flatten().collect(),
@@ -379,7 +379,7 @@ impl Survey<'_> {
         text
     }
 
-    fn as_json(&self, change: &Change) -> Value {
+    fn as_json(&self, change: &DefinitionChange) -> Value {
         let what = match change.what {
             What::Text => "text",
             What::Other => "other",
@@ -412,7 +412,7 @@ impl Survey<'_> {
 }
 
 /// The characters of a change that nobody sees, by code point.
-fn points(change: &Change) -> Vec<String> {
+fn points(change: &DefinitionChange) -> Vec<String> {
     change.characters.iter().map(|point| format!("U+{point:04X}")).collect()
 }
 
@@ -420,11 +420,11 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-fn why(refusal: &Refusal) -> String {
+fn why(refusal: &Unwritable) -> String {
     match refusal {
-        Refusal::Secret => "holds a secret of the configuration".to_owned(),
-        Refusal::Twice(member) => format!("has the member \"{member}\" twice"),
-        Refusal::Deep => "is nested too deep".to_owned(),
+        Unwritable::Secret => "holds a secret of the configuration".to_owned(),
+        Unwritable::Twice(member) => format!("has the member \"{member}\" twice"),
+        Unwritable::Deep => "is nested too deep".to_owned(),
     }
 }
 

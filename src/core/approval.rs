@@ -4,19 +4,19 @@
 //! and a request that had to wait for its server is looked at once more.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::upstream::{Spec, Upstream};
-use crate::catalog::{Deviation, Kind, Way};
+use super::view::Origin;
+use crate::catalog::{Deviation, Differs, Kind};
 use crate::json::Node;
 use crate::lock::Guard;
 use crate::text::one_line;
 
-/// The deviations that are known of each server, by group and server.
+/// The deviations that are known of each server.
 #[derive(Default)]
-pub(super) struct Deviations(Mutex<HashMap<(Arc<str>, Arc<str>), Vec<Deviation>>>);
+pub(super) struct Deviations(Mutex<HashMap<Origin, Vec<Deviation>>>);
 
 impl Deviations {
     /// Logs the deviations of an upstream that were not known before.
@@ -35,16 +35,16 @@ impl Deviations {
 fn told(guard: &Guard, deviation: &Deviation) -> String {
     let what = format!("the {} {}", deviation.kind.noun(), one_line(&deviation.name));
     let file = guard.file();
-    let how = match deviation.way {
-        Way::Texts => format!("has other texts than {file} approves"),
-        Way::Other => format!("differs from what {file} approves"),
-        Way::New => format!("is not in {file}"),
-        Way::Unfit => "cannot be compared".to_owned(),
+    let how = match deviation.differs {
+        Differs::Texts => format!("has other texts than {file} approves"),
+        Differs::Other => format!("differs from what {file} approves"),
+        Differs::New => format!("is not in {file}"),
+        Differs::Unfit => "cannot be compared".to_owned(),
     };
-    match (guard.enforced, deviation.way) {
+    match (guard.enforced, deviation.differs) {
         (false, _) => format!("{what} {how}; it is shown nevertheless, since `lock` is \"warn\""),
-        (true, Way::Texts) => format!("{what} {how}; clients see the approved ones"),
-        (true, Way::Unfit) => {
+        (true, Differs::Texts) => format!("{what} {how}; clients see the approved ones"),
+        (true, Differs::Unfit) => {
             format!("{what} {how} and is withheld: its definition has a member twice or is nested too deep")
         }
         (true, _) => format!("{what} {how} and is withheld; `lock` shows the difference and approves it"),

@@ -26,14 +26,14 @@ pub struct Difference {
 /// Whether two definitions that differ do so in texts only.
 pub(super) fn only_texts(old: &Value<'_>, new: &Value<'_>) -> bool {
     let mut only = true;
-    walk(old, new, &Way::Root, &mut |_, is_text, _, _| only &= is_text);
+    walk(old, new, &Trail::Root, &mut |_, is_text, _, _| only &= is_text);
     only
 }
 
 /// Every place where two definitions differ, sorted by key and index.
 pub(super) fn differences(old: &Value<'_>, new: &Value<'_>) -> Vec<Difference> {
     let mut found = Vec::new();
-    walk(old, new, &Way::Root, &mut |way, is_text, old, new| {
+    walk(old, new, &Trail::Root, &mut |way, is_text, old, new| {
         let shown = |value: Option<&Value<'_>>| match value? {
             Value::Text(text) if is_text => Some(text.to_string()),
             value => Some(laid_out(value)),
@@ -44,14 +44,14 @@ pub(super) fn differences(old: &Value<'_>, new: &Value<'_>) -> Vec<Difference> {
 }
 
 /// The way to a value, linked from the inside out.
-enum Way<'w> {
+enum Trail<'w> {
     Root,
     /// A member, by its key as the file writes it.
-    Member(&'w Way<'w>, &'w str),
-    Element(&'w Way<'w>, usize),
+    Member(&'w Trail<'w>, &'w str),
+    Element(&'w Trail<'w>, usize),
 }
 
-impl Way<'_> {
+impl Trail<'_> {
     fn path(&self) -> String {
         match self {
             Self::Root => String::new(),
@@ -70,9 +70,9 @@ impl Way<'_> {
 }
 
 /// Takes a place where two values differ: the way to it, whether only a text differs, and both values.
-type Visit<'v> = dyn FnMut(&Way<'_>, bool, Option<&Value<'_>>, Option<&Value<'_>>) + 'v;
+type Visit<'v> = dyn FnMut(&Trail<'_>, bool, Option<&Value<'_>>, Option<&Value<'_>>) + 'v;
 
-fn walk(old: &Value<'_>, new: &Value<'_>, way: &Way<'_>, visit: &mut Visit<'_>) {
+fn walk(old: &Value<'_>, new: &Value<'_>, way: &Trail<'_>, visit: &mut Visit<'_>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
@@ -82,7 +82,7 @@ fn walk(old: &Value<'_>, new: &Value<'_>, way: &Way<'_>, visit: &mut Visit<'_>) 
                     (Some(one), None) | (None, Some(one)) => one.key.as_ref(),
                     (None, None) => break,
                 };
-                let way = Way::Member(way, key);
+                let way = Trail::Member(way, key);
                 match (old.next_if(|one| one.key == key), new.next_if(|one| one.key == key)) {
                     (Some(old), Some(new)) if old.is_text() && new.is_text() && old.value != new.value => {
                         visit(&way, true, Some(&old.value), Some(&new.value));
@@ -97,7 +97,7 @@ fn walk(old: &Value<'_>, new: &Value<'_>, way: &Way<'_>, visit: &mut Visit<'_>) 
         }
         (Value::List(old), Value::List(new)) => {
             for at in 0..old.len().max(new.len()) {
-                let way = Way::Element(way, at);
+                let way = Trail::Element(way, at);
                 match (old.get(at), new.get(at)) {
                     (Some(old), Some(new)) => walk(old, new, &way, visit),
                     (old, new) => visit(&way, false, old, new),
@@ -111,7 +111,7 @@ fn walk(old: &Value<'_>, new: &Value<'_>, way: &Way<'_>, visit: &mut Visit<'_>) 
 
 /// A part of a text that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum WordChange {
     /// The part is in both texts.
     Same(String),
     /// The part is in the old text only.
@@ -121,17 +121,17 @@ pub enum Word {
 }
 
 /// Compares two texts, as the file writes them, word by word.
-pub fn words(old: &str, new: &str) -> Vec<Word> {
+pub fn words(old: &str, new: &str) -> Vec<WordChange> {
     let (old, new) = (split(old), split(new));
     let until = Some(Instant::now() + PATIENCE);
     let mut words = Vec::new();
     for change in capture_diff_slices_deadline(Algorithm::Myers, &old, &new, until) {
         let (olds, news) = (old[change.old_range()].concat(), new[change.new_range()].concat());
         match change {
-            DiffOp::Equal { .. } => words.push(Word::Same(olds)),
+            DiffOp::Equal { .. } => words.push(WordChange::Same(olds)),
             _ => {
-                words.extend(Some(olds).filter(|part| !part.is_empty()).map(Word::Old));
-                words.extend(Some(news).filter(|part| !part.is_empty()).map(Word::New));
+                words.extend(Some(olds).filter(|part| !part.is_empty()).map(WordChange::Old));
+                words.extend(Some(news).filter(|part| !part.is_empty()).map(WordChange::New));
             }
         }
     }
@@ -222,10 +222,10 @@ mod tests {
     #[test]
     fn texts_are_compared_word_by_word() {
         let marked = |old, new| -> String {
-            let word = |word: Word| match word {
-                Word::Same(part) => part,
-                Word::Old(part) => format!("[-{part}-]"),
-                Word::New(part) => format!("{{+{part}+}}"),
+            let word = |word: WordChange| match word {
+                WordChange::Same(part) => part,
+                WordChange::Old(part) => format!("[-{part}-]"),
+                WordChange::New(part) => format!("{{+{part}+}}"),
             };
             words(old, new).into_iter().map(word).collect()
         };

@@ -16,9 +16,9 @@ mod tests;
 mod value;
 mod write;
 
-pub use difference::{Difference, Word, words};
+pub use difference::{Difference, WordChange, words};
 pub use read::Fault;
-pub use renew::{Change, Offered, Refusal, Renewal, What, renew};
+pub use renew::{DefinitionChange, Offered, Renewal, Unwritable, What, renew};
 pub use write::write;
 
 use std::collections::BTreeMap;
@@ -63,14 +63,14 @@ impl Form {
 
 /// A kind of thing whose definition is approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum LockedKind {
     /// A tool.
     Tool,
     /// A prompt.
     Prompt,
 }
 
-impl Kind {
+impl LockedKind {
     /// Both kinds, in the order of the file.
     pub const ALL: [Self; 2] = [Self::Tool, Self::Prompt];
 
@@ -125,11 +125,11 @@ pub struct Definition {
 
 impl Approved {
     /// The definitions of one kind, by name.
-    pub fn of(&self, kind: Kind) -> &BTreeMap<String, Definition> {
+    pub fn of(&self, kind: LockedKind) -> &BTreeMap<String, Definition> {
         &self.0[kind as usize]
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut BTreeMap<String, Definition> {
+    fn of_mut(&mut self, kind: LockedKind) -> &mut BTreeMap<String, Definition> {
         &mut self.0[kind as usize]
     }
 
@@ -192,7 +192,7 @@ pub enum Verdict {
 
 impl Guard {
     /// Compares a definition, as the server sent it, with the approved one of the same name.
-    pub fn compare(&self, kind: Kind, name: &str, sent: &str) -> Verdict {
+    pub fn compare(&self, kind: LockedKind, name: &str, sent: &str) -> Verdict {
         let Ok(sent) = Value::read(sent) else { return Verdict::Unfit };
         let Some(approved) = self.approved.of(kind).get(name) else { return Verdict::New };
         let known = approved.value();

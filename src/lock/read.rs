@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::value::{Unfit, Value, outer_members};
-use super::{Approved, Definition, Form, Kind, Place, Servers, VERSION, literal};
+use super::{Approved, Definition, Form, LockedKind, Place, Servers, VERSION, literal};
 use crate::json::Scanner;
 
 /// What is wrong with a lock file.
@@ -54,7 +54,7 @@ struct LockReader<'a> {
 }
 
 /// A member of an object of the file.
-struct Member {
+struct FileMember {
     key: String,
     key_span: Range<usize>,
     value: Range<usize>,
@@ -113,7 +113,7 @@ impl LockReader<'_> {
     fn server(&self, span: Range<usize>, name: &str) -> Result<Approved, Fault> {
         let mut approved = Approved::default();
         for list in self.members(span, &format!("`{name}`"))? {
-            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.key() == list.key) else {
+            let Some(kind) = LockedKind::ALL.into_iter().find(|kind| kind.key() == list.key) else {
                 return Err(self.unknown(&list, "a server"));
             };
             for item in self.members(list.value, &format!("`{}`", list.key))? {
@@ -124,7 +124,7 @@ impl LockReader<'_> {
         Ok(approved)
     }
 
-    fn definition(&self, item: &Member) -> Result<Definition, Fault> {
+    fn definition(&self, item: &FileMember) -> Result<Definition, Fault> {
         let text = &self.text[item.value.clone()];
         let value = Value::read(text).map_err(|unfit| match unfit {
             Unfit::Twice(key, at) => {
@@ -148,7 +148,7 @@ impl LockReader<'_> {
     }
 
     /// The members of an object, which has no key twice.
-    fn members(&self, span: Range<usize>, what: &str) -> Result<Vec<Member>, Fault> {
+    fn members(&self, span: Range<usize>, what: &str) -> Result<Vec<FileMember>, Fault> {
         let text = &self.text[span.clone()];
         if !text.starts_with('{') {
             let end = span.start + text.chars().next().map_or(0, char::len_utf8);
@@ -162,12 +162,12 @@ impl LockReader<'_> {
             if !seen.insert(decoded.clone()) {
                 return Err(self.fault(moved(key), format!("duplicate key `{decoded}`")));
             }
-            members.push(Member { key: decoded, key_span: moved(key), value: moved(value) });
+            members.push(FileMember { key: decoded, key_span: moved(key), value: moved(value) });
         }
         Ok(members)
     }
 
-    fn unknown(&self, member: &Member, owner: &str) -> Fault {
+    fn unknown(&self, member: &FileMember, owner: &str) -> Fault {
         self.fault(member.key_span.clone(), format!("{owner} has no key `{}`", member.key))
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::difference::{Difference, differences};
 use super::value::{Unfit, Value};
 use super::write::laid_out;
-use super::{Definition, Kind, Place, Servers, literal};
+use super::{Definition, LockedKind, Place, Servers, literal};
 
 /// What a server, or all servers of a namespace, offer now.
 #[derive(Debug, Clone, Default)]
@@ -18,11 +18,11 @@ pub struct Offered {
 
 /// A definition that differs from the approved one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct DefinitionChange {
     /// The server.
     pub place: Place,
     /// The kind.
-    pub kind: Kind,
+    pub kind: LockedKind,
     /// The name of the tool or prompt.
     pub name: String,
     /// In what it differs.
@@ -55,16 +55,16 @@ pub struct Refused {
     /// The server.
     pub place: Place,
     /// The kind.
-    pub kind: Kind,
+    pub kind: LockedKind,
     /// The name of the tool or prompt.
     pub name: String,
     /// Why.
-    pub why: Refusal,
+    pub why: Unwritable,
 }
 
 /// Why a definition is not written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Unwritable {
     /// It holds a secret of the configuration.
     Secret,
     /// It has this member twice.
@@ -79,7 +79,7 @@ pub struct Renewal {
     /// All that is approved from now on.
     pub servers: Servers,
     /// How that differs from before, in the order of the file.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DefinitionChange>,
     /// What is not written.
     pub refused: Vec<Refused>,
 }
@@ -105,7 +105,7 @@ pub fn renew(
         };
         let known = approved.get(place).cloned().unwrap_or_default();
         let mut next = known.as_ref().clone();
-        for kind in Kind::ALL {
+        for kind in LockedKind::ALL {
             let now = &offer.definitions[kind as usize];
             let names: BTreeSet<&String> = known.of(kind).keys().chain(now.keys()).collect();
             for name in names.into_iter().filter(|name| wanted(place, name)) {
@@ -127,7 +127,7 @@ pub fn renew(
                     (None, None) => drop(next.of_mut(kind).remove(name)),
                 }
                 let (place, kind, name) = named();
-                renewal.changes.push(Change { place, kind, name, ..change });
+                renewal.changes.push(DefinitionChange { place, kind, name, ..change });
             }
         }
         match next.is_empty() {
@@ -144,10 +144,10 @@ fn compare(
     known: Option<&Definition>,
     now: Option<&str>,
     is_secret: &dyn Fn(&str) -> bool,
-) -> Option<(Change, Option<Refusal>)> {
-    let mut change = Change {
+) -> Option<(DefinitionChange, Option<Unwritable>)> {
+    let mut change = DefinitionChange {
         place: Place::new("", ""),
-        kind: Kind::Tool,
+        kind: LockedKind::Tool,
         name: String::new(),
         what: if known.is_some() { What::Other } else { What::New },
         differences: Vec::new(),
@@ -160,8 +160,8 @@ fn compare(
     };
     let value = match Value::read(now) {
         Ok(value) => value,
-        Err(Unfit::Twice(key, _)) => return Some((change, Some(Refusal::Twice(key)))),
-        Err(Unfit::Deep(_)) => return Some((change, Some(Refusal::Deep))),
+        Err(Unfit::Twice(key, _)) => return Some((change, Some(Unwritable::Twice(key)))),
+        Err(Unfit::Deep(_)) => return Some((change, Some(Unwritable::Deep))),
     };
     let known = known.map(Definition::value);
     if known.as_ref() == Some(&value) {
@@ -177,7 +177,7 @@ fn compare(
         change.what = What::Text;
     }
     if has_secret {
-        return Some((change, Some(Refusal::Secret)));
+        return Some((change, Some(Unwritable::Secret)));
     }
     change.added = differences.is_none().then(|| laid_out(&value));
     change.differences = differences.unwrap_or_default();

@@ -108,7 +108,7 @@ fn a_definition_is_compared_as_a_value() {
         (with("{}", "{\"x\":{}}"), "Other"),
         (with("\"enum\":[]", "\"enum\":[],\"enum\":[]"), "Unfit"),
     ] {
-        let verdict = guard.compare(Kind::Tool, "read_file", &sent);
+        let verdict = guard.compare(LockedKind::Tool, "read_file", &sent);
         let verdict = match verdict {
             Verdict::Texts(text) => {
                 assert!(text.contains("Read a file"), "the approved one: {text}");
@@ -121,9 +121,9 @@ fn a_definition_is_compared_as_a_value() {
         };
         assert_eq!(verdict, expected, "{sent}");
     }
-    assert_eq!(guard.compare(Kind::Prompt, "read_file", SENT), Verdict::New);
-    assert_eq!(lock.guard("dev", "other", true).compare(Kind::Tool, "read_file", SENT), Verdict::New);
-    assert_eq!(guard.compare(Kind::Tool, "x", "{\"a\":1,\"a\":1}"), Verdict::Unfit);
+    assert_eq!(guard.compare(LockedKind::Prompt, "read_file", SENT), Verdict::New);
+    assert_eq!(lock.guard("dev", "other", true).compare(LockedKind::Tool, "read_file", SENT), Verdict::New);
+    assert_eq!(guard.compare(LockedKind::Tool, "x", "{\"a\":1,\"a\":1}"), Verdict::Unfit);
     let reason = "it is withheld, since its definition is not the one approved in x.lock; a person can approve it with \
         `mcp-workbench lock`";
     assert_eq!(guard.reason(), reason);
@@ -236,12 +236,12 @@ fn a_renewal_follows_the_servers_that_were_asked() {
     assert_eq!(renewal.changes[2].characters, BTreeSet::from([0x200b, 0xd800]));
     assert_eq!(renewal.changes[3].added, None, "secrets are not shown");
     assert_eq!(renewal.refused.len(), 1);
-    assert_eq!((renewal.refused[0].name.as_str(), &renewal.refused[0].why), ("w", &Refusal::Secret));
+    assert_eq!((renewal.refused[0].name.as_str(), &renewal.refused[0].why), ("w", &Unwritable::Secret));
     let tools = |server: &str| -> Vec<String> {
         renewal
             .servers
             .get(&place(server))
-            .map(|one| one.of(Kind::Tool).keys().cloned().collect())
+            .map(|one| one.of(LockedKind::Tool).keys().cloned().collect())
             .unwrap_or_default()
     };
     assert_eq!(
@@ -251,7 +251,7 @@ fn a_renewal_follows_the_servers_that_were_asked() {
     // Only what is wanted is compared and written.
     let renewal = renew(&before, &now, &configured, &|_, name| name == "v", &is_secret);
     assert_eq!(renewal.changes.len(), 1);
-    let asked = renewal.servers[&place("asked")].of(Kind::Tool).keys().cloned().collect::<Vec<_>>();
+    let asked = renewal.servers[&place("asked")].of(LockedKind::Tool).keys().cloned().collect::<Vec<_>>();
     assert_eq!(asked, ["t", "u", "v"]);
     // Servers that share a namespace with one that could not be asked may still have what is missing.
     let partial =
@@ -262,7 +262,7 @@ fn a_renewal_follows_the_servers_that_were_asked() {
     let twice = [(place("asked"), offer(&[tool("t", "\"x\":1,\"x\":1"), tool("u", "\"x\":1")]))].into();
     let renewal = renew(&before, &twice, &configured, &|place, _| place.server == "asked", &is_secret);
     assert_eq!((renewal.changes.len(), renewal.changes[0].what), (1, What::Other));
-    assert_eq!(renewal.refused[0].why, Refusal::Twice("x".to_owned()));
+    assert_eq!(renewal.refused[0].why, Unwritable::Twice("x".to_owned()));
     assert_eq!(renewal.servers, before);
 }
 
@@ -297,7 +297,7 @@ proptest! {
         let text = write(Form::Toolboxes, &renewal.servers);
         prop_assert!(text.lines().all(|line| line.chars().all(|c| !literal::is_hidden(c))), "{}", text);
         let lock = Lock::read(Form::Toolboxes, "x.lock", &text).expect("we read what we write");
-        prop_assert_eq!(lock.guard(&group, "s", true).compare(Kind::Tool, &name, &sent), Verdict::Equal);
+        prop_assert_eq!(lock.guard(&group, "s", true).compare(LockedKind::Tool, &name, &sent), Verdict::Equal);
         let again = renewed(lock.servers(), &[(place, offer)]);
         prop_assert!(again.changes.is_empty());
         prop_assert_eq!(write(Form::Toolboxes, &again.servers), text);

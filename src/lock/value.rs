@@ -21,12 +21,12 @@ pub(super) enum Value<'a> {
     /// A list.
     List(Vec<Value<'a>>),
     /// An object. Its members are sorted by key, and no key stands twice.
-    Object(Vec<Member<'a>>),
+    Object(Vec<ObjectMember<'a>>),
 }
 
 /// A member of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Member<'a> {
+pub(super) struct ObjectMember<'a> {
     /// The key, as the lock file writes it, without its quotes.
     pub(super) key: Cow<'a, str>,
     /// Where the key begins in the text that was read.
@@ -34,15 +34,15 @@ pub(super) struct Member<'a> {
     pub(super) value: Value<'a>,
 }
 
-impl PartialEq for Member<'_> {
+impl PartialEq for ObjectMember<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.value == other.value
     }
 }
 
-impl Eq for Member<'_> {}
+impl Eq for ObjectMember<'_> {}
 
-impl Member<'_> {
+impl ObjectMember<'_> {
     /// Whether the member is a text: one of those that a model reads and that change nothing else.
     pub(super) fn is_text(&self) -> bool {
         matches!(&*self.key, "description" | "title") && matches!(self.value, Value::Text(_))
@@ -61,13 +61,13 @@ pub(super) enum Unfit {
 impl<'a> Value<'a> {
     /// Reads a text, which must be valid JSON.
     pub(super) fn read(json: &'a str) -> Result<Self, Unfit> {
-        let mut reader = Reader { text: json, at: 0 };
+        let mut reader = ValueReader { text: json, at: 0 };
         reader.space();
         reader.value(0)
     }
 
     /// The members of an object, sorted by key; none for other values.
-    pub(super) fn members(&self) -> &[Member<'a>] {
+    pub(super) fn members(&self) -> &[ObjectMember<'a>] {
         match self {
             Self::Object(members) => members,
             _ => &[],
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
 /// The members of an object in the order of the text, each with the ranges of its key, quotes included, and of
 /// its value. The text must be valid JSON; one that is no object has no members.
 pub(super) fn outer_members(json: &str) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
-    let mut reader = Reader { text: json, at: 0 };
+    let mut reader = ValueReader { text: json, at: 0 };
     let mut members = Vec::new();
     reader.space();
     if reader.byte() == Some(b'{') {
@@ -119,12 +119,12 @@ pub(super) fn outer_members(json: &str) -> Vec<(std::ops::Range<usize>, std::ops
 }
 
 /// A place in a text that is valid JSON.
-struct Reader<'a> {
+struct ValueReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ValueReader<'a> {
     fn value(&mut self, depth: usize) -> Result<Value<'a>, Unfit> {
         if depth > DEEPEST {
             return Err(Unfit::Deep(self.at));
@@ -162,12 +162,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn member(&mut self, depth: usize) -> Result<Member<'a>, Unfit> {
+    fn member(&mut self, depth: usize) -> Result<ObjectMember<'a>, Unfit> {
         let at = self.at;
         self.skip_string();
         let key = literal::normal(&self.text[at + 1..self.at - 1]);
         self.colon();
-        Ok(Member { key, at, value: self.value(depth + 1)? })
+        Ok(ObjectMember { key, at, value: self.value(depth + 1)? })
     }
 
     /// Goes through the elements or members of what begins here, up to behind its end.

@@ -1,12 +1,12 @@
 //! Writes a lock file: two spaces of indentation, one member or element a line, everything sorted, so that a
 //! reviewer sees each change as a line.
 
-use super::value::{Member, Value};
-use super::{Definition, Form, Kind, Servers, VERSION, literal};
+use super::value::{ObjectMember, Value};
+use super::{Definition, Form, LockedKind, Servers, VERSION, literal};
 
 /// The text of a lock file with these definitions. Definitions that came from a file keep their bytes.
 pub fn write(form: Form, servers: &Servers) -> String {
-    let mut writer = Writer { out: String::new(), depth: 0 };
+    let mut writer = LockWriter { out: String::new(), depth: 0 };
     writer.begin();
     writer.key("lockVersion", true);
     writer.out.push_str(VERSION);
@@ -28,7 +28,7 @@ pub fn write(form: Form, servers: &Servers) -> String {
         }
         group = Some(&place.group);
         let mut first = true;
-        for kind in Kind::ALL.into_iter().filter(|kind| !approved.of(*kind).is_empty()) {
+        for kind in LockedKind::ALL.into_iter().filter(|kind| !approved.of(*kind).is_empty()) {
             writer.key(kind.key(), std::mem::take(&mut first));
             writer.begin();
             for (at, (name, definition)) in approved.of(kind).iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn write(form: Form, servers: &Servers) -> String {
 
 /// A definition as the file would write it, for a person.
 pub(super) fn laid_out(value: &Value<'_>) -> String {
-    let mut writer = Writer { out: String::new(), depth: 0 };
+    let mut writer = LockWriter { out: String::new(), depth: 0 };
     writer.value(value);
     writer.out
 }
@@ -63,25 +63,25 @@ pub(super) fn compact(value: &Value<'_>) -> String {
         Value::Text(text) => format!("\"{text}\""),
         Value::List(items) => format!("[{}]", list(items.iter().map(compact).collect())),
         Value::Object(members) => {
-            let member = |member: &Member<'_>| format!("\"{}\":{}", member.key, compact(&member.value));
+            let member = |member: &ObjectMember<'_>| format!("\"{}\":{}", member.key, compact(&member.value));
             format!("{{{}}}", list(in_order(members).map(member).collect()))
         }
     }
 }
 
 /// The members of an object in the order of the text.
-fn in_order<'v, 'a>(members: &'v [Member<'a>]) -> impl Iterator<Item = &'v Member<'a>> {
+fn in_order<'v, 'a>(members: &'v [ObjectMember<'a>]) -> impl Iterator<Item = &'v ObjectMember<'a>> {
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|member| member.at);
     members.into_iter()
 }
 
-struct Writer {
+struct LockWriter {
     out: String,
     depth: usize,
 }
 
-impl Writer {
+impl LockWriter {
     fn begin(&mut self) {
         self.out.push('{');
         self.depth += 1;

@@ -110,7 +110,8 @@ fn a_server_that_turns_hostile_changes_nothing_that_a_model_sees() {
     ] {
         assert_eq!(stderr.matches(&format!("[dev/files] the tool {name} {how}")).count(), 1, "{stderr}");
     }
-    assert_eq!(stderr.matches("the tool list ").count(), 0, "{stderr}");
+    let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("mended"));
+    assert_eq!(equal.count(), 0, "{stderr}");
 }
 
 /// A surface, and all that came back from it.
@@ -828,4 +829,70 @@ fn search_finds_what_was_approved_of_servers_that_do_not_run() {
     let found = gateway.call("find_tools", json!({"query": "read file"})).json();
     assert_eq!(found["tools"][0]["description"], "Read a file");
     assert_eq!(gateway.lab.starts("starts"), starts, "searching starts nothing");
+}
+
+/// A person sees the difference and a warning of what nobody sees, and then decides.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_person_is_shown_what_differs_and_asked() {
+    use crate::pty::{ALL, Terminal};
+    let place = Place::workbench(dev("dynamic", json!({"files": files(PROMPT)})));
+    offer(&place.lab, &GOOD);
+    assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+    let first = text_of(&place.lab, "workbench-config.lock");
+    let hidden = GOOD[0].replace("Read a file", "Read a\\u202e file");
+    offer(&place.lab, &[&hidden, GOOD[1], GOOD[2], GOOD[3]]);
+    for (keys, written) in [("n\n", false), ("y\n", true)] {
+        let mut command = place.lab.command();
+        command.arg("lock").env("TERM", "xterm").env("NO_COLOR", "1");
+        let mut terminal = Terminal::start(command, ALL);
+        terminal.wait_for("dev/files/read_file: other texts\r\n    description: Read a{+\\u202e+} file\r\n");
+        terminal.wait_for("has characters that nobody sees: U+202E");
+        terminal.wait_for("Change ~/workbench-config.lock? [y/N/d] ").press(keys);
+        let ended = terminal.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(text_of(&place.lab, "workbench-config.lock") != first, written, "{ended:?}");
+    }
+    place.lab.wait_until_gone(crate::harness::DEADLINE);
+}
+
+#[test]
+fn toolman_tells_how_many_tools_are_withheld() {
+    let config = format!("active_toolsets = [\"*\"]\n{}", server("n", "--with change", ""));
+    let place = Place::toolman(&config);
+    assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+    let mut gateway = Gateway::run_in(place.lab, &crate::harness::toolman_path(), |_| ());
+    gateway.initialize(VERSION);
+    assert!(!gateway.catalog().contains("withheld"));
+    gateway.changes();
+    gateway.call("n_change", json!({"add": [r#"{"name":"new"}"#]})).text();
+    gateway.notification(TOOLS_CHANGED);
+    let catalog = gateway.catalog();
+    let last = "1 tool is withheld, since its definition was not approved.";
+    assert_eq!(catalog.lines().last(), Some(last), "{catalog}");
+    gateway.call("n_change", json!({"remove": ["new"]})).text();
+    gateway.notification(TOOLS_CHANGED);
+    assert!(!gateway.catalog().contains("withheld"));
+}
+
+#[test]
+fn a_server_that_differs_by_client_is_compared_for_each() {
+    let mut entry = files(PROMPT);
+    entry["isolation"] = json!("session");
+    let config = dev("dynamic", json!({"files": entry}));
+    let place = Place::workbench(config.clone());
+    offer(&place.lab, &GOOD);
+    assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+    let host = Host::new(Gateway::spawn_with(place.lab, &config, |command| {
+        command.args(["serve", "--http", "127.0.0.1:0"]);
+    }));
+    let open = |client: &mut Client| client.call("open_toolbox", json!({"toolbox_name": "dev"})).json();
+    let mut first = host.client(Era::Legacy);
+    assert_eq!(open(&mut first)["tools_registered"], json!(GOOD.len()));
+    offer(&host.lab, &HOSTILE);
+    let mut second = host.client(Era::Legacy);
+    assert_eq!(open(&mut second)["tools_withheld"], json!(4));
+    assert_eq!((first.tools().len(), second.tools().len()), (1 + GOOD.len(), 3));
+    assert!(!first.call("dev__files__write_file", "{}").is_error());
+    assert!(second.call("dev__files__write_file", "{}").is_error());
 }
