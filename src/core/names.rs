@@ -322,11 +322,12 @@ fn origin<'a>(face: &dyn Exposure, upstream: &'a Upstream, key: &'a str) -> [&'a
     [&*upstream.group, server, key]
 }
 
-/// Whether some client knows the tool with this full name and this name at its upstream by a shortened name.
+/// Whether some client knows a tool by this shortened name.
 pub(super) fn is_shortened(
     face: &dyn Exposure,
     upstream: &Upstream,
-    [full, key]: [&str; 2],
+    full: &str,
+    key: &str,
     name: &str,
 ) -> bool {
     is_marked(name, full, &origin(face, upstream, key))
@@ -342,7 +343,11 @@ impl Naming<'_> {
             Kind::Resource | Kind::Template => self.face.other_spelling(claim.upstream, &item.key),
         };
         let remembered = self.remembered[class(kind)].get(full).copied();
-        remembered.unwrap_or_else(|| self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)]))
+        let is_shortened =
+            |name: &str| kind == Kind::Tool && is_shortened(self.face, claim.upstream, full, &item.key, name);
+        remembered.unwrap_or_else(|| {
+            self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)], &is_shortened)
+        })
     }
 }
 

@@ -203,13 +203,20 @@ impl Upstream {
         })
     }
 
-    /// Offers what is remembered of the upstream until it has run.
-    pub(super) fn recall(&self, sent: Sent, modern: bool) {
+    /// Takes over what is remembered of the upstream: its era and, if it is on offer before it runs, what it
+    /// offers.
+    pub(super) fn recall(&self, offered: Option<Sent>, modern: bool) {
         let at_rest = self.spec().start == Start::Call;
-        let items = self.shown(&sent);
+        let offered = offered.map(|sent| {
+            let items = self.shown(&sent);
+            (sent, items)
+        });
         let mut state = self.state.lock();
-        (state.sent, state.items, state.modern) = (sent, items, modern);
-        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        state.modern = modern;
+        if let Some((sent, items)) = offered {
+            (state.sent, state.items) = (sent, items);
+            state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        }
     }
 
     /// What the file says about the upstream now.
@@ -765,7 +772,7 @@ mod tests {
             let upstream = Upstream::unreal("box", "a");
             upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
             let now = || (upstream.is_on_offer(), upstream.is_at_rest());
-            upstream.recall(items().into(), true);
+            upstream.recall(Some(items().into()), true);
             assert!(upstream.is_modern());
             let before = now();
             upstream.pretend(Some(items()));
