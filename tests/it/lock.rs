@@ -379,6 +379,11 @@ fn no_verb_shows_what_is_withheld() {
         "schema",
         "man",
         "lock",
+        "move",
+        "enable",
+        "disable",
+        "describe",
+        "rename",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;
