@@ -12,6 +12,7 @@ mod faces;
 pub mod find;
 pub mod http;
 mod items;
+pub mod lock;
 mod modern;
 mod reload;
 mod results;
