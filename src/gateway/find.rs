@@ -241,8 +241,8 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                let viewer =
-                    Viewer { client: session.hello(), modern_name: "", modern, renders_apps, settled };
+                let (client, modern_name, known) = (session.hello(), "", None);
+                let viewer = Viewer { client, modern_name, modern, renders_apps, settled, known };
                 workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {

@@ -158,7 +158,11 @@ impl Gateway {
     /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
     /// disk.
     pub fn recall(&self, face: &dyn Face) {
-        let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
+        let servers = face.servers();
+        let introduced = servers.iter().filter(|server| face.is_introduced_by_tools(server.group));
+        let introduced = introduced.map(|server| server.spec.transport.clone());
+        self.engine.known.recall_introductions(introduced);
+        let specs: Vec<_> = servers.into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs);
     }
 
@@ -167,17 +171,18 @@ impl Gateway {
     }
 
     /// Who is asking, as faces see it.
-    fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
+    fn viewer<'a>(&'a self, reply: &'a Reply) -> Viewer<'a> {
         self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
     }
 
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
+    fn viewer_of<'a>(&'a self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
         Viewer {
             client: session.hello(),
             modern_name: "",
             modern,
             renders_apps,
             settled: self.startup.is_settled(),
+            known: Some(&self.engine.known),
         }
     }
 

@@ -64,6 +64,7 @@ impl Shell {
     /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
+        gateway.recall(&*face);
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
@@ -113,8 +114,14 @@ impl Shell {
 
     /// What a model is given about the gateway itself before it opens anything: definitions and instructions.
     pub fn surface(&self, view: &View) -> String {
-        let viewer =
-            Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
+        let viewer = Viewer {
+            client: None,
+            modern_name: "",
+            modern: false,
+            renders_apps: false,
+            settled: true,
+            known: Some(&self.gateway.engine.known),
+        };
         let face = self.gateway.face(&self.session);
         let mut text = Vec::new();
         let [first, last] = face.own_tools(view, &viewer);

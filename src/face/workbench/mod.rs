@@ -261,7 +261,8 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
+        let (modern_name, renders_apps, settled) = ("", false, true);
+        self.meta_tools(&Viewer { client, modern_name, modern, renders_apps, settled, known: None })
     }
 }
 
