@@ -93,10 +93,23 @@ impl Console<'_> {
         if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
     }
 
+    /// Adds a line to the summary of a change: what moves where, what stays, which files are written.
+    pub(super) fn plan(&mut self, line: impl Into<String>) {
+        let _ = self.say(&line.into());
+    }
+
     /// Prints a line on stderr that a person should heed.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
         let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
         self.say(&format!("{warning}: {line}"))
+    }
+
+    /// Whether a person agrees; nobody does without a terminal.
+    pub(super) fn confirms(&mut self, question: &str) -> io::Result<bool> {
+        match &mut self.ask {
+            Some(ask) => ask(question),
+            None => Ok(false),
+        }
     }
 
     /// Runs work that reads and changes a file, and runs it again if another process has changed the file

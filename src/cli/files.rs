@@ -9,15 +9,24 @@
 //! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
 //!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
 //!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
-//! // add, remove; toolman: {…, "namespace"}; `secrets` is of add
-//! {…, "toolbox", "server", "secrets": [{"variable", "key"}]}
+//! // init --start: also what `doctor` says of each server
+//! {…, "servers": […]}
+//! // add, remove, enable, disable; toolman: {…, "namespace"}
+//! {…, "toolbox", "server", "secrets": [{"variable", "key"}] (add), "removedToolboxes": [name] (remove),
+//!  "disabled": bool (enable, disable)}
+//! // move
+//! {…, "toolbox", "moved": [{"server", "from"}], "removedToolboxes": [name]}
+//! // describe
+//! {…, "toolbox", "description"}
+//! // rename; `tokens` are those that name the toolbox
+//! {…, "toolbox", "renamedFrom", "tokens": [name]}
 //! // connect, disconnect; the keys after `entry` are those of connect
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
-use super::failure::Manner;
+use super::failure::{Failure, Manner};
 use super::screen::Screen;
-use super::{World, add, change, connect, import, schema};
+use super::{World, add, change, connect, first_start, import, schema, shape};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -34,6 +43,8 @@ pub(super) enum FileVerb {
         user: bool,
         #[command(flatten)]
         toolbox: InToolbox,
+        #[command(flatten)]
+        start: first_start::Choice,
         #[command(flatten)]
         change: Change,
     },
@@ -65,6 +76,9 @@ pub(super) enum FileVerb {
         /// A variable for the program, such as API_KEY='${API_KEY}'
         #[arg(long, short, value_name = "NAME=VALUE")]
         env: Vec<String>,
+        /// What its toolbox is for, which is how the model learns of it
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
         /// The program to start and its arguments
         #[arg(last = true)]
         command: Vec<String>,
@@ -73,16 +87,8 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Take a server out of the configuration
-    #[command(display_order = 31)]
-    Remove {
-        /// What the server is called
-        name: String,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
+    #[command(flatten)]
+    Shape(shape::ShapeVerb),
     /// Register this gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
@@ -128,7 +134,7 @@ pub(super) struct Change {
 
 #[derive(Args)]
 pub(super) struct InToolbox {
-    /// The toolbox (default: the only one there is)
+    /// One toolbox for all (default: for each server one that is named after it)
     #[arg(long, value_name = "NAME")]
     toolbox: Option<String>,
 }
@@ -176,22 +182,22 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         turn: change::Standing::default(),
     };
     let result = (|| match verb {
-        FileVerb::Init { user, toolbox, .. } => {
+        FileVerb::Init { user, toolbox, start, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::init(&order, named, *user, &mut console)
+            import::init(&order, named, *user, (*start, screen), &mut console)
         }
         FileVerb::Import { source, toolbox, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::import(&order, source, &file?, &mut console)
+            import::import(&order, source, &there_or_own(file, world)?, &mut console)
         }
-        FileVerb::Add { name, url, sse, header, env, command, toolbox, .. } => {
+        FileVerb::Add { name, url, sse, header, env, description, command, toolbox, .. } => {
             let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
+            let (file, description) = (there_or_own(file, world)?, description.as_deref());
+            let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
-        FileVerb::Remove { name, toolbox, .. } => {
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
-            add::remove(&target, name, &mut console)
+        FileVerb::Shape(verb) => {
+            shape::run(verb, &shape::Target { face, file: &file?, world }, &mut console)
         }
         FileVerb::Connect { client, keep, .. } => {
             let program = &program(world);
@@ -214,11 +220,20 @@ impl FileVerb {
             Self::Init { change, .. }
             | Self::Import { change, .. }
             | Self::Add { change, .. }
-            | Self::Remove { change, .. }
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
+            Self::Shape(verb) => verb.change(),
             Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
         }
+    }
+}
+
+/// The configuration or, where there is none, the user's own file, which is then created. A file that was named
+/// must be there, since a new one would hide a slip in the name.
+fn there_or_own(file: Result<PathBuf, NotFound>, world: &World) -> Result<PathBuf, Failure> {
+    match file {
+        Err(missing @ NotFound::Anywhere { face, .. }) => Ok(world.user_file(face).ok_or(missing)?),
+        file => Ok(file?),
     }
 }
 

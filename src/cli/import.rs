@@ -3,11 +3,13 @@
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
-use super::schema::SCHEMA_URLS;
+use super::first_start;
+use super::fresh::{fresh, text_to_extend};
+use super::screen::Screen;
 use super::secrets::Secrets;
 use crate::client_files::{
     Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
-    places, plan, read, read_config, toolman_value, workbench_value,
+    places, plan, read, read_config, toolbox_for, toolman_value, workbench_value,
 };
 use crate::config::locate::{Face, Platform, user_file};
 use crate::config::read::{listed, nearest};
@@ -25,11 +27,13 @@ pub(super) struct Order<'a> {
     pub(super) world: &'a World,
 }
 
-/// Brings the servers of all clients into a file, which is created if necessary.
+/// Brings the servers of all clients into a file, which is created if necessary, and starts them if that is
+/// wanted.
 pub(super) fn init(
     order: &Order<'_>,
     named: Option<&Path>,
     user: bool,
+    (start, screen): (first_start::Choice, Screen),
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
     let world = order.world;
@@ -41,7 +45,15 @@ pub(super) fn init(
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
         (None, false) => world.directory.join(order.face.file_name()),
     };
-    console.in_turn(&file, |console| init_now(order, named, user, &file, console))
+    let (mut answer, outcome, next) =
+        console.in_turn(&file, |console| init_now(order, named, user, &file, console))?;
+    if let Some(servers) = first_start::offer(start, order, &file, outcome, screen, console)? {
+        answer.insert("servers".to_owned(), servers);
+    }
+    if outcome == Settled::Written {
+        console.say(&format!("next: {next}"))?;
+    }
+    Ok(answer)
 }
 
 fn init_now(
@@ -50,7 +62,7 @@ fn init_now(
     user: bool,
     file: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<(Answer, Settled, String), Failure> {
     let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
@@ -90,15 +102,13 @@ fn init_now(
         .collect();
     let config = open(order.face, file, world, Some(&fresh(order.face, false)))?;
     let (answer, outcome) = bring(order, sources, config, console)?;
-    if outcome == Settled::Written {
-        let program = order.face.program();
-        let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
-        match found.is_empty() {
-            true => console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?,
-            false => console.say(&format!("next: {}", found.join(" or ")))?,
-        }
-    }
-    Ok(answer)
+    let program = order.face.program();
+    let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
+    let next = match found.is_empty() {
+        true => format!("`{program} connect CLIENT`, with one of {}", clients()),
+        false => found.join(" or "),
+    };
+    Ok((answer, outcome, next))
 }
 
 /// Brings the servers of one client or file into an existing file.
@@ -160,7 +170,7 @@ fn import_now(
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
-    let config = open(order.face, config, world, None)?;
+    let config = open(order.face, config, world, Some(&fresh(order.face, false)))?;
     bring(order, sources, config, console).map(|(answer, _)| answer)
 }
 
@@ -291,34 +301,6 @@ pub(super) fn is_gateway(server: &ImportedServer) -> bool {
     ours(&name(program)) || runner && args.iter().take(3).any(package)
 }
 
-/// A configuration without servers, with or without a reference to a file of secrets.
-fn fresh(face: Face, secrets: bool) -> String {
-    const SKIP: &str = "A server whose variables are not set does not start; all others do.";
-    const SECRETS: &str = "Values of variables, kept out of this file.";
-    match face {
-        Face::Workbench => {
-            let secrets = match secrets {
-                true => format!("  // {SECRETS}\n  \"envFile\": \"secrets.env\",\n"),
-                false => String::new(),
-            };
-            let schema = SCHEMA_URLS.0;
-            format!(
-                "{{\n  \"$schema\": \"{schema}\",\n  // {SKIP}\n  \"onMissingVariable\": \"skip\",\n{secrets}  \"toolboxes\": {{}}\n}}\n"
-            )
-        }
-        Face::Toolman => {
-            let secrets = match secrets {
-                true => format!("# {SECRETS}\nenv_file = \"secrets.env\"\n"),
-                false => String::new(),
-            };
-            let schema = SCHEMA_URLS.1;
-            format!(
-                "#:schema {schema}\n\n# {SKIP}\non_missing_variable = \"skip\"\n{secrets}active_toolsets = []\n"
-            )
-        }
-    }
-}
-
 /// Adds servers to a configuration and prints everything there is to say about it.
 fn bring(
     order: &Order<'_>,
@@ -352,8 +334,8 @@ fn bring(
 /// A configuration with clients' servers added, before anybody has agreed to it.
 struct Import<'a> {
     face: Face,
-    /// The toolbox for new servers; empty for `tools.toml`.
-    toolbox: String,
+    /// The toolbox for all new servers; `None` if each gets one of its own.
+    toolbox: Option<String>,
     plan: Plan,
     /// The secrets that have become variables.
     replaced: Vec<Replaced>,
@@ -376,25 +358,19 @@ impl<'a> Import<'a> {
         let (face, world) = (order.face, order.world);
         let Sources { servers, mut notes, warnings, .. } = sources;
         let groups = read_config(face, &config.value);
-        let toolbox = toolbox(order, &groups)?;
+        let toolbox = named_toolbox(order)?;
         let file = &config.snapshot.path;
         let secrets = Secrets::of(config, face, world)?;
         let environment = |name: &str| secrets.value(name);
         let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
         let mut hidden = literals(&servers);
         let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-        let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
-        let taken: Vec<_> =
-            taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
+        let taken = taken_names(&groups, toolbox.as_deref());
         let plan = plan(servers, &present, &taken, &environment, &mut vault);
-        let new = config.snapshot.bytes.is_none();
-        let mut edits = edits(face, &toolbox, &groups, &plan.additions, new, &mut notes);
+        let mut edits = edits(face, toolbox.as_deref(), &plan.additions, &mut notes);
         let (replaced, mut values) = (vault.replaced, vault.values);
-        let before = match new {
-            true => fresh(face, !values.is_empty()),
-            false => config.text.clone(),
-        };
-        if !new && !values.is_empty() {
+        let before = text_to_extend(config, face, !values.is_empty());
+        if config.snapshot.bytes.is_some() && !values.is_empty() {
             edits.extend(Secrets::naming(face, &config.value));
         }
         let filed = secrets.with(&values);
@@ -411,7 +387,8 @@ impl<'a> Import<'a> {
                                    "renamedFrom": addition.renamed_from});
             match self.face {
                 Face::Workbench => {
-                    added["toolbox"] = json!(self.toolbox);
+                    let own = || toolbox_for(&server.name);
+                    added["toolbox"] = json!(self.toolbox.clone().unwrap_or_else(own));
                     added["server"] = json!(server.name);
                 }
                 Face::Toolman => added["namespace"] = json!(server.name),
@@ -472,54 +449,40 @@ impl<'a> Import<'a> {
     }
 }
 
-fn toolbox(order: &Order<'_>, groups: &[Group]) -> Result<String, Failure> {
-    match (order.toolbox, groups) {
-        (Some(_), _) if order.face == Face::Toolman => {
-            Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"))
-        }
-        (Some(name), _) => match ToolboxName::new(name) {
-            Ok(_) => Ok(name.to_owned()),
-            Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
-        },
-        (None, []) => Ok("dev".to_owned()),
-        (None, [only]) => Ok(only.name.clone()),
-        (None, _) => Ok("imported".to_owned()),
+/// The toolbox that the command line names for all servers.
+fn named_toolbox(order: &Order<'_>) -> Result<Option<String>, Failure> {
+    let Some(name) = order.toolbox else { return Ok(None) };
+    if order.face == Face::Toolman {
+        return Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"));
     }
+    match ToolboxName::new(name) {
+        Ok(_) => Ok(Some(name.to_owned())),
+        Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
+    }
+}
+
+/// The names that no new server may have: those where it goes and, if it gets a toolbox of its own, all others,
+/// so that a name alone says which server is meant.
+fn taken_names(groups: &[Group], toolbox: Option<&str>) -> Vec<String> {
+    let there = groups.iter().filter(|group| toolbox.is_none_or(|toolbox| group.name == toolbox));
+    let servers = there.flat_map(|group| &group.servers).map(|server| server.name.clone());
+    let toolboxes = groups.iter().filter(|_| toolbox.is_none()).map(|group| group.name.clone());
+    servers.chain(toolboxes).collect()
 }
 
 fn edits(
     face: Face,
-    toolbox: &str,
-    groups: &[Group],
+    toolbox: Option<&str>,
     additions: &[Addition],
-    new: bool,
     notes: &mut Vec<Note>,
 ) -> Vec<Edit<'static>> {
     let mut edits = Vec::new();
-    let base = ["toolboxes", toolbox].map(str::to_owned).to_vec();
-    if face == Face::Workbench
-        && !groups.iter().any(|group| group.name == toolbox)
-        && (new || !additions.is_empty())
-    {
-        let used = additions.iter().filter(|addition| !addition.server.disabled);
-        let names: Vec<_> = used.map(|addition| addition.server.name.as_str()).collect();
-        let description = match names.is_empty() {
-            true => String::new(),
-            false => cut(&names.join(", "), 200),
-        };
-        let toolbox = Value::object([
-            ("description", Value::String(description)),
-            ("mcpServers", Value::Object(Vec::new())),
-        ]);
-        edits.push(Edit::Set { path: base.clone(), value: toolbox });
-    }
     for Addition { server, .. } in additions {
-        edits.push(match face {
-            Face::Workbench => {
-                let mut path = base.clone();
-                path.extend(["mcpServers".to_owned(), server.name.clone()]);
-                Edit::Set { path, value: workbench_value(server) }
-            }
+        match face {
+            Face::Workbench => edits.extend(match toolbox {
+                Some(toolbox) => put_into_toolbox(server, toolbox, ""),
+                None => put_into_toolbox(server, &toolbox_for(&server.name), &server.description),
+            }),
             Face::Toolman => {
                 if server.tools.is_some() {
                     notes.push(Note {
@@ -532,18 +495,23 @@ fn edits(
                     });
                 }
                 let path = vec!["servers".to_owned()];
-                Edit::Push { path, value: toolman_value(server), index: usize::MAX }
+                edits.push(Edit::Push { path, value: toolman_value(server), index: usize::MAX });
             }
-        });
+        }
     }
     edits
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+/// Puts a server into a toolbox, and describes the toolbox unless the description is empty.
+pub(super) fn put_into_toolbox(server: &ImportedServer, toolbox: &str, description: &str) -> Vec<Edit<'static>> {
+    let path = |keys: &[&str]| ["toolboxes", toolbox].iter().chain(keys).map(|key| (*key).to_owned()).collect();
+    let description = (!description.is_empty()).then(|| {
+        let value = Value::String(Template::literal(description).spelled());
+        Edit::Set { path: path(&["description"]), value }
+    });
+    let value = workbench_value(server);
+    let server = Edit::Set { path: path(&["mcpServers", &server.name]), value };
+    description.into_iter().chain([server]).collect()
 }
 
 /// All variables that a text names.

@@ -10,6 +10,8 @@ mod diagnosis;
 mod doctor;
 mod failure;
 mod files;
+mod first_start;
+mod fresh;
 mod import;
 mod load;
 mod logging;
@@ -20,6 +22,7 @@ mod screen;
 mod secrets;
 mod serve;
 mod serve_http;
+mod shape;
 mod shell;
 mod version;
 
@@ -220,10 +223,16 @@ fn command(face: Face) -> clap::Command {
     let adding = format!(
         "{program} add [OPTIONS] <NAME> -- <COMMAND>...\n       {program} add [OPTIONS] <NAME> --url <URL>"
     );
-    Arguments::command()
+    let command = Arguments::command()
         .name(program)
         .bin_name(program)
-        .mut_subcommand("add", |command| command.override_usage(adding))
+        .mut_subcommand("add", |command| command.override_usage(adding));
+    match face {
+        Face::Workbench => command,
+        Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
+            .into_iter()
+            .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
+    }
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {

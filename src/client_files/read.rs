@@ -38,6 +38,8 @@ pub struct ImportedServer {
     pub tools_key: String,
     /// Whether the server is disabled.
     pub disabled: bool,
+    /// What the file says about the server; empty if it says nothing.
+    pub description: String,
     /// Where the server comes from.
     pub origin: Origin,
 }
