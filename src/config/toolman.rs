@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
     "remember",
     "startupWait",
+    "offloadOver",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -38,7 +39,7 @@ pub(super) const KEYS: [&str; 17] = [
     "start",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 19] = [
+pub(super) const SERVER_KEYS: [&str; 20] = [
     "namespace",
     "command",
     "url",
@@ -58,6 +59,7 @@ pub(super) const SERVER_KEYS: [&str; 19] = [
     "inheritEnv",
     "isolation",
     "start",
+    "offloadOver",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
@@ -168,6 +170,7 @@ impl ToolmanReader<'_> {
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
         let running = server::running(&table);
+        let offload_over = settings::offload_over(&table);
         if disabled {
             return None;
         }
@@ -178,6 +181,7 @@ impl ToolmanReader<'_> {
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
             running,
+            offload_over,
         })
     }
 

@@ -30,7 +30,7 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -74,6 +74,8 @@ pub struct Spec {
     pub start: Start,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 impl Spec {
@@ -612,6 +614,7 @@ impl Upstream {
             isolation: Isolation::Shared,
             start: Start::Open,
             always_listed: false,
+            offload_over: ByteLimit::None,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }
