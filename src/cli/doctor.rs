@@ -16,8 +16,8 @@ use super::login;
 use super::screen::{Screen, columns, padded};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::gateway::{Configured, Gateway};
 use crate::gateway::doctor::{Finding, Oddity};
+use crate::gateway::{Configured, Gateway};
 
 /// A server that takes this long counts as slow.
 const SLOW: Duration = Duration::from_secs(5);

@@ -8,7 +8,8 @@
 //! // init, import
 //! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
 //!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
-//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
+//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string],
+//!  "elsewhere": number (init: servers that are for the other file)}
 //! // init --start: also what `doctor` says of each server
 //! {…, "servers": […]}
 //! // add, remove, enable, disable; toolman: {…, "namespace"}
@@ -27,6 +28,7 @@
 use super::failure::{Failure, Manner};
 use super::screen::Screen;
 use super::{World, add, change, connect, first_start, import, schema, shape};
+use crate::client_files::FileScope;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -38,8 +40,11 @@ pub(super) enum FileVerb {
     /// Bring the servers of all clients on this machine into a configuration
     #[command(display_order = 10)]
     Init {
-        /// Write the user's own file, not one in the current directory
+        /// Write the file of the current directory, from the servers that belong to this project
         #[arg(long)]
+        project: bool,
+        /// Write the user's own file, from the servers of all projects, which is what it does in any case
+        #[arg(long, conflicts_with = "project")]
         user: bool,
         #[command(flatten)]
         toolbox: InToolbox,
@@ -94,6 +99,9 @@ pub(super) enum FileVerb {
     Connect {
         /// Such as claude-code
         client: String,
+        /// Register the configuration of the current directory, in the client's file for this project
+        #[arg(long)]
+        project: bool,
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
@@ -105,6 +113,9 @@ pub(super) enum FileVerb {
     Disconnect {
         /// Such as claude-code
         client: String,
+        /// Undo connect --project
+        #[arg(long)]
+        project: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -182,9 +193,9 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         turn: change::Standing::default(),
     };
     let result = (|| match verb {
-        FileVerb::Init { user, toolbox, start, .. } => {
+        FileVerb::Init { project, toolbox, start, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::init(&order, named, *user, (*start, screen), &mut console)
+            import::init(&order, named, scope(*project), (*start, screen), &mut console)
         }
         FileVerb::Import { source, toolbox, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
@@ -196,15 +207,15 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
             let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
-        FileVerb::Shape(verb) => {
-            shape::run(verb, &shape::Target { face, file: &file?, world }, &mut console)
+        FileVerb::Shape(verb) => shape::run(verb, &shape::Target { face, file: &file?, world }, &mut console),
+        FileVerb::Connect { client, project, keep, .. } => {
+            let (program, scope, keep) = (&program(world), scope(*project), *keep);
+            let order = connect::Order { client, face, own_face, tool_mode, scope, keep, world, program };
+            connect::connect(&order, named, &mut console)
         }
-        FileVerb::Connect { client, keep, .. } => {
-            let program = &program(world);
-            let order = connect::Order { client, face, own_face, tool_mode, keep: *keep, world, program };
-            connect::connect(&order, &file?, &mut console)
+        FileVerb::Disconnect { client, project, .. } => {
+            connect::disconnect(client, (face, scope(*project)), world, &mut console)
         }
-        FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
         FileVerb::Completions { shell } => {
             Ok(schema::completions(*shell, command, face.program(), manner.json, console.out)?)
@@ -226,6 +237,10 @@ impl FileVerb {
             Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
         }
     }
+}
+
+fn scope(project: bool) -> FileScope {
+    if project { FileScope::Project } else { FileScope::User }
 }
 
 /// The configuration or, where there is none, the user's own file, which is then created. A file that was named

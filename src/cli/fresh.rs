@@ -17,7 +17,11 @@ const SETTINGS: [([&str; 2], &str, &str); 4] = [
         "\"auto\"",
         "A result that is too long for the client is kept here, and the model reads it in parts.",
     ),
-    (["journal", "journal"], "true", "What is called is written down; `log` shows it. Arguments are not kept."),
+    (
+        ["journal", "journal"],
+        "true",
+        "What is called is written down; `log` shows it. Arguments are not kept.",
+    ),
 ];
 
 /// A configuration without servers, with or without a reference to the file of secrets.

@@ -11,7 +11,7 @@ use crate::client_files::{
     Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
     places, plan, read, read_config, toolbox_for, toolman_value, workbench_value,
 };
-use crate::config::locate::{Face, Platform, user_file};
+use crate::config::locate::{Face, Platform};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
@@ -28,25 +28,21 @@ pub(super) struct Order<'a> {
 }
 
 /// Brings the servers of all clients into a file, which is created if necessary, and starts them if that is
-/// wanted.
+/// wanted. The scope says whose servers, and whose file unless one is named.
 pub(super) fn init(
     order: &Order<'_>,
     named: Option<&Path>,
-    user: bool,
+    scope: FileScope,
     (start, screen): (first_start::Choice, Screen),
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = order.world;
-    let environment = |name: &str| world.variable(name);
-    let around = world.surroundings(&environment);
-    let file = match (named, user) {
-        (Some(file), _) => world.directory.join(file),
-        (None, true) => user_file(order.face, &around)
+    let file = match named {
+        Some(file) => order.world.directory.join(file),
+        None => file_of(order, scope)
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
-        (None, false) => world.directory.join(order.face.file_name()),
     };
     let (mut answer, outcome, next) =
-        console.in_turn(&file, |console| init_now(order, named, user, &file, console))?;
+        console.in_turn(&file, |console| init_now(order, named, scope, &file, console))?;
     if let Some(servers) = first_start::offer(start, order, &file, outcome, screen, console)? {
         answer.insert("servers".to_owned(), servers);
     }
@@ -56,24 +52,30 @@ pub(super) fn init(
     Ok(answer)
 }
 
+/// The file that `init` writes.
+fn file_of(order: &Order<'_>, scope: FileScope) -> Option<PathBuf> {
+    match scope {
+        FileScope::User => order.world.user_file(order.face),
+        FileScope::Project => Some(order.world.directory.join(order.face.file_name())),
+    }
+}
+
 fn init_now(
     order: &Order<'_>,
     named: Option<&Path>,
-    user: bool,
+    scope: FileScope,
     file: &Path,
     console: &mut Console<'_>,
 ) -> Result<(Answer, Settled, String), Failure> {
     let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
-    let mut sources = Sources::default();
+    let mut sources = Sources { scope: Some(scope), ..Sources::default() };
     for client in &CLIENTS {
         for place in places(client, &around) {
-            let wanted = !user || place.scope == FileScope::User;
             let known = sources.files.contains(&place.path);
-            if wanted && !known && (around.exists)(&place.path) && place.path != file {
-                let project = if user { Path::new("") } else { world.directory.as_path() };
-                if let Err(failure) = sources.add(client, &place.path, place.scope, project) {
+            if !known && (around.exists)(&place.path) && place.path != file {
+                if let Err(failure) = sources.add(client, &place.path, place.scope, &world.directory) {
                     console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
                     sources.warnings.push(failure.message);
                 }
@@ -81,34 +83,78 @@ fn init_now(
         }
     }
     for source in &sources.found {
-        console.say(&format!(
+        console.plan(format!(
             "{}: {} in {}",
             source.client,
             counted(source.servers, "server"),
             source.file.display()
-        ))?;
+        ));
     }
     if sources.found.is_empty() {
-        console.say("no client with MCP servers was found on this machine")?;
+        console.plan(match scope {
+            FileScope::User => "No client with MCP servers was found on this machine",
+            FileScope::Project => "No client has MCP servers for this project",
+        });
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
     if let (Face::Workbench, Some(variable), None) = (order.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
-    let present: Vec<_> = CLIENTS
-        .iter()
-        .filter(|client| sources.found.iter().any(|source| source.client == client.title))
-        .map(|client| client.id)
-        .collect();
+    let elsewhere = elsewhere(order, scope, std::mem::take(&mut sources.elsewhere));
+    let next = next(order.face, scope, &sources);
     let config = open(order.face, file, world, Some(&fresh(order.face, false)))?;
-    let (answer, outcome) = bring(order, sources, config, console)?;
-    let program = order.face.program();
-    let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
-    let next = match found.is_empty() {
-        true => format!("`{program} connect CLIENT`, with one of {}", clients()),
-        false => found.join(" or "),
-    };
+    let (mut answer, outcome) = bring(order, sources, config, console)?;
+    answer.insert("elsewhere".to_owned(), json!(elsewhere));
+    match (scope, elsewhere) {
+        (_, 0) => {}
+        (FileScope::User, 1) => console.say("1 server belongs to this project; run init --project")?,
+        (FileScope::User, many) => {
+            console.say(&format!("{many} servers belong to this project; run init --project"))?;
+        }
+        (FileScope::Project, 1) => console.say("1 server belongs to you in every project; run init")?,
+        (FileScope::Project, many) => {
+            console.say(&format!("{many} servers belong to you in every project; run init"))?;
+        }
+    }
     Ok((answer, outcome, next))
+}
+
+/// The commands that register the file with the clients whose servers were found.
+fn next(face: Face, scope: FileScope, sources: &Sources) -> String {
+    let program = face.program();
+    let (project, able): (_, fn(&&KnownClient) -> bool) = match scope {
+        FileScope::User => ("", |_| true),
+        FileScope::Project => (" --project", |client| !client.files.project.is_empty()),
+    };
+    let found = CLIENTS.iter().filter(able).filter(|client| {
+        let title = client.title;
+        sources.found.iter().any(|source| source.client == title)
+    });
+    let found: Vec<_> = found.map(|client| format!("`{program} connect {}{project}`", client.id)).collect();
+    match found.is_empty() {
+        true => format!("`{program} connect CLIENT{project}`, with one of {}", clients()),
+        false => found.join(" or "),
+    }
+}
+
+/// How many of the servers of the other scope are not in its file yet.
+fn elsewhere(order: &Order<'_>, scope: FileScope, servers: Vec<ImportedServer>) -> usize {
+    let other = match scope {
+        FileScope::User => FileScope::Project,
+        FileScope::Project => FileScope::User,
+    };
+    let all = servers.len();
+    let taken = || {
+        let file = file_of(order, other)?;
+        let config = open(order.face, &file, order.world, Some(&fresh(order.face, false))).ok()?;
+        let secrets = Secrets::of(&config, order.face, order.world).ok()?;
+        let environment = |name: &str| secrets.value(name);
+        let present: Vec<_> =
+            read_config(order.face, &config.value).into_iter().flat_map(|group| group.servers).collect();
+        let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
+        Some(plan(servers, &present, &[], &environment, &mut vault).additions.len())
+    };
+    taken().unwrap_or(all)
 }
 
 /// Brings the servers of one client or file into an existing file.
@@ -216,6 +262,10 @@ fn format_of(path: &Path) -> edit::Format {
 
 #[derive(Default)]
 struct Sources {
+    /// Whose servers are wanted; `None` for all.
+    scope: Option<FileScope>,
+    /// Servers of the other scope.
+    elsewhere: Vec<ImportedServer>,
     servers: Vec<ImportedServer>,
     notes: Vec<Note>,
     warnings: Vec<String>,
@@ -243,6 +293,10 @@ impl Sources {
         let imported = servers_in(client, path, &text, scope, project)?;
         let (servers, ourselves): (Vec<_>, Vec<_>) =
             imported.servers.into_iter().partition(|server| !is_gateway(server));
+        let wanted =
+            |server: &ImportedServer| self.scope.is_none_or(|wanted| wanted == scope_of(server, scope));
+        let (servers, elsewhere): (Vec<_>, Vec<_>) = servers.into_iter().partition(wanted);
+        self.elsewhere.extend(elsewhere);
         self.files.push(path.to_owned());
         if !servers.is_empty() {
             self.found.push(ImportSource {
@@ -261,6 +315,14 @@ impl Sources {
             message: "is this gateway itself; left out".to_owned(),
         }));
         Ok(())
+    }
+}
+
+/// Whom a server of a file concerns: Claude Code keeps those of projects in the user's own file.
+fn scope_of(server: &ImportedServer, file: FileScope) -> FileScope {
+    match server.origin.path.first() {
+        Some(key) if key == "projects" => FileScope::Project,
+        _ => file,
     }
 }
 
@@ -503,8 +565,13 @@ fn edits(
 }
 
 /// Puts a server into a toolbox, and describes the toolbox unless the description is empty.
-pub(super) fn put_into_toolbox(server: &ImportedServer, toolbox: &str, description: &str) -> Vec<Edit<'static>> {
-    let path = |keys: &[&str]| ["toolboxes", toolbox].iter().chain(keys).map(|key| (*key).to_owned()).collect();
+pub(super) fn put_into_toolbox(
+    server: &ImportedServer,
+    toolbox: &str,
+    description: &str,
+) -> Vec<Edit<'static>> {
+    let path =
+        |keys: &[&str]| ["toolboxes", toolbox].iter().chain(keys).map(|key| (*key).to_owned()).collect();
     let description = (!description.is_empty()).then(|| {
         let value = Value::String(Template::literal(description).spelled());
         Edit::Set { path: path(&["description"]), value }

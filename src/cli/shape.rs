@@ -122,7 +122,11 @@ struct Planned<'e> {
 }
 
 /// Runs a verb.
-pub(super) fn run(verb: &ShapeVerb, target: &Target<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
+pub(super) fn run(
+    verb: &ShapeVerb,
+    target: &Target<'_>,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
     use ShapeVerb::{Describe, Disable, Enable, Move, Remove, Rename};
     if let (Face::Toolman, Move { .. } | Describe { .. } | Rename { .. }) = (target.face, verb) {
         return Err(Failure::usage("tools.toml has no toolboxes", "change its servers by hand"));
@@ -171,11 +175,8 @@ fn move_to(
             summary.push(goes_too(toolbox));
         }
         let moves = moved.iter().map(|place| json!({"server": place.server, "from": place.toolbox}));
-        let answer = [
-            ("toolbox", json!(toolbox)),
-            ("moved", moves.collect()),
-            ("removedToolboxes", json!(emptied)),
-        ];
+        let answer =
+            [("toolbox", json!(toolbox)), ("moved", moves.collect()), ("removedToolboxes", json!(emptied))];
         Ok(Planned { edits, summary, answer: members(answer) })
     })
 }
@@ -257,8 +258,9 @@ fn switch(
         let mut path = place.path.clone();
         path.push("disabled".to_owned());
         let edit = match (disabled, value.at(&path)) {
-            (true, old) => (old != Some(&Value::Boolean(true)))
-                .then(|| Edit::Set { path, value: Value::Boolean(true) }),
+            (true, old) => {
+                (old != Some(&Value::Boolean(true))).then(|| Edit::Set { path, value: Value::Boolean(true) })
+            }
             (false, old) => old.map(|_| Edit::Remove { path }),
         };
         let verb = if disabled { "Disables" } else { "Enables" };
@@ -368,12 +370,7 @@ pub(super) fn servers(face: Face, value: &Value) -> Vec<Place> {
 }
 
 /// The one server that is called like this, by its name alone or after its toolbox and a slash.
-fn find<'p>(
-    face: Face,
-    all: &'p [Place],
-    name: &str,
-    toolbox: Option<&str>,
-) -> Result<&'p Place, Failure> {
+fn find<'p>(face: Face, all: &'p [Place], name: &str, toolbox: Option<&str>) -> Result<&'p Place, Failure> {
     let within: Vec<_> =
         all.iter().filter(|place| toolbox.is_none_or(|toolbox| place.toolbox == toolbox)).collect();
     let found: Vec<_> =

@@ -189,8 +189,9 @@ impl<'a> Reader<'a> {
                 self.servers(value, &root);
                 self.meaning.workspace = workspace;
             } else {
-                let message =
-                    format!("belongs to the project {directory}; left out, run this there to take it over");
+                let message = format!(
+                    "belongs to the project {directory}; left out, `init --project` there takes it over"
+                );
                 servers.entries().iter().for_each(|(name, _)| self.note(name, "", &message));
             }
         }

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 19] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -37,6 +37,7 @@ pub(super) const KEYS: [&str; 18] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "journal",
 ];
 
 pub(super) const SERVER_KEYS: [&str; 20] = [

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 19] = [
+pub(super) const KEYS: [&str; 20] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -34,6 +34,7 @@ pub(super) const KEYS: [&str; 19] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "journal",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

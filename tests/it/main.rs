@@ -56,6 +56,8 @@ mod opening;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
@@ -67,6 +69,8 @@ mod relay;
 mod reload;
 #[cfg(unix)]
 mod search;
+#[cfg(target_os = "linux")]
+mod shape;
 #[cfg(unix)]
 mod sharing;
 mod shell;

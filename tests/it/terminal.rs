@@ -55,8 +55,8 @@ impl Place {
 fn a_change_is_asked_for() {
     let add = ["add", "two", "--", "npx", "two"];
     for (keys, status, signal, written, last) in [
-        ("y\n", Some(0), None, true, "added two"),
-        ("Yes\n", Some(0), None, true, "added two"),
+        ("y\n", Some(0), None, true, "Adds two"),
+        ("Yes\n", Some(0), None, true, "Adds two"),
         ("n\n", Some(1), None, false, "error\u{1b}[0m: nothing was written: you did not say yes"),
         ("\n", Some(1), None, false, "run it again and answer y, or add --yes"),
         // Ctrl-D at the beginning of a line is the end of input.

@@ -58,8 +58,7 @@ impl Workbench {
             }
             false => "",
         };
-        let head =
-            "Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n";
+        let head = "Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n";
         self.listing(viewer, head, &format!("\n{how}{describe} {closing}{find}"))
     }
 
