@@ -92,7 +92,7 @@ pub(super) fn examine(
     runtime.shutdown_background();
     findings?.ok_or_else(|| {
         screen.clear();
-        Failure::failed("interrupted", "what was started has been ended")
+        Failure::interrupted("what was started has been ended")
     })
 }
 
