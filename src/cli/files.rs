@@ -145,7 +145,7 @@ pub(super) struct Change {
 
 #[derive(Args)]
 pub(super) struct InToolbox {
-    /// One toolbox for all (default: for each server one that is named after it)
+    /// The toolbox (default: one per server, named after it)
     #[arg(long, value_name = "NAME")]
     toolbox: Option<String>,
 }
@@ -208,7 +208,9 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
             let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
-        FileVerb::Shape(verb) => shape::run(verb, &shape::Target { face, file: &file?, world }, &mut console),
+        FileVerb::Shape(verb) => {
+            shape::run(verb, &shape::OwnFile { face, file: &file?, world }, &mut console)
+        }
         FileVerb::Connect { client, project, keep, .. } => {
             let (program, scope, keep) = (&program(world), scope(*project), *keep);
             let order = connect::Order { client, face, own_face, tool_mode, scope, keep, world, program };

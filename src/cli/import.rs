@@ -75,7 +75,10 @@ fn init_now(
         for place in places(client, &around) {
             let known = sources.files.contains(&place.path);
             if !known && (around.exists)(&place.path) && place.path != file {
-                if let Err(failure) = sources.add(client, &place.path, place.scope, &world.directory) {
+                let added = sources.add(client, &place.path, place.scope, &world.directory);
+                // A file of the other scope is read only to say what is in it, unless it is Claude Code's.
+                let matters = place.scope == scope || client.id == "claude-code";
+                if let Some(failure) = added.err().filter(|_| matters) {
                     console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
                     sources.warnings.push(failure.message);
                 }
@@ -131,8 +134,9 @@ fn next(face: Face, scope: FileScope, sources: &Sources) -> String {
         sources.found.iter().any(|source| source.client == title)
     });
     let found: Vec<_> = found.map(|client| format!("`{program} connect {}{project}`", client.id)).collect();
+    let all: Vec<_> = CLIENTS.iter().filter(able).map(|client| client.id).collect();
     match found.is_empty() {
-        true => format!("`{program} connect CLIENT{project}`, with one of {}", clients()),
+        true => format!("`{program} connect CLIENT{project}`, with one of {}", listed(&all, "or")),
         false => found.join(" or "),
     }
 }
@@ -291,12 +295,17 @@ impl Sources {
         let client = writer(client, path);
         let (text, _) = text_of(path)?;
         let imported = servers_in(client, path, &text, scope, project)?;
+        let is_wanted = |scope: FileScope| self.scope.is_none_or(|wanted| wanted == scope);
+        let (servers, elsewhere): (Vec<_>, Vec<_>) =
+            imported.servers.into_iter().partition(|server| is_wanted(scope_of(server, scope)));
+        let mut notes = imported.notes;
+        notes.retain(|note| {
+            let about = |servers: &[ImportedServer]| servers.iter().any(|server| server.name == note.server);
+            about(&servers) || is_wanted(scope) && !about(&elsewhere)
+        });
+        self.elsewhere.extend(elsewhere.into_iter().filter(|server| !is_gateway(server)));
         let (servers, ourselves): (Vec<_>, Vec<_>) =
-            imported.servers.into_iter().partition(|server| !is_gateway(server));
-        let wanted =
-            |server: &ImportedServer| self.scope.is_none_or(|wanted| wanted == scope_of(server, scope));
-        let (servers, elsewhere): (Vec<_>, Vec<_>) = servers.into_iter().partition(wanted);
-        self.elsewhere.extend(elsewhere);
+            servers.into_iter().partition(|server| !is_gateway(server));
         self.files.push(path.to_owned());
         if !servers.is_empty() {
             self.found.push(ImportSource {
@@ -306,7 +315,7 @@ impl Sources {
             });
         }
         self.servers.extend(servers);
-        self.notes.extend(imported.notes);
+        self.notes.extend(notes);
         self.notes.extend(ourselves.into_iter().map(|server| Note {
             client: client.title,
             file: path.to_owned(),

@@ -97,7 +97,7 @@ impl ShapeVerb {
 }
 
 /// The file that is to be changed.
-pub(super) struct Target<'a> {
+pub(super) struct OwnFile<'a> {
     pub(super) face: Face,
     pub(super) file: &'a Path,
     pub(super) world: &'a World,
@@ -124,12 +124,15 @@ struct Planned<'e> {
 /// Runs a verb.
 pub(super) fn run(
     verb: &ShapeVerb,
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
     use ShapeVerb::{Describe, Disable, Enable, Move, Remove, Rename};
     if let (Face::Toolman, Move { .. } | Describe { .. } | Rename { .. }) = (target.face, verb) {
-        return Err(Failure::usage("tools.toml has no toolboxes", "change its servers by hand"));
+        return Err(Failure::usage(
+            "tools.toml has no toolboxes",
+            "give its servers another `namespace` in the file instead",
+        ));
     }
     match verb {
         Remove { server, toolbox, .. } => remove(target, server, toolbox.as_deref(), console),
@@ -143,7 +146,7 @@ pub(super) fn run(
 
 /// Moves servers into a toolbox, which is made if there is none of that name.
 fn move_to(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     names: &[String],
     toolbox: &str,
     console: &mut Console<'_>,
@@ -183,7 +186,7 @@ fn move_to(
 
 /// Gives a toolbox a description in place of the one that it may have.
 fn describe(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     toolbox: &str,
     text: &str,
     console: &mut Console<'_>,
@@ -205,7 +208,7 @@ fn describe(
 
 /// Gives a toolbox another name, also where tokens name it.
 fn rename(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     toolbox: &str,
     new: &str,
     console: &mut Console<'_>,
@@ -247,7 +250,7 @@ fn rename(
 
 /// Switches a server on or off.
 fn switch(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     name: &str,
     disabled: bool,
     console: &mut Console<'_>,
@@ -258,10 +261,9 @@ fn switch(
         let mut path = place.path.clone();
         path.push("disabled".to_owned());
         let edit = match (disabled, value.at(&path)) {
-            (true, old) => {
-                (old != Some(&Value::Boolean(true))).then(|| Edit::Set { path, value: Value::Boolean(true) })
-            }
-            (false, old) => old.map(|_| Edit::Remove { path }),
+            (true, Some(Value::Boolean(true))) | (false, None) => None,
+            (true, _) => Some(Edit::Set { path, value: Value::Boolean(true) }),
+            (false, Some(_)) => Some(Edit::Remove { path }),
         };
         let verb = if disabled { "Disables" } else { "Enables" };
         let mut answer = place.answer(target.face);
@@ -273,7 +275,7 @@ fn switch(
 
 /// Removes a server; `toolbox` is where it must be, if that is said.
 fn remove(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     name: &str,
     toolbox: Option<&str>,
     console: &mut Console<'_>,
@@ -310,11 +312,11 @@ fn remove(
 
 /// Reads the file, plans a change of it, shows it and writes it.
 fn change<'e>(
-    target: &Target<'_>,
+    target: &OwnFile<'_>,
     console: &mut Console<'_>,
     plan: impl Fn(&Value) -> Result<Planned<'e>, Failure>,
 ) -> Result<Answer, Failure> {
-    let Target { face, file, world } = *target;
+    let OwnFile { face, file, world } = *target;
     console.in_turn(file, |console| {
         let config = open(face, file, world, None)?;
         let Planned { edits, summary, mut answer } = plan(&config.value)?;

@@ -6,7 +6,7 @@ pub struct Listing<'a> {
     /// The text before the rows.
     pub head: &'a str,
     /// The rows.
-    pub rows: &'a [Row],
+    pub rows: &'a [ListingRow],
     /// The line that says how many rows were left out, and how to see them.
     pub omitted: &'a dyn Fn(usize) -> String,
     /// The text after the rows.
@@ -14,7 +14,7 @@ pub struct Listing<'a> {
 }
 
 /// A row of a list.
-pub struct Row {
+pub struct ListingRow {
     /// The part that must stay.
     pub head: String,
     /// The description, which may be shortened.
@@ -76,7 +76,7 @@ impl Listing<'_> {
 
     fn text(&self, description: usize, rows: usize) -> String {
         let mut text = self.head.to_owned();
-        for Row { head, about } in &self.rows[..rows] {
+        for ListingRow { head, about } in &self.rows[..rows] {
             text.push_str(head);
             if !about.whole().is_empty() && description > 0 {
                 text.push_str(": ");
@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn fit(limit: usize, rows: &[(&str, &str)]) -> String {
-        let row = |(head, about): &(&str, &str)| Row {
+        let row = |(head, about): &(&str, &str)| ListingRow {
             head: head.to_string(),
             about: match about.contains(", ") {
                 true => About::Names(about.to_string()),

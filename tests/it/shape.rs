@@ -237,11 +237,13 @@ fn every_server_has_a_toolbox_of_its_own() {
     assert_eq!(home.json(&["init", "--yes"])["changed"], json!(false));
     // So it is with `add`; a toolbox of that name may have other servers.
     for (args, toolbox) in [
-        (&["add", "a__b", "--yes", "--description", "What ${A} is", "--", "x"][..], "a_b"),
-        (&["add", "a_b", "--yes", "--", "y"], "a_b-2"),
-        (&["add", "in", "--toolbox", "web", "--yes", "--", "x"], "web"),
+        (&["a__b", "--description", "What ${A} is", "--", "x"][..], "a_b"),
+        (&["a_b", "--", "y"], "a_b-2"),
+        (&["in", "--toolbox", "web", "--", "x"], "web"),
     ] {
-        assert_eq!(home.json(args)["toolbox"], toolbox);
+        let finished = home.run(&[&["add", "--yes", "--json"], args].concat());
+        let answer: Value = serde_json::from_str(&finished.stdout).expect("one JSON value");
+        assert_eq!(answer["toolbox"], toolbox, "{answer}");
     }
     let toolboxes = &home.config_value()["toolboxes"];
     assert_eq!(toolboxes["a_b"]["description"], "What $${A} is");
@@ -368,15 +370,13 @@ fn init_offers_to_start_every_server_once() {
     let home = || {
         let home = Home::new();
         let servers = json!({"mcpServers": {"a-well": fake("--with echo"), "ill": fake("--exit 3")}});
-        home.put("cursor", servers.to_string().as_bytes());
+        home.put("cursor", home.lab.fill(&servers.to_string()).as_bytes());
         home
     };
     let remembered = |home: &Home| home.json(&["list", "servers"]).to_string();
-    for (args, status) in [(&["init", "--yes"][..], 0), (&["init", "--yes", "--no-start"], 0)] {
-        let home = home();
-        let finished = home.run(args);
-        assert_eq!((finished.code, finished.stdout.contains("well")), (Some(status), true), "{args:?}");
-        assert!(!finished.stdout.contains("cannot be used"), "{}", finished.stdout);
+    for args in [&["init", "--yes"][..], &["init", "--yes", "--no-start"]] {
+        let finished = home().run(args);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), ""), "{args:?}");
     }
     let started = home();
     let answer = started.json(&["init", "--yes", "--start"]);

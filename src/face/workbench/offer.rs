@@ -4,7 +4,7 @@
 use super::arguments::MOST_DESCRIBED;
 use super::{Meta, Mode, Workbench};
 use crate::config::{MetaTools, Toolbox};
-use crate::face::fit::{About, Listing, Row};
+use crate::face::fit::{About, Listing, ListingRow};
 use crate::face::own_tool::{Effect, OwnTool};
 use crate::face::{Viewer, find};
 use crate::json::quote;
@@ -199,7 +199,7 @@ impl Workbench {
                     true => servers.join(", "),
                     false => format!("{} ({})", servers.join(", "), toolbox.description),
                 };
-                Row { head: format!("- {}", toolbox.name), about: About::Text(one_line(&about)) }
+                ListingRow { head: format!("- {}", toolbox.name), about: About::Text(one_line(&about)) }
             })
             .collect();
         let omitted = |count| format!("- … and {count} more");
@@ -232,7 +232,7 @@ impl Workbench {
     }
 }
 
-fn row(toolbox: &Toolbox, viewer: &Viewer<'_>) -> Row {
+fn row(toolbox: &Toolbox, viewer: &Viewer<'_>) -> ListingRow {
     let counted = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
@@ -240,17 +240,17 @@ fn row(toolbox: &Toolbox, viewer: &Viewer<'_>) -> Row {
     let (name, servers) = (&toolbox.name, counted(toolbox.servers.len(), "server"));
     if !toolbox.description.is_empty() {
         let about = About::Text(one_line(&toolbox.description));
-        return Row { head: format!("- {name} ({servers})"), about };
+        return ListingRow { head: format!("- {name} ({servers})"), about };
     }
     match known_tools(toolbox, viewer) {
         Some(tools) if !tools.is_empty() => {
             let head = format!("- {name} ({servers}, {})", counted(tools.len(), "tool"));
-            Row { head, about: About::Names(one_line(&tools.join(", "))) }
+            ListingRow { head, about: About::Names(one_line(&tools.join(", "))) }
         }
         _ => {
             let names: Vec<_> = toolbox.servers.iter().map(|server| server.name.as_str()).collect();
             let about = About::Names(one_line(&names.join(", ")));
-            Row { head: format!("- {name} ({servers})"), about }
+            ListingRow { head: format!("- {name} ({servers})"), about }
         }
     }
 }
