@@ -69,6 +69,13 @@ pub struct Configured {
     pub switch_file: Option<SwitchFile>,
 }
 
+/// Reads the names of tools by which clients are told of groups. This may wait for the disk.
+fn recall_introductions(gateway: &Gateway, face: &dyn Face) {
+    let servers = face.servers().into_iter();
+    let introduced = servers.filter(|server| face.is_introduced_by_tools(server.group));
+    gateway.engine.known.recall_introductions(introduced.map(|server| server.spec.transport));
+}
+
 /// A request's span: its client, id and method. It is made only where debug messages are wanted.
 fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span {
     let client = || match session.hello() {
@@ -158,11 +165,8 @@ impl Gateway {
     /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
     /// disk.
     pub fn recall(&self, face: &dyn Face) {
-        let servers = face.servers();
-        let introduced = servers.iter().filter(|server| face.is_introduced_by_tools(server.group));
-        let introduced = introduced.map(|server| server.spec.transport.clone());
-        self.engine.known.recall_introductions(introduced);
-        let specs: Vec<_> = servers.into_iter().map(|server| server.spec).collect();
+        recall_introductions(self, face);
+        let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs);
     }
 
