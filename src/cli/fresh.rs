@@ -15,12 +15,12 @@ const SETTINGS: [([&str; 2], &str, &str); 4] = [
     (
         ["offloadOver", "offload_over"],
         "\"auto\"",
-        "A result that is too long for the client is kept here, and the model reads it in parts.",
+        "A result that is too long for the client is kept, and the model reads it in parts.",
     ),
     (
         ["journal", "journal"],
         "true",
-        "What is called is written down; `log` shows it. Arguments are not kept.",
+        "Calls are noted in a journal, without their arguments; `log` shows them.",
     ),
 ];
 

@@ -401,9 +401,11 @@ impl World {
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These verbs report failing servers in words of their own.
     let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
+    let reports =
+        matches!(arguments.verb, Some(Verb::Doctor { .. } | Verb::Files(files::FileVerb::Init { .. })));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
-        // `doctor` itself reports what is wrong.
-        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,
+        // These report by themselves what is wrong.
+        (_, 0) if reports => LevelFilter::OFF,
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,

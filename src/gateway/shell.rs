@@ -14,7 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::Viewer;
-use crate::json::{Scanner, quote};
+use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
 use crate::transport::peer::Answer;
@@ -118,7 +118,7 @@ impl Shell {
     pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
         let viewer = Viewer {
             client: None,
-            modern_name: "",
+            params: Node::empty(),
             modern: false,
             renders_apps: false,
             settled: true,

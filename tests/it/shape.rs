@@ -266,9 +266,9 @@ fn a_new_file_begins_with_settings_and_why_they_are_set() {
             false,
             "  // A server whose variables are not set does not start; all others do.
   \"onMissingVariable\": \"skip\",
-  // A result that is too long for the client is kept here, and the model reads it in parts.
+  // A result that is too long for the client is kept, and the model reads it in parts.
   \"offloadOver\": \"auto\",
-  // What is called is written down; `log` shows it. Arguments are not kept.
+  // Calls are noted in a journal, without their arguments; `log` shows them.
   \"journal\": true,
   \"toolboxes\": {
 ",
@@ -289,9 +289,9 @@ fn a_new_file_begins_with_settings_and_why_they_are_set() {
 on_missing_variable = \"skip\"
 # The values of variables, kept out of this file.
 env_file = \"secrets.env\"
-# A result that is too long for the client is kept here, and the model reads it in parts.
+# A result that is too long for the client is kept, and the model reads it in parts.
 offload_over = \"auto\"
-# What is called is written down; `log` shows it. Arguments are not kept.
+# Calls are noted in a journal, without their arguments; `log` shows them.
 journal = true
 active_toolsets = []
 ",
