@@ -35,6 +35,7 @@ pub(super) const KEYS: &[&str] = &[
     "onMissingVariable",
     "start",
     "idleTimeout",
+    "journal",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

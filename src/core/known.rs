@@ -14,10 +14,13 @@ use tokio::sync::Semaphore;
 use super::connection::Connection;
 use super::eras::{Asking, Eras};
 use super::upstream::{Spec, Upstream};
-use crate::catalog::Items;
+use crate::catalog::{Items, Kind};
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
+
+/// The names of a server's tools, in the server's order.
+pub type ToolNames = Arc<[Box<str>]>;
 
 /// What is known about servers.
 pub struct Known {
@@ -30,6 +33,9 @@ pub struct Known {
     manners: Mutex<Vec<(Transport, Manner)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Items)>>,
+    /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
+    /// known yet.
+    introduced: Mutex<Vec<(Transport, Option<ToolNames>)>>,
     /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
     /// themselves.
     turn: Arc<Semaphore>,
@@ -43,6 +49,7 @@ impl Known {
             directory: directory.to_owned(),
             manners: Mutex::default(),
             offers: Mutex::default(),
+            introduced: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
         }
     }
@@ -74,6 +81,19 @@ impl Known {
                 note(&self.offers, transport, items);
             }
         }
+    }
+
+    /// Reads the names of the tools of these servers, which clients are told of by their tools.
+    pub fn recall_introductions(&self, transports: impl Iterator<Item = Transport>) {
+        let known = |transport: &Transport| Some(names(&self.definitions.as_ref()?.load(transport)?));
+        let introduced = transports.map(|transport| (known(&transport), transport));
+        let introduced = introduced.map(|(names, transport)| (transport, names)).collect();
+        *self.introduced.lock() = introduced;
+    }
+
+    /// The names of a server's tools, if it is introduced by them and they are known.
+    pub fn introduction(&self, transport: &Transport) -> Option<ToolNames> {
+        find(&self.introduced.lock(), transport)?
     }
 
     /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
@@ -111,6 +131,12 @@ impl Known {
         if spec.recalls() {
             note(&self.offers, &spec.transport, items.clone());
         }
+        // What clients have been told stays until the next start, so that their lists stay as they are.
+        let mut introduced = self.introduced.lock();
+        if let Some((_, unknown @ None)) = introduced.iter_mut().find(|(known, _)| *known == spec.transport) {
+            *unknown = Some(names(&items));
+        }
+        drop(introduced);
         self.save(upstream, move |definitions, transport| definitions.save(transport, &items))
     }
 
@@ -166,6 +192,12 @@ impl Known {
     fn digest(&self, upstream: &Upstream) -> String {
         digest(&upstream.spec().transport, &self.directory)
     }
+}
+
+/// The names of the tools that a model can be told of.
+fn names(items: &Items) -> ToolNames {
+    let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
+    tools.map(|tool| Box::from(&*tool.key)).collect()
 }
 
 /// What is noted about a server.

@@ -254,8 +254,8 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let params = Node::empty();
-        self.meta_tools(&Viewer { client, params, modern, renders_apps: false, settled: true })
+        let (params, renders_apps, settled) = (Node::empty(), false, true);
+        self.meta_tools(&Viewer { client, params, modern, renders_apps, settled, known: None })
     }
 }
 
