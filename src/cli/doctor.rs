@@ -16,8 +16,8 @@ use super::login;
 use super::screen::{Screen, columns, padded};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::gateway::Gateway;
 use crate::gateway::doctor::{Finding, Oddity};
+use crate::gateway::{Configured, Gateway};
 use crate::text::listed;
 
 /// A server that takes this long counts as slow.
@@ -45,6 +45,28 @@ pub(super) fn run(
     let loader = Loader { reader: checked_env_file, ..asking };
     let (configured, _) = loader.load(manner)?;
     let file = loader.file;
+    let findings = examine(configured, client, screen, &world)?;
+    match manner.json {
+        true => {
+            let mut told = as_json(face, &findings);
+            told["version"] = version().into();
+            told["config"] = file.to_string_lossy().into();
+            told["path"] = world.variable("PATH").into();
+            writeln!(out, "{told}")?;
+        }
+        false => as_text(face, &findings, screen, &mut out)?,
+    }
+    let well = findings.iter().all(|finding| finding.outcome.is_ok());
+    Ok(if well { 0 } else { FailureKind::Unreachable.status() })
+}
+
+/// Starts every server once and ends it. Names of tools are made for a client called `client`.
+pub(super) fn examine(
+    configured: Configured,
+    client: &str,
+    screen: Screen,
+    world: &World,
+) -> Result<Vec<Finding>, Failure> {
     let runtime = runtime()?;
     let around = world.engine_surroundings(world.attendance());
     let findings = runtime.block_on(async {
@@ -69,22 +91,10 @@ pub(super) fn run(
         Ok::<_, io::Error>(findings)
     });
     runtime.shutdown_background();
-    let Some(findings) = findings? else {
+    findings?.ok_or_else(|| {
         screen.clear();
-        return Err(Failure::interrupted("what was started has been ended"));
-    };
-    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
-    match manner.json {
-        true => {
-            let mut told = as_json(face, &rows);
-            told["version"] = version().into();
-            told["config"] = file.to_string_lossy().into();
-            told["path"] = world.variable("PATH").into();
-            writeln!(out, "{told}")?;
-        }
-        false => as_text(face, &rows, screen, &mut out)?,
-    }
-    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
+        Failure::interrupted("what was started has been ended")
+    })
 }
 
 /// A finding in words.
@@ -135,7 +145,9 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
+/// The findings for a program.
+pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let servers: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -203,14 +215,21 @@ fn told(oddity: &Oddity) -> String {
     }
 }
 
-fn as_text(face: Face, rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// Prints the findings for a person.
+pub(super) fn as_text(
+    face: Face,
+    findings: &[Finding],
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {
         return writeln!(out, "no servers are configured");
     }
     let width = rows.iter().map(|row| columns(&row.finding.label)).max().unwrap_or(0).min(40);
-    for row in rows {
+    for row in &rows {
         let (finding, ms) = (row.finding, row.finding.took.as_millis());
         let label = padded(&finding.label, width);
         match &finding.outcome {

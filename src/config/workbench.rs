@@ -36,6 +36,7 @@ pub(super) const KEYS: &[&str] = &[
     "start",
     "idleTimeout",
     "lock",
+    "journal",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

@@ -172,7 +172,8 @@ impl Exposure for Plain {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        let viewer =
+            Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true, known: None };
         reading::adds(self.offloading(), &viewer)
     }
 

@@ -60,6 +60,8 @@ mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
@@ -71,6 +73,8 @@ mod reload;
 mod results;
 #[cfg(unix)]
 mod search;
+#[cfg(target_os = "linux")]
+mod shape;
 #[cfg(unix)]
 mod sharing;
 mod shell;
