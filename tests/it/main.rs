@@ -54,6 +54,7 @@ mod offers;
 mod on_call;
 mod opening;
 #[cfg(target_os = "linux")]
+mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
@@ -62,12 +63,12 @@ mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
-mod readme;
 mod real;
 #[cfg(unix)]
 mod redeploy;
 mod relay;
 mod reload;
+mod results;
 #[cfg(unix)]
 mod search;
 #[cfg(target_os = "linux")]
