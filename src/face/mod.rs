@@ -210,7 +210,13 @@ pub struct Viewer<'a> {
     pub known: Option<&'a Known>,
 }
 
-impl Viewer<'_> {
+impl<'a> Viewer<'a> {
+    /// A client of which nothing else is known.
+    fn new(client: Option<&'a ClientHello>, modern: bool) -> Self {
+        let (params, renders_apps, settled) = (Node::empty(), false, true);
+        Self { client, params, modern, renders_apps, settled, known: None }
+    }
+
     /// What the client calls itself; empty where that is not known.
     pub fn name(&self) -> Cow<'_, str> {
         match (self.modern, self.client) {

@@ -657,8 +657,7 @@ impl Exposure for Toolman {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        let viewer =
-            Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true, known: None };
+        let viewer = Viewer::new(client, modern);
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
     }
 
