@@ -12,6 +12,7 @@
 //!   without an arrow belong to the message before. `…` in a string stands for any text, as the last element
 //!   of an array for any further ones, and as a key for any further members. In a short session, which begins
 //!   without a handshake, `→ METHOD PARAMS` is a request, `← RESULT` its result and `← METHOD` a notification.
+//!   In what is sent, `"r…"` is the id of the result that was kept last, and `«TEXT»×N` is the text, N times.
 //! - `sh`: commands for a checkout, which take too long to be run here; what they name must exist.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
@@ -260,13 +261,16 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
     if short {
         peer.initialize_as("2025-11-25", "{}", "example");
     }
-    let mut id = 100;
+    let (mut id, mut kept) = (100, String::new());
     for (arrow, text) in messages {
         let value = if short { whole(arrow, &text, &mut id)? } else { parsed(&text)? };
         if arrow == '→' {
-            peer.send(value.to_string());
+            peer.send(written_out(&value.to_string()).replace("\"r…\"", &kept));
         } else {
-            let actual = peer.next().value();
+            let answer = peer.next();
+            let id = answer.at(&["result", "_meta", "mcp-workbench/offloaded", "id"]);
+            kept = if id.is_empty() { kept } else { id };
+            let actual = answer.value();
             if !fits(&value, &actual) {
                 return Err(format!("this was to come:\n{text}\nthis came:\n{actual}"));
             }
@@ -275,6 +279,15 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
     peer.close();
     let status = peer.wait();
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", peer.stderr())) }
+}
+
+/// A message with `«TEXT»×N` as the text, N times.
+fn written_out(message: &str) -> String {
+    let Some((before, rest)) = message.split_once('«') else { return message.to_owned() };
+    let (text, rest) = rest.split_once("»×").expect("what is repeated has an end and a number");
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let times = rest[..digits].parse().expect("a number");
+    format!("{before}{}{}", text.repeat(times), written_out(&rest[digits..]))
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
