@@ -21,6 +21,7 @@ mod known_clients;
 mod lock;
 mod memory;
 mod protocol;
+mod results;
 mod search;
 mod text;
 mod tokens;

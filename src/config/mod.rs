@@ -48,6 +48,7 @@ pub use expand::Environment;
 pub use lock::{approved, lock_file};
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
+pub use settings::LEAST_OFFLOADED;
 pub use toolman::load_toolman;
 pub use workbench::load;
 

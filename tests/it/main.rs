@@ -68,6 +68,7 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod results;
 #[cfg(unix)]
 mod search;
 #[cfg(unix)]
