@@ -164,6 +164,7 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
                     json!({"query": "read file"}),
                 ]
             }
+            "read_result" | "toolman_read_result" => vec![json!({"id": "r0000000000000000"})],
             "toolman_activate" => {
                 let lists = |on: Value| json!({"tools_on": on, "tools_off": [], "resources_on": [], "resources_off": []});
                 vec![
