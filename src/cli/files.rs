@@ -17,7 +17,7 @@
 
 use super::failure::Manner;
 use super::screen::Screen;
-use super::{World, add, change, connect, import, schema};
+use super::{World, add, change, completions, connect, import, schema};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -40,8 +40,7 @@ pub(super) enum FileVerb {
     /// Bring the servers of one client or file into the configuration
     #[command(display_order = 13)]
     Import {
-        /// A client, such as cursor, or the path of a file
-        #[arg(value_name = "CLIENT|FILE")]
+        #[arg(value_name = "CLIENT|FILE", help = format!("A client ({}), or the path of a file", import::clients()))]
         source: String,
         #[command(flatten)]
         toolbox: InToolbox,
@@ -86,7 +85,7 @@ pub(super) enum FileVerb {
     /// Register this gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
         /// Leave the client's other servers where they are
         #[arg(long)]
@@ -97,7 +96,7 @@ pub(super) enum FileVerb {
     /// Undo connect
     #[command(display_order = 12)]
     Disconnect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
         #[command(flatten)]
         change: Change,
@@ -105,15 +104,33 @@ pub(super) enum FileVerb {
     /// Print the JSON Schema of the configuration file
     #[command(display_order = 80)]
     Schema,
-    /// Print what a shell needs to complete our words
+    /// Generate shell completions
     #[command(display_order = 81)]
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        #[arg(value_enum)]
+        shell: completions::Shell,
+    },
+    /// Print the words that may come next; the scripts of `completions` ask for them
+    #[command(hide = true)]
+    Complete {
+        /// The word to complete is empty and follows the others
+        #[arg(long)]
+        next: bool,
+        /// The words after the program's name; the last one is to be completed
+        #[arg(last = true)]
+        words: Vec<String>,
     },
     /// Print the manual page
     #[command(display_order = 82)]
-    Man,
+    Man {
+        /// The verb whose page is printed (default: the program's own page)
+        #[arg(conflicts_with = "out")]
+        verb: Option<String>,
+        /// Write all pages into this directory instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Args, Clone, Copy, Default)]
@@ -202,9 +219,17 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
         FileVerb::Completions { shell } => {
-            Ok(schema::completions(*shell, command, face.program(), manner.json, console.out)?)
+            Ok(schema::completions(*shell, face, manner.json, console.out)?)
         }
-        FileVerb::Man => Ok(schema::man(command, manner.json, console.out)?),
+        FileVerb::Complete { next, words } => {
+            let words: Vec<_> = words.iter().cloned().chain(next.then(String::new)).collect();
+            completions::complete(face, command, &words, world)?;
+            Ok(change::Answer::new())
+        }
+        FileVerb::Man { out: Some(directory), .. } => {
+            schema::write_man(command, &world.directory.join(directory), &mut console)
+        }
+        FileVerb::Man { verb, .. } => schema::man(command, verb.as_deref(), manner.json, console.out),
     })();
     console.finish(result)
 }
@@ -218,7 +243,9 @@ impl FileVerb {
             | Self::Remove { change, .. }
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
-            Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
+            Self::Schema | Self::Completions { .. } | Self::Complete { .. } | Self::Man { .. } => {
+                Change::default()
+            }
         }
     }
 }

@@ -4,12 +4,14 @@ mod add;
 mod advice;
 mod change;
 mod check;
+mod completions;
 mod connect;
 mod demo;
 mod diagnosis;
 mod doctor;
 mod failure;
 mod files;
+mod help;
 mod import;
 mod load;
 mod logging;
@@ -223,10 +225,11 @@ fn command(face: Face) -> clap::Command {
     let adding = format!(
         "{program} add [OPTIONS] <NAME> -- <COMMAND>...\n       {program} add [OPTIONS] <NAME> --url <URL>"
     );
-    Arguments::command()
+    let command = Arguments::command()
         .name(program)
         .bin_name(program)
-        .mut_subcommand("add", |command| command.override_usage(adding))
+        .mut_subcommand("add", |command| command.override_usage(adding));
+    help::with_examples(command, program)
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
