@@ -321,6 +321,7 @@ impl Engine {
         if let Some(request) = request
             && session.goes_to(&key, connection, id)
         {
+            connection.log_request(method);
             request.send(method, write);
         }
     }

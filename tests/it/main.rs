@@ -32,12 +32,16 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod held;
+#[cfg(target_os = "linux")]
+mod help;
 #[cfg(unix)]
 mod http;
 #[cfg(unix)]
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
+#[cfg(target_os = "linux")]
+mod life;
 mod lifecycle;
 #[cfg(unix)]
 mod malformed;
@@ -65,6 +69,7 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod remembered;
 #[cfg(unix)]
 mod search;
 #[cfg(unix)]
