@@ -187,9 +187,11 @@ fn servers(groups: &[Group]) -> Vec<String> {
     let is_unique = |name: &String| names.iter().filter(|other| **other == name).count() == 1;
     let mut all = Vec::new();
     for group in groups {
-        all.extend(group.servers.iter().map(|server| match is_unique(&server.name) || group.name.is_empty() {
-            true => server.name.clone(),
-            false => format!("{}/{}", group.name, server.name),
+        all.extend(group.servers.iter().map(|server| {
+            match is_unique(&server.name) || group.name.is_empty() {
+                true => server.name.clone(),
+                false => format!("{}/{}", group.name, server.name),
+            }
         }));
     }
     all

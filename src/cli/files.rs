@@ -218,9 +218,7 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         }
         FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
-        FileVerb::Completions { shell } => {
-            Ok(schema::completions(*shell, face, manner.json, console.out)?)
-        }
+        FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, manner.json, console.out)?),
         FileVerb::Complete { next, words } => {
             let words: Vec<_> = words.iter().cloned().chain(next.then(String::new)).collect();
             completions::complete(face, command, &words, world)?;

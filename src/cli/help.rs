@@ -2,8 +2,8 @@
 
 use clap::Command;
 
-/// Two examples for every verb, without the program's name; the empty name stands for the program itself.
-/// They must work for both faces.
+/// Two examples for every verb, without the program's name before them; `PROGRAM` stands for it elsewhere, and
+/// the empty name for the program itself. They must work for both faces.
 const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("", ["init", "connect claude-code"]),
     ("init", ["init", "init --dry-run"]),
@@ -24,13 +24,22 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("logout", ["logout linear", "logout linear --json"]),
     ("list", ["list", "list tools --fresh"]),
     ("show", ["show read_file", "show files/read_file --json"]),
-    ("call", ["call files/read_file path=README.md", "call files/read_file --args '{\"path\": \"README.md\"}'"]),
+    (
+        "call",
+        ["call files/read_file path=README.md", "call files/read_file --args '{\"path\": \"README.md\"}'"],
+    ),
     ("search", ["search create github issue", "search read file --limit 3"]),
     ("tokens", ["tokens", "tokens --fresh --json"]),
     ("serve", ["serve", "serve --http 8850"]),
     ("demo", ["demo", "demo --wire"]),
     ("schema", ["schema", "schema > schema.json"]),
-    ("completions", ["completions bash > ~/.bash_completion", "completions fish | source"]),
+    (
+        "completions",
+        [
+            "completions bash > ~/.local/share/bash-completion/completions/PROGRAM",
+            "completions fish | source",
+        ],
+    ),
     ("man", ["man | man -l -", "man --out ~/.local/share/man/man1"]),
 ];
 
@@ -57,7 +66,7 @@ fn with(command: Command, examples: &str) -> Command {
 
 fn examples(verb: &str, program: &str) -> Option<String> {
     let (_, examples) = EXAMPLES.iter().find(|(name, _)| *name == verb)?;
-    let lines = examples.map(|example| format!("  {program} {example}"));
+    let lines = examples.map(|example| format!("  {program} {}", example.replace("PROGRAM", program)));
     Some(format!("Examples:\n{}", lines.join("\n")))
 }
 
@@ -72,7 +81,8 @@ mod tests {
         for face in [Face::Workbench, Face::Toolman] {
             let mut whole = command(face);
             whole.build();
-            let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
+            let verbs =
+                whole.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
             for verb in verbs.chain([&whole]) {
                 let help = verb.clone().render_long_help().to_string();
                 let (_, examples) = help.rsplit_once("\nExamples:\n").expect(verb.get_name());

@@ -9,7 +9,7 @@ use crate::client_files::{
     Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
     places, plan, read, read_config, toolman_value, workbench_value,
 };
-use crate::config::locate::{Face, Platform, user_file};
+use crate::config::locate::{Face, Platform};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
@@ -33,11 +33,10 @@ pub(super) fn init(
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
     let world = order.world;
-    let environment = |name: &str| world.variable(name);
-    let around = world.surroundings(&environment);
     let file = match (named, user) {
         (Some(file), _) => world.directory.join(file),
-        (None, true) => user_file(order.face, &around)
+        (None, true) => world
+            .user_file(order.face)
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
         (None, false) => world.directory.join(order.face.file_name()),
     };

@@ -78,9 +78,8 @@ fn resolve(address: &str) -> Result<SocketAddr, Failure> {
     if let Ok(port) = address.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    let wrong = |why: String| {
-        Failure::usage(format!("`{address}` is not an address{why}"), "try `127.0.0.1:8850`")
-    };
+    let wrong =
+        |why: String| Failure::usage(format!("`{address}` is not an address{why}"), "try `127.0.0.1:8850`");
     let mut found = address.to_socket_addrs().map_err(|error| wrong(format!(": {error}")))?;
     found.next().ok_or_else(|| wrong(String::new()))
 }

@@ -139,13 +139,17 @@ async fn live(
             }
         }
     };
-    let polite = matches!(end, End::Stopped | End::Unused);
+    let farewell = match &end {
+        End::Stopped => Some("it was closed"),
+        End::Unused => Some("nobody has used it for a while"),
+        End::Failed(_) | End::Down(..) => None,
+    };
     upstream.ended(generation, end);
     connection.stop("it was closed");
     connection.noise.report(upstream);
-    carrier.stop(polite).await;
-    if polite {
-        tracing::info!("[{upstream}] has ended: it is not needed any more");
+    carrier.stop(farewell.is_some()).await;
+    if let Some(why) = farewell {
+        tracing::info!("[{upstream}] has ended: {why}");
     }
     None
 }

@@ -25,7 +25,10 @@ fn manual_pages() {
     let main = place.run(&["man"]).stdout;
     assert!(main.contains(".TH mcp-workbench 1"), "{main}");
     let connect = place.run(&["man", "connect"]).stdout;
-    assert!(connect.contains(".TH mcp-workbench-connect 1") && connect.contains("claude\\-code"), "{connect}");
+    assert!(
+        connect.contains(".TH mcp-workbench-connect 1") && connect.contains("claude\\-code"),
+        "{connect}"
+    );
     let finished = place.run(&["man", "conect"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
     assert_eq!(finished.stderr, "error: there is no verb `conect`\ndid you mean `connect`?\n");
@@ -48,7 +51,8 @@ fn manual_pages() {
 /// bash itself completes words, by the script that it is given.
 #[test]
 fn bash_completes_names() {
-    let servers = json!({"well": fake("--with echo,crash --count @dir/starts"), "My Server": fake("--exit 3")});
+    let servers =
+        json!({"well": fake("--with echo,crash --count @dir/starts"), "My Server": fake("--exit 3")});
     let place = Place::workbench(dev("proxy", servers));
     place.run(&["list"]);
     let starts = place.lab.starts("starts");

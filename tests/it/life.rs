@@ -27,7 +27,7 @@ fn the_life_of_servers_is_shown_on_demand() {
     let runs = line(&told, &["info: [dev/well] runs ", "fake-upstream as process "]);
     assert!(runs.rsplit(' ').next().is_some_and(|pid| pid.parse::<u32>().is_ok()), "{runs}");
     line(&told, &["info: [dev/well] is ready: legacy 20", ", 1 tool, ", " ms"]);
-    line(&told, &["info: [dev/well] has ended: it is not needed any more"]);
+    line(&told, &["info: [dev/well] has ended: it was closed"]);
     assert!(!told.contains("is sent"), "{told}");
     let told = place.run(&["list", "--fresh", "-v"]).stderr;
     line(&told, &["warn: [dev/ill] the server exited with status 3"]);

@@ -109,7 +109,9 @@ fn a_changed_entry_or_value_is_asked_again() {
     change("connectTimeout", json!(20));
     assert!(asked(&place, &["list"]).0 > 0, "another timeout");
     // No file tells the value.
-    for entry in std::fs::read_dir(place.lab.dir.join("xdg-cache/mcp-workbench/definitions")).expect("it is there") {
+    for entry in
+        std::fs::read_dir(place.lab.dir.join("xdg-cache/mcp-workbench/definitions")).expect("it is there")
+    {
         let text = std::fs::read_to_string(entry.expect("readable").path()).expect("text");
         assert!(!text.contains("two"), "{text}");
     }

@@ -20,31 +20,34 @@ pub(super) struct CatalogueServer {
 /// All servers, in the order of the catalogue.
 pub(super) fn servers() -> Vec<CatalogueServer> {
     let mut servers: Vec<CatalogueServer> = Vec::new();
-    let mut parameters = Vec::new();
+    let (mut parameters, mut common) = (Vec::new(), "");
     for line in TEXT.lines() {
         let (head, text) = line.split_once(": ").expect("every line explains something");
         let (word, rest) = head.split_once(' ').expect("every line names something");
         match word {
             "server" => {
-                parameters.clear();
+                (parameters, common) = (Vec::new(), "");
                 servers.push(CatalogueServer { name: rest, about: text, tools: Vec::new() });
             }
             "param" => {
                 let (name, kind) = rest.split_once(' ').expect("a parameter has a type");
                 parameters.push((name, property(kind, text)));
             }
+            "all" => common = text,
             _ => {
                 let server = servers.last_mut().expect("a tool belongs to a server");
-                server.tools.push(definition(rest, text, &parameters));
+                server.tools.push(definition(rest, text, common, &parameters));
             }
         }
     }
     servers
 }
 
-/// The definition of a tool, such as `search(query! page)`.
-fn definition(signature: &str, about: &str, parameters: &[(&str, String)]) -> String {
-    let (name, taken) = signature.trim_end_matches(')').split_once('(').expect("a tool has a signature");
+/// The definition of a tool, such as `search(query! page)`, which also takes the `common` parameters of its
+/// server.
+fn definition(signature: &str, about: &str, common: &str, parameters: &[(&str, String)]) -> String {
+    let (name, own) = signature.trim_end_matches(')').split_once('(').expect("a tool has a signature");
+    let taken = format!("{own} {common}");
     let schema = |name: &str| {
         let known = parameters.iter().find(|(known, _)| *known == name);
         &known.expect("a parameter is described before it is used").1
@@ -65,27 +68,30 @@ fn definition(signature: &str, about: &str, parameters: &[(&str, String)]) -> St
 
 /// The schema of a parameter.
 fn property(kind: &str, about: &str) -> String {
-    let about = quote(about);
-    match kind.split_once(' ') {
+    let schema = match kind.split_once(' ') {
         Some((_, options)) => {
             let options: Vec<_> = options.split('|').map(quote).collect();
-            format!("{{\"type\":\"string\",\"enum\":[{}],\"description\":{about}}}", options.join(","))
+            format!("\"type\":\"string\",\"enum\":[{}]", options.join(","))
         }
-        None if kind == "strings" => {
-            format!("{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{about}}}")
-        }
-        None if kind == "objects" => format!(
-            "{{\"type\":\"array\",\"items\":{{\"type\":\"object\",\"properties\":{{\"old\":{{\"type\":\"string\"}},\
-             \"new\":{{\"type\":\"string\"}}}},\"required\":[\"old\",\"new\"]}},\"description\":{about}}}"
-        ),
-        None => format!("{{\"type\":{},\"description\":{about}}}", quote(kind)),
-    }
+        None => match kind {
+            "string" => "\"type\":\"string\",\"minLength\":1".to_owned(),
+            "integer" => "\"type\":\"integer\",\"minimum\":0".to_owned(),
+            "strings" => {
+                "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":100".to_owned()
+            }
+            "objects" => "\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"old\":\
+                          {\"type\":\"string\"},\"new\":{\"type\":\"string\"}},\"required\":[\"old\",\"new\"]}"
+                .to_owned(),
+            kind => format!("\"type\":{}", quote(kind)),
+        },
+    };
+    format!("{{{schema},\"description\":{}}}", quote(about))
 }
 
 /// The issues that the server `issues` has: number and title.
 const ISSUES: [(u64, &str); 3] = [
     (17, "Dark mode for the settings page"),
-    (42, "Uploads run into a timeout on slow networks"),
+    (42, "Upload timeout on slow networks"),
     (58, "Names with accents are cut off"),
 ];
 
@@ -137,7 +143,7 @@ mod tests {
     #[test]
     fn the_task_can_be_solved() {
         for (tool, arguments, expected) in [
-            ("search_issues", json!({"query": "Timeout"}), Ok("#42 Uploads run into a timeout on slow networks")),
+            ("search_issues", json!({"query": "Timeout"}), Ok("#42 Upload timeout on slow networks")),
             ("search_issues", json!({"query": "nothing"}), Ok("no issue fits")),
             ("update_issue", json!({"number": 42, "assignee": "ada"}), Ok("#42 is assigned to ada")),
             (

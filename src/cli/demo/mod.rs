@@ -61,13 +61,7 @@ pub(super) fn demo(
     Ok(status)
 }
 
-fn tell(
-    face: Face,
-    world: &World,
-    screen: Screen,
-    wire: bool,
-    out: &mut dyn Write,
-) -> Result<u8, Failure> {
+fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Write) -> Result<u8, Failure> {
     let executable = std::env::current_exe()?;
     let runtime = load::runtime()?;
     let outcome = runtime.block_on(async {
@@ -115,17 +109,21 @@ struct Act {
 impl Stage<'_> {
     /// Shows what each server of the catalogue costs; returns what all of them cost.
     fn count(&mut self) -> io::Result<usize> {
-        let of_server = |server: &CatalogueServer| server.tools.iter().map(|tool| tokens::of_definition(tool)).sum();
+        let of_server =
+            |server: &CatalogueServer| server.tools.iter().map(|tool| tokens::of_definition(tool)).sum();
         let costs: Vec<usize> = self.servers.iter().map(of_server).collect();
         let most = costs.iter().copied().max().unwrap_or_default();
-        let (total, tools) = (costs.iter().sum(), self.servers.iter().map(|server| server.tools.len()).sum::<usize>());
+        let (total, tools) =
+            (costs.iter().sum(), self.servers.iter().map(|server| server.tools.len()).sum::<usize>());
         let page = &mut self.page;
-        page.say(&format!("Eight MCP servers with {tools} tools. This program pretends to be all of them."))?;
+        page.say(&format!(
+            "Eight MCP servers with {tools} tools. This program pretends to be all of them.\n"
+        ))?;
         for (server, cost) in self.servers.iter().zip(&costs) {
             page.row(server.name, server.tools.len(), *cost, most)?;
         }
         page.say(&format!(
-            "A client that connects to all eight hands its model {} tokens of definitions before your first question.",
+            "\nConnected directly, they put {} tokens of definitions before your first question.",
             grouped(total)
         ))?;
         Ok(total)
@@ -178,17 +176,16 @@ impl Stage<'_> {
     fn conclude(&mut self, read: usize, total: usize) -> io::Result<()> {
         let percent = 100 - read * 100 / total;
         let (read, total) = (grouped(read), grouped(total));
-        self.page.step("tokens of definitions read in the end", &format!("{read} of {total}: {percent} % saved"))
+        self.page
+            .step("tokens of definitions read in the end", &format!("{read} of {total}: {percent} % saved"))
     }
 
     fn say_what_next(&mut self, face: Face) -> io::Result<()> {
         let (page, program) = (&mut self.page, face.program());
         page.heading("Next, with your own servers:")?;
-        let others: Vec<_> = CLIENTS.iter().map(|client| client.id).filter(|id| *id != "claude-code").collect();
-        let others = others[..4].join(", ");
         for (command, about) in [
             ("init", "bring the servers of your clients into one file"),
-            ("connect claude-code", &*format!("put the gateway in their place (or {others}, ...)")),
+            ("connect claude-code", "put the gateway in their place (or cursor, codex, ...)"),
             ("demo --wire", "see the JSON behind this page"),
         ] {
             page.say(&format!("  {:<36}{about}", format!("{program} {command}")))?;

@@ -11,7 +11,7 @@ use crate::cli::screen::{columns, cut, laid_out, padded, wrapped};
 /// The width of a screen in columns.
 const WIDTH: usize = 100;
 /// The width of a step's left part, which says what the model does.
-const STEP: usize = 62;
+const STEP: usize = 60;
 /// The width of the longest bar.
 const BAR: usize = 40;
 /// The most lines of one message that are shown.

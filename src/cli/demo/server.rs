@@ -130,7 +130,10 @@ impl Name {
     fn call(&self, tool: &str, notes: &mut Vec<String>, arguments: &Value) -> Option<Result<String, String>> {
         if let Self::Catalogue(tools) = self {
             let begins = format!("{{\"name\":{},", quote(tool));
-            return tools.iter().any(|own| own.starts_with(&begins)).then(|| catalogue::call(tool, arguments));
+            return tools
+                .iter()
+                .any(|own| own.starts_with(&begins))
+                .then(|| catalogue::call(tool, arguments));
         }
         let tool = self.tools().iter().find(|own| own.name == tool)?;
         Some((tool.run)(notes, arguments))
@@ -179,7 +182,8 @@ fn answer(
         "tools/list" => format!("{{\"tools\":[{}]}}", name.definitions().join(",")),
         "tools/call" => {
             let outcome = name.call(text("name"), notes, &params["arguments"]);
-            let outcome = outcome.ok_or_else(|| (INVALID_PARAMS, format!("Unknown tool: {}", text("name"))))?;
+            let outcome =
+                outcome.ok_or_else(|| (INVALID_PARAMS, format!("Unknown tool: {}", text("name"))))?;
             let block = |text: &str| json!([{ "type": "text", "text": text }]);
             match &outcome {
                 Ok(text) => json!({ "content": block(text) }).to_string(),

@@ -27,12 +27,13 @@ async fn by_name(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io
     let instructions = stage.greet(client, "demo").await?;
     let (own, definitions) = stage.list(client).await?;
     stage.page.say(&format!(
-        "Behind toolman it reads {}: one tool, whose description has a line for each of the others.",
+        "Behind toolman it is {}: one tool, whose description has a line for each of the others.",
         grouped(instructions + definitions)
     ))?;
     stage.page.heading(TASK)?;
     let example = some_client(|client| client.behaviour.takes_up_changes()).map_or("", |client| client.title);
-    let mode = format!("Clients that honour `tools/list_changed`, such as {example}, call tools by their names:");
+    let mode =
+        format!("Clients that honour `tools/list_changed`, such as {example}, call tools by their names:");
     stage.page.say(&mode)?;
     stage.call(client, &activate()).await?;
     let (all, definitions) = stage.list(client).await?;
@@ -41,7 +42,8 @@ async fn by_name(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io
         ("issues_search_issues", "query: timeout", search()),
         ("issues_update_issue", "number: 42, assignee: ada", assign()),
     ];
-    let acts = acts.map(|(tool, short, arguments)| Act { label: format!("{tool} ({short})"), tool, arguments });
+    let acts =
+        acts.map(|(tool, short, arguments)| Act { label: format!("{tool} ({short})"), tool, arguments });
     stage.solve(client, &acts).await?;
     stage.conclude(instructions + definitions, total)
 }
@@ -49,7 +51,7 @@ async fn by_name(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io
 async fn by_call(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io::Result<()> {
     let example = some_client(|client| client.behaviour.keeps_its_list());
     let (title, name) = example.map_or(("", ""), |client| (client.title, client.called()));
-    stage.page.say(&format!("Clients that keep their first list, such as {title}, use toolman_call:"))?;
+    stage.page.say(&format!("\nClients that keep their first list, such as {title}, use toolman_call:"))?;
     let instructions = stage.greet(client, name).await?;
     let (_, definitions) = stage.list(client).await?;
     let answer = stage.call(client, &activate()).await?;

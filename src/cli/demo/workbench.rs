@@ -26,7 +26,7 @@ async fn dynamic(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io
     let instructions = stage.greet(client, "demo").await?;
     let (own, definitions) = stage.list(client).await?;
     stage.page.say(&format!(
-        "Behind the gateway the model reads {}: one tool, and a line for each toolbox.",
+        "Behind the gateway it is {}: one tool, and a line for each toolbox.",
         grouped(instructions + definitions)
     ))?;
     stage.page.heading(TASK)?;
@@ -40,13 +40,14 @@ async fn dynamic(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io
         ("issues__issues__search_issues", "query: timeout", search()),
         ("issues__issues__update_issue", "number: 42, assignee: ada", assign()),
     ];
-    let acts = acts.map(|(tool, short, arguments)| Act { label: format!("{tool} ({short})"), tool, arguments });
+    let acts =
+        acts.map(|(tool, short, arguments)| Act { label: format!("{tool} ({short})"), tool, arguments });
     stage.solve(client, &acts).await?;
     stage.conclude(instructions + definitions, total)
 }
 
 async fn proxy(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io::Result<()> {
-    stage.page.say("Proxy mode, for all other clients:")?;
+    stage.page.say("\nProxy mode, for all other clients:")?;
     let instructions = stage.greet(client, "demo").await?;
     let (_, definitions) = stage.list(client).await?;
     let opened = stage.call(client, &open()).await?;
