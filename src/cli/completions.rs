@@ -27,7 +27,7 @@ pub(super) enum Shell {
     Elvish,
     Fish,
     #[value(name = "powershell")]
-    PowerShell,
+    Pwsh,
     Zsh,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn script(shell: Shell, program: &str) -> String {
         Shell::Bash => BASH,
         Shell::Elvish => ELVISH,
         Shell::Fish => FISH,
-        Shell::PowerShell => POWERSHELL,
+        Shell::Pwsh => POWERSHELL,
         Shell::Zsh => ZSH,
     };
     script.replace("FUNCTION", &format!("_{}", program.replace('-', "_"))).replace("PROGRAM", program)
@@ -108,7 +108,7 @@ pub(super) fn complete(face: Face, mut command: Command, words: &[String], world
         Some("toolman") => Face::Toolman,
         _ => face,
     };
-    let source = Source { face, config: place.config.as_deref().map(|path| at_home(path, world)), world };
+    let source = NameSource { face, config: place.config.as_deref().map(|path| at_home(path, world)), world };
     let mut out = io::stdout().lock();
     for word in place.candidates(&|names| source.names(names, &command).unwrap_or_default()) {
         writeln!(out, "{word}")?;
@@ -126,7 +126,7 @@ fn at_home(path: &str, world: &World) -> PathBuf {
 
 /// The names that an argument can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum Candidates {
     Clients,
     Toolboxes,
     Servers,
@@ -134,7 +134,7 @@ enum Names {
     Verbs,
 }
 
-impl Names {
+impl Candidates {
     /// The names for an argument of a verb.
     fn of(verb: &str, argument: &str) -> Option<Self> {
         Some(match (verb, argument) {
@@ -149,24 +149,24 @@ impl Names {
 }
 
 /// Where names are looked up.
-struct Source<'a> {
+struct NameSource<'a> {
     face: Face,
     config: Option<PathBuf>,
     world: &'a World,
 }
 
-impl Source<'_> {
+impl NameSource<'_> {
     /// All names of one kind; `None` if the configuration cannot be read.
-    fn names(&self, names: Names, command: &Command) -> Option<Vec<String>> {
+    fn names(&self, names: Candidates, command: &Command) -> Option<Vec<String>> {
         Some(match names {
-            Names::Clients => CLIENTS.iter().map(|client| client.id.to_owned()).collect(),
-            Names::Verbs => {
+            Candidates::Clients => CLIENTS.iter().map(|client| client.id.to_owned()).collect(),
+            Candidates::Verbs => {
                 let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
                 verbs.map(|verb| verb.get_name().to_owned()).collect()
             }
-            Names::Toolboxes => self.groups()?.into_iter().map(|group| group.name).collect(),
-            Names::Servers => servers(&self.groups()?),
-            Names::Tools => remembered_tools(self.face, self.file()?, self.world)?,
+            Candidates::Toolboxes => self.groups()?.into_iter().map(|group| group.name).collect(),
+            Candidates::Servers => servers(&self.groups()?),
+            Candidates::Tools => remembered_tools(self.face, self.file()?, self.world)?,
         })
     }
 
@@ -261,11 +261,11 @@ impl<'c> Place<'c> {
     }
 
     /// The words that may stand here, in the order in which they are known.
-    fn candidates(&self, names: &dyn Fn(Names) -> Vec<String>) -> Vec<String> {
+    fn candidates(&self, names: &dyn Fn(Candidates) -> Vec<String>) -> Vec<String> {
         let values = |arg: &Arg| -> Vec<String> {
             let fixed = arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set());
             let fixed = fixed.map(|value| value.get_name().to_owned());
-            let named = Names::of(self.command.get_name(), arg.get_id().as_str()).map(names);
+            let named = Candidates::of(self.command.get_name(), arg.get_id().as_str()).map(names);
             fixed.chain(named.unwrap_or_default()).collect()
         };
         let mut all = Vec::new();
@@ -298,13 +298,13 @@ impl<'c> Place<'c> {
 mod tests {
     use super::*;
 
-    fn names(names: Names) -> Vec<String> {
+    fn names(names: Candidates) -> Vec<String> {
         let names: &[&str] = match names {
-            Names::Clients => &["cursor", "codex"],
-            Names::Toolboxes => &["dev"],
-            Names::Servers => &["files", "net/api"],
-            Names::Tools => &["dev/files/read_file", "read_file"],
-            Names::Verbs => &["add"],
+            Candidates::Clients => &["cursor", "codex"],
+            Candidates::Toolboxes => &["dev"],
+            Candidates::Servers => &["files", "net/api"],
+            Candidates::Tools => &["dev/files/read_file", "read_file"],
+            Candidates::Verbs => &["add"],
         };
         names.iter().map(|name| (*name).to_owned()).collect()
     }

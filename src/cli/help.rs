@@ -85,7 +85,7 @@ mod tests {
                 whole.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
             for verb in verbs.chain([&whole]) {
                 let help = verb.clone().render_long_help().to_string();
-                let (_, examples) = help.rsplit_once("\nExamples:\n").expect(verb.get_name());
+                let (_, examples) = help.rsplit_once("\nExamples:\n").unwrap_or_else(|| panic!("{help}"));
                 let examples: Vec<_> = examples.lines().map(str::trim).collect();
                 assert_eq!(examples.len(), 2, "{}: {help}", verb.get_name());
                 for example in examples {

@@ -139,19 +139,29 @@ async fn live(
             }
         }
     };
-    let farewell = match &end {
-        End::Stopped => Some("it was closed"),
-        End::Unused => Some("nobody has used it for a while"),
-        End::Failed(_) | End::Down(..) => None,
-    };
+    let farewell = farewell(&end);
     upstream.ended(generation, end);
     connection.stop("it was closed");
     connection.noise.report(upstream);
     carrier.stop(farewell.is_some()).await;
+    log_end(upstream, farewell);
+    None
+}
+
+/// Why an upstream is ended by us; `None` if it ended by itself.
+fn farewell(end: &End) -> Option<&'static str> {
+    match end {
+        End::Stopped => Some("it was closed"),
+        End::Unused => Some("nobody has used it for a while"),
+        End::Failed(_) | End::Down(..) => None,
+    }
+}
+
+/// Logs the end of an upstream that we ended; that of any other is logged with its failure.
+fn log_end(upstream: &Upstream, farewell: Option<&str>) {
     if let Some(why) = farewell {
         tracing::info!("[{upstream}] has ended: {why}");
     }
-    None
 }
 
 /// Logs what there is to know about an upstream that has just come up.

@@ -47,7 +47,7 @@ const FAILURE_LASTS: Duration = Duration::from_secs(600);
 
 /// A failure as it is written to disk.
 #[derive(Serialize, Deserialize)]
-struct Failure<R> {
+struct FailureRecord<R> {
     /// When it happened, in seconds since 1970.
     at: u64,
     /// A digest of the upstream's entry.
@@ -91,7 +91,7 @@ impl Definitions {
         now: SystemTime,
     ) -> io::Result<()> {
         let at = now.duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-        let failure = Failure { at, entry: entry.to_owned(), reason };
+        let failure = FailureRecord { at, entry: entry.to_owned(), reason };
         write(&self.path(transport, "failure"), &serde_json::to_string(&failure)?)
     }
 
@@ -103,7 +103,7 @@ impl Definitions {
         now: SystemTime,
     ) -> Option<R> {
         let text = fs::read_to_string(self.path(transport, "failure")).ok()?;
-        let failure: Failure<R> = serde_json::from_str(&text).ok()?;
+        let failure: FailureRecord<R> = serde_json::from_str(&text).ok()?;
         // A failure of the future comes from a clock that was set back.
         let age = now.duration_since(UNIX_EPOCH).ok()?.as_secs().checked_sub(failure.at)?;
         (failure.entry == entry && age < FAILURE_LASTS.as_secs()).then_some(failure.reason)
