@@ -13,7 +13,7 @@ use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
 use super::login;
-use super::screen::{Screen, columns, padded};
+use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::Gateway;
@@ -36,9 +36,10 @@ pub(super) fn run(
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
         if let Ok(file) = &file {
-            writeln!(out, "{}", file.display())?;
+            writeln!(out, "{}", manner.paths(&file.to_string_lossy()))?;
         }
-        writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
+        let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
+        writeln!(out, "{}\n", manner.paths(&path))?;
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
@@ -81,7 +82,12 @@ pub(super) fn run(
             told["path"] = world.variable("PATH").into();
             writeln!(out, "{told}")?;
         }
-        false => as_text(&rows, screen, &mut out)?,
+        false => {
+            let mut text = Vec::new();
+            as_text(&rows, screen, &mut text)?;
+            let text = manner.paths(&String::from_utf8_lossy(&text));
+            out.write_all(wrapped(&text, screen.width).as_bytes())?;
+        }
     }
     Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
 }

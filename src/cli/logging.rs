@@ -89,7 +89,9 @@ where
         if !words.fields.is_empty() {
             let _ = write!(line, "[{}] ", words.fields);
         }
-        line.push_str(&words.message);
+        // What servers write has lines of its own.
+        let parts: Vec<_> = words.message.lines().map(str::trim).collect();
+        line.push_str(&parts.join(" | "));
         line.push('\n');
         (self.0)(&line);
     }
@@ -149,10 +151,12 @@ mod tests {
             let _nameless = tracing::debug_span!("nameless").entered();
             tracing::warn!(upstream = %"dev/files", "is {} late", "very");
             tracing::info!("no field");
+            tracing::info!("it said:\n  one\n  two");
         });
         assert_eq!(
             *lines.lock(),
-            "warn: [claude-code 3] [dev/files] is very late\ninfo: [claude-code 3] no field\n"
+            "warn: [claude-code 3] [dev/files] is very late\ninfo: [claude-code 3] no field\n\
+             info: [claude-code 3] it said: | one | two\n"
         );
     }
 }

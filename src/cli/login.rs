@@ -111,7 +111,7 @@ fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> R
     if manner.json {
         writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
     } else if !manner.quiet {
-        writeln!(io::stderr(), "{line}")?;
+        writeln!(io::stderr(), "{}", manner.message(line))?;
     }
     Ok(0)
 }

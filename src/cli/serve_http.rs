@@ -80,7 +80,10 @@ fn resolve(address: &str) -> Result<SocketAddr, Failure> {
     }
     let wrong =
         |why: String| Failure::usage(format!("`{address}` is not an address{why}"), "try `127.0.0.1:8850`");
-    let mut found = address.to_socket_addrs().map_err(|error| wrong(format!(": {error}")))?;
+    let mut found = address.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => wrong(String::new()),
+        _ => wrong(format!(": {error}")),
+    })?;
     found.next().ok_or_else(|| wrong(String::new()))
 }
 
@@ -203,8 +206,8 @@ mod tests {
             ("0", Ok("127.0.0.1:0")),
             ("127.0.0.1:1", Ok("127.0.0.1:1")),
             ("[::1]:1", Ok("[::1]:1")),
-            ("65536", Err("`65536` is not an address: invalid socket address")),
-            ("lan", Err("`lan` is not an address: invalid socket address")),
+            ("65536", Err("`65536` is not an address")),
+            ("lan", Err("`lan` is not an address")),
         ] {
             let resolved = resolve(address).map(|address| address.to_string());
             assert_eq!(resolved.as_deref().map_err(|failure| failure.message.as_str()), expected);
