@@ -1,4 +1,4 @@
-//! `demo`: its story fits on one screen, and it leaves nothing behind.
+//! `demo`: its story fits on one screen, and it leaves nothing behind. `pages.rs` compares what it says.
 
 use std::process::Stdio;
 
