@@ -6,6 +6,7 @@
 mod json_schema;
 pub mod mend;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -152,6 +153,11 @@ impl Item {
     /// The name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether this is a tool with an app.
+    pub fn has_app(&self) -> bool {
+        self.marks.is_some()
     }
 
     /// Whether this is a tool for apps only, which models do not see.
@@ -473,6 +479,16 @@ impl Rendered {
     }
 }
 
+/// A tool's definition without its output schema.
+pub fn without_output_schema(definition: &str) -> Cow<'_, str> {
+    if !definition.contains("outputSchema") {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    node.with(&[("outputSchema", None)]).into()
+}
+
 /// The limits that a client sets on tool names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
@@ -480,6 +496,8 @@ pub struct NameLimits {
     pub rule: NameRule,
     /// The longest name.
     pub length: usize,
+    /// A tool of the gateway itself, whose name no other tool gets.
+    pub reserved: Option<&'static str>,
 }
 
 /// The length of the mark: eight hash digits and the `_` before them.
@@ -586,7 +604,7 @@ mod tests {
 
     #[test]
     fn names_are_made_fit() {
-        let limits = |rule, length| NameLimits { rule, length };
+        let limits = |rule, length| NameLimits { rule, length, reserved: None };
         for (limits, name, expected) in [
             (limits(NameRule::Safe, 64), "dev__fs__read", None),
             (limits(NameRule::Safe, 64), "dev__My Server__read", Some("dev__My_Server__read_")),
@@ -642,7 +660,7 @@ mod tests {
         #[test]
         fn marked_names_always_fit(name in ".{1,200}", length in 10usize..80, exact: bool) {
             let rule = if exact { NameRule::Exact } else { NameRule::Safe };
-            let limits = NameLimits { rule, length };
+            let limits = NameLimits { rule, length, reserved: None };
             let marked = limits.marked(&name, &["a", &name], 0);
             prop_assert!(limits.fits(&marked) && is_marked(&marked, &name, &["a", &name]));
         }

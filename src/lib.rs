@@ -20,6 +20,7 @@ mod json;
 mod known_clients;
 mod memory;
 mod protocol;
+mod results;
 mod search;
 mod text;
 mod tokens;

@@ -77,6 +77,7 @@
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
 //! | `requests` | `method`? | answers with the requests received |
 //! | `large` | `bytes` | answers with a text of this length |
+//! | `lines` | `n` | answers with so many lines, each of which holds a number |
 //! | `flood` | `bytes` | writes this much to stderr, then answers |
 //! | `endless` | `n` | writes a line of so many bytes to stdout, then answers |
 //! | `spawn` | `n` | as `--stubborn` |

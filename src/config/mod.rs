@@ -44,6 +44,7 @@ pub use env_file::{EnvFile, ReadEnvFile};
 pub use expand::Environment;
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
+pub use settings::LEAST_OFFLOADED;
 pub use toolman::load_toolman;
 pub use workbench::load;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 const MIB: usize = 1 << 20;
 
 /// The least number of bytes for `offloadOver`: what stands in the place of a result has to fit.
-const LEAST_OFFLOADED: usize = 4000;
+pub const LEAST_OFFLOADED: usize = 4000;
 
 pub(super) const AUTH_KEYS: [&str; 1] = ["tokens"];
 

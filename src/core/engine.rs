@@ -35,6 +35,7 @@ use crate::json::{Node, Scanner, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
+use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost};
 
@@ -46,6 +47,8 @@ pub struct Engine {
     /// What earlier runs learnt about servers.
     pub known: Known,
     logins: Logins,
+    /// The long results that were kept for clients.
+    kept: Arc<Kept>,
     settings: RwLock<Arc<Common>>,
     /// The largest message that readers accept.
     limit: Arc<AtomicUsize>,
@@ -120,6 +123,7 @@ impl Engine {
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attendance),
+            kept: Arc::default(),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
@@ -136,7 +140,7 @@ impl Engine {
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::new(principal, face, exposure, client);
+        let workspace = Workspace::new(principal, face, exposure, client, &self.kept);
         self.audience.add(&workspace);
         workspace
     }

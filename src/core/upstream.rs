@@ -693,7 +693,8 @@ mod tests {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
         let connection = upstream.connection().expect("it is up");
-        let workspace = Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
+        let workspace =
+            Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None, &Arc::default());
         let caller =
             Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();

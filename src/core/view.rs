@@ -15,7 +15,9 @@ use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shor
 use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
-use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
+use crate::catalog::{
+    Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
+};
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
 
@@ -77,6 +79,10 @@ pub trait Exposure {
     fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
         String::new()
     }
+    /// How many bytes of a result a client with this `clientInfo.name` is known to take, if anything is known.
+    fn takes(&self, _client: &str) -> Option<usize> {
+        None
+    }
     /// What the list of tools says about a thing with this definition, active or not. When this text changes,
     /// the list has changed.
     fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
@@ -130,6 +136,8 @@ pub struct Look {
     pub from_start: bool,
     /// The client renders apps, and needs what they need, active or not.
     pub as_host: bool,
+    /// How many bytes of a result the client is known to take, if anything is known.
+    pub takes: Option<usize>,
 }
 
 /// One upstream in a view.
@@ -191,10 +199,11 @@ impl Entry {
     /// The definition of one thing as a client that looks at lists like this sees it.
     pub fn shown(&self, face: &dyn Exposure, kind: Kind, item: &ExposedItem, look: Look) -> Cow<'_, str> {
         let definition = self.rendered_for(face, kind, look.as_host).definition(item);
-        // Only modern clients look at the lists of the start.
-        match kind == Kind::Tool && !look.from_start {
-            true => adapt::tool(definition),
-            false => definition.into(),
+        match kind {
+            Kind::Tool if self.offloads_over(look.takes).is_some() => without_output_schema(definition),
+            // Only modern clients look at the lists of the start.
+            Kind::Tool if !look.from_start => adapt::tool(definition),
+            _ => definition.into(),
         }
     }
 
@@ -206,6 +215,12 @@ impl Entry {
     /// Whether the upstream speaks a newer version than legacy clients do, who see its tools in another form.
     fn is_newer(&self) -> bool {
         self.upstream.is_modern()
+    }
+
+    /// The bytes over which we keep results of the upstream's tools from a client that is known to take so many; `None`
+    /// if the client gets all of them.
+    pub fn offloads_over(&self, takes: Option<usize>) -> Option<usize> {
+        self.upstream.spec().offload_over.bytes(takes)
     }
 
     /// Whether the upstream's things stand in lists.
@@ -269,6 +284,11 @@ impl Target {
     /// The definition as the upstream wrote it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
+    }
+
+    /// Whether the thing is a tool with an app.
+    pub fn has_app(&self) -> bool {
+        self.item().own.has_app()
     }
 
     /// Whether the thing is a tool for apps, and not for the model.
@@ -676,9 +696,14 @@ impl View {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
             let start = out.len();
             self.write_entry(face, entry, kind, look, &mut first, out);
-            // Only legacy clients see what was switched since the start.
-            if kind == Kind::Tool && !look.from_start && entry.is_newer() {
-                adapt::tools(out, start);
+            if kind != Kind::Tool {
+                continue;
+            }
+            if entry.offloads_over(look.takes).is_some() {
+                adapt::tools(out, start, without_output_schema);
+            } else if !look.from_start && entry.is_newer() {
+                // Only legacy clients see what was switched since the start.
+                adapt::tools(out, start, adapt::tool);
             }
         }
     }
@@ -723,7 +748,11 @@ impl View {
     /// Once each thing has been looked at, this takes one step per thing. An empty list adds nothing.
     pub(super) fn fingerprint(&self, face: &dyn Exposure, kind: Kind, look: Look, hasher: &mut impl Hasher) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let other_form = u64::from(kind == Kind::Tool && !look.from_start && entry.is_newer());
+            let other_form = match kind {
+                Kind::Tool if entry.offloads_over(look.takes).is_some() => 2,
+                Kind::Tool => u64::from(!look.from_start && entry.is_newer()),
+                _ => 0,
+            };
             let items = entry.exposed.of(kind).items().iter().zip(&entry.prints(face, kind).items);
             let shown = items.filter(|(item, _)| self.is_shown(kind, item, look));
             shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));

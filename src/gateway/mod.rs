@@ -14,6 +14,7 @@ pub mod http;
 mod items;
 mod modern;
 mod reload;
+mod results;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -541,7 +542,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 64 }
+            NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -558,7 +559,7 @@ mod tests {
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
-        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;

@@ -71,6 +71,7 @@ mod redeploy;
 mod relay;
 mod reload;
 mod remembered;
+mod results;
 #[cfg(unix)]
 mod search;
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{error_result, failed_call, refused_call};
+use super::answers::{failed_call, refused_call};
 use super::arguments::{
     classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
 };
@@ -16,8 +16,10 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
+use crate::face::own_tool::error_result;
 use crate::face::plain::Plain;
 use crate::face::reach::{page_owner, resource_owner, several_called, several_pages};
+use crate::face::reading;
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     Then, ToolCall, Viewer, WantedUri, Wording,
@@ -266,6 +268,7 @@ impl Workbench {
                 let tools = describe_tools(call.arguments)?;
                 Ok(Step::result(self.described_tools(view, viewer, &tools)))
             }
+            Meta::Read => Ok(Step::Read(reading::request(call.arguments)?)),
             Meta::ClassicList => {
                 no_arguments(call.arguments)?;
                 Ok(Step::result(self.toolboxes(view)))
@@ -399,7 +402,7 @@ impl Workbench {
             Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
                 toolbox_name(call.arguments).ok().map(|toolbox| toolbox.into_owned())
             }
-            Some(Meta::Find | Meta::Describe | Meta::ClassicList) => None,
+            Some(Meta::Find | Meta::Describe | Meta::Read | Meta::ClassicList) => None,
             None => Some(registered(call.name)),
         };
         named.unwrap_or_else(|| call.name.to_owned())
