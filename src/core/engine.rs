@@ -26,7 +26,7 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
-use super::start_error::Cause;
+use super::start_error::{Cause, StartError};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
@@ -331,6 +331,7 @@ impl Engine {
         if let Some(request) = request
             && session.goes_to(&key, connection, id)
         {
+            connection.log_request(method);
             request.send(method, write);
         }
     }
@@ -437,6 +438,11 @@ impl Engine {
     /// Remembers what an upstream offers, in a task of its own.
     pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
         self.spawn(self.known.offers(&connection.upstream, sent));
+    }
+
+    /// Remembers why an upstream failed, in a task of its own.
+    pub(super) fn remember_failure(&self, upstream: &Arc<Upstream>, reason: StartError) {
+        self.spawn(self.known.failed(upstream, reason));
     }
 
     /// Remembers how an upstream speaks.

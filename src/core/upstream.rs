@@ -607,7 +607,12 @@ impl Upstream {
                     self.phase.send_replace(Phase::Idle);
                     return;
                 }
-                End::Failed(reason) => (reason, Duration::ZERO),
+                End::Failed(reason) => {
+                    if let Some(engine) = self.engine.upgrade() {
+                        engine.remember_failure(self, reason.clone());
+                    }
+                    (reason, Duration::ZERO)
+                }
                 End::Down(reason, uptime) => (reason, uptime),
             };
             tracing::warn!("[{self}] {reason}");

@@ -34,6 +34,7 @@ use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
 use crate::catalog::Kind;
+use crate::core::LIFE;
 use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::modern::{Cache, ModernCall};
@@ -335,6 +336,7 @@ impl Gateway {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         self.meet(&session, &name);
+        tracing::info!(target: LIFE, "client {} has come", plain(&name));
         if self.startup.has_lists() && self.opens_first(&session).is_none() {
             session.begin();
         }

@@ -10,6 +10,7 @@ use super::{Gateway, name_for, recall_introductions};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
@@ -97,6 +98,16 @@ impl Shell {
         let spec = upstream.spec();
         let sent = self.gateway.engine.known.definitions()?.load(&spec.transport)?;
         Some(sent.shown(spec.guard.as_ref()).0)
+    }
+
+    /// Why an upstream failed when it was last asked, if that is remembered.
+    pub fn remembered_failure(&self, upstream: &Upstream) -> Option<StartError> {
+        self.gateway.engine.known.failure(upstream)
+    }
+
+    /// Makes the next verb ask an upstream again that has failed.
+    pub fn forget_failure(&self, upstream: &Upstream) {
+        self.gateway.engine.known.forget_failure(upstream);
     }
 
     /// The view that a client would have if the upstreams offered these items.

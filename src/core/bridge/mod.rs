@@ -127,6 +127,7 @@ impl Call {
         if let Some(opened) = opened
             && session.goes_to(&key, connection, id)
         {
+            connection.log_request(self.method);
             opened.send(self.method, |out, id| {
                 params::write(out, params, version, &speaker, wants_progress.then_some(id));
             });

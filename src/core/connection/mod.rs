@@ -183,6 +183,11 @@ impl Connection {
         self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
+    /// Logs that the upstream is sent a request.
+    pub(super) fn log_request(&self, method: &str) {
+        tracing::debug!("[{}] is sent {method}", self.upstream);
+    }
+
     /// Sends a request of our own and returns what `read` makes of its result.
     pub(super) async fn ask_for<R: Send + 'static>(
         self: &Arc<Self>,
@@ -197,6 +202,7 @@ impl Connection {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(self.capabilities())),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(self.capabilities()), &params[1..]),
         };
+        self.log_request(method);
         let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.into(),

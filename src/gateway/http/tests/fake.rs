@@ -211,6 +211,8 @@ impl Backend for Shared {
         Box::new(Cancel(self.0.clone(), id))
     }
 
+    fn sweep(&self, _: std::time::Duration) {}
+
     fn drain(&self) {
         self.0.note("drain");
     }
