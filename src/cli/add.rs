@@ -1,10 +1,11 @@
 //! `add`, which puts one server into our own file.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::fresh::{fresh, text_to_extend};
 use super::import::{literals, put_into_toolbox, variables};
+use super::lock;
 use super::secrets::Secrets;
 use super::shape::servers;
 use crate::client_files::{
@@ -95,10 +96,13 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         let file = secrets.snapshot.path.display();
         console.plan(format!("Its secrets become variables, kept in {file}: {}", names.join(", ")));
     }
-    console.settle(&proposal, &mut answer, |console| match &filed {
+    let settled = console.settle(&proposal, &mut answer, |console| match &filed {
         Some(text) => secrets.write(text, console),
         None => Ok(()),
     })?;
+    if settled == Settled::Written {
+        lock::remind(target.face, &config, console)?;
+    }
     Ok(answer)
 }
 

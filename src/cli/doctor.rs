@@ -11,13 +11,14 @@ use super::World;
 use super::advice::advice;
 use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
+use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::doctor::{Finding, Oddity};
 use crate::gateway::{Configured, Gateway};
+use crate::text::listed;
 
 /// A server that takes this long counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
@@ -53,7 +54,7 @@ pub(super) fn run(
             told["path"] = world.variable("PATH").into();
             writeln!(out, "{told}")?;
         }
-        false => as_text(&findings, screen, &mut out)?,
+        false => as_text(face, &findings, screen, &mut out)?,
     }
     let well = findings.iter().all(|finding| finding.outcome.is_ok());
     Ok(if well { 0 } else { FailureKind::Unreachable.status() })
@@ -163,7 +164,8 @@ pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
                 "renamed": renamed,
                 "login": login::as_json(finding.known_login.as_ref()),
                 "mended": finding.oddities.iter().filter_map(mended).collect::<Vec<_>>(),
-                "withheld": finding.oddities.iter().filter_map(withheld).sum::<usize>(),
+                "nameless": finding.oddities.iter().filter_map(nameless).sum::<usize>(),
+                "withheld": finding.withheld.iter().map(|name| &**name).collect::<Vec<_>>(),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
@@ -184,14 +186,14 @@ fn mended(oddity: &Oddity) -> Option<Value> {
         Oddity::Mended { kind, key, members } => {
             Some(json!({ "kind": kind.noun(), "name": **key, "members": members }))
         }
-        Oddity::Withheld { .. } => None,
+        Oddity::Nameless { .. } => None,
     }
 }
 
-fn withheld(oddity: &Oddity) -> Option<usize> {
+fn nameless(oddity: &Oddity) -> Option<usize> {
     match oddity {
         Oddity::Mended { .. } => None,
-        Oddity::Withheld { count, .. } => Some(*count),
+        Oddity::Nameless { count, .. } => Some(*count),
     }
 }
 
@@ -206,15 +208,20 @@ fn told(oddity: &Oddity) -> String {
                 printable(key)
             )
         }
-        Oddity::Withheld { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
-        Oddity::Withheld { kind, count } => {
+        Oddity::Nameless { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
+        Oddity::Nameless { kind, count } => {
             format!("{count} {}s have no name and cannot be shown", kind.noun())
         }
     }
 }
 
 /// Prints the findings for a person.
-pub(super) fn as_text(findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn as_text(
+    face: Face,
+    findings: &[Finding],
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
@@ -254,6 +261,11 @@ pub(super) fn as_text(findings: &[Finding], screen: Screen, out: &mut dyn Write)
         }
         for oddity in &finding.oddities {
             writeln!(out, "        {}", told(oddity))?;
+        }
+        if !finding.withheld.is_empty() {
+            let (names, command) = (listed(&finding.withheld), form(face).command());
+            writeln!(out, "        withheld by the lock: {names}")?;
+            writeln!(out, "        {arrow} `{command}` shows how they differ from what was approved")?;
         }
     }
     let failed = rows.iter().filter(|row| !row.is_ok()).count();

@@ -5,6 +5,7 @@ use super::change::{Answer, Config, Console, Proposal, Settled, format, open, re
 use super::failure::Failure;
 use super::first_start;
 use super::fresh::{fresh, text_to_extend};
+use super::lock;
 use super::screen::Screen;
 use super::secrets::Secrets;
 use crate::client_files::{
@@ -401,7 +402,8 @@ fn bring(
             }
             console.say(&format!("{} holds all of it already", file.display()))?;
         }
-        Settled::Written | Settled::Shown => {}
+        Settled::Written => lock::remind(order.face, &config, console)?,
+        Settled::Shown => {}
     }
     Ok((answer, outcome))
 }

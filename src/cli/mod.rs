@@ -14,6 +14,7 @@ mod first_start;
 mod fresh;
 mod import;
 mod load;
+mod lock;
 mod logging;
 mod login;
 mod reload;
@@ -400,7 +401,15 @@ impl World {
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These verbs report failing servers in words of their own.
-    let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
+    let calm = matches!(
+        arguments.verb,
+        Some(
+            Verb::Shell(_)
+                | Verb::Login { .. }
+                | Verb::Logout { .. }
+                | Verb::Files(files::FileVerb::Lock { .. })
+        )
+    );
     let reports =
         matches!(arguments.verb, Some(Verb::Doctor { .. } | Verb::Files(files::FileVerb::Init { .. })));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {

@@ -30,7 +30,7 @@ use self::own_tool::error_result;
 use self::reading::READ;
 use self::toolman::Change;
 use self::workbench::Meta;
-use crate::catalog::{Item, Items, Kind, NameLimits};
+use crate::catalog::{Item, Items, Kind, NameLimits, Sent};
 use crate::config::{Common, Transport};
 use crate::core::known::Known;
 use crate::core::start_error::StartError;
@@ -38,6 +38,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
+use crate::lock::Guard;
 use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
 use crate::results::read::Request;
@@ -405,12 +406,12 @@ pub struct FoundThing<'a> {
 }
 
 /// What servers were known to offer, each under the transport that reaches it.
-pub struct Remembered(pub Vec<(Transport, Items)>);
+pub struct Remembered(pub Vec<(Transport, Sent)>);
 
 impl Remembered {
-    /// What the server behind this transport was known to offer.
-    pub fn of(&self, transport: &Transport) -> Option<&Items> {
-        self.0.iter().find(|(other, _)| other == transport).map(|(_, items)| items)
+    /// What the server behind this transport was known to offer, as far as clients may see it.
+    pub fn of(&self, transport: &Transport, guard: Option<&Guard>) -> Option<Items> {
+        self.0.iter().find(|(other, _)| other == transport).map(|(_, sent)| sent.shown(guard).0)
     }
 }
 

@@ -12,6 +12,7 @@ mod faces;
 pub mod find;
 pub mod http;
 mod items;
+pub mod lock;
 mod modern;
 mod reload;
 mod results;
@@ -74,7 +75,9 @@ pub struct Configured {
 fn recall_introductions(gateway: &Gateway, face: &dyn Face) {
     let servers = face.servers().into_iter();
     let introduced = servers.filter(|server| face.is_introduced_by_tools(server.group));
-    gateway.engine.known.recall_introductions(introduced.map(|server| server.spec.transport));
+    gateway.engine.known.recall_introductions(
+        introduced.map(|server| ((server.group.into(), server.key.into()), server.spec)),
+    );
 }
 
 /// A request's span: its client, id and method. It is made only where debug messages are wanted.

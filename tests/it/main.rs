@@ -41,6 +41,8 @@ mod independent;
 mod install;
 mod lifecycle;
 #[cfg(unix)]
+mod lock;
+#[cfg(unix)]
 mod malformed;
 mod map;
 mod matrix;

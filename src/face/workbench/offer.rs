@@ -262,7 +262,7 @@ fn row(toolbox: &Toolbox, viewer: &Viewer<'_>) -> ListingRow {
 fn known_tools(toolbox: &Toolbox, viewer: &Viewer<'_>) -> Option<Vec<String>> {
     let mut tools = Vec::new();
     for server in &toolbox.servers {
-        let known = viewer.known?.introduction(&server.transport)?;
+        let known = viewer.known?.introduction(toolbox.name.as_str(), server.name.as_str())?;
         tools.extend(known.iter().filter(|name| server.filter.allows(name)).map(|name| name.to_string()));
     }
     Some(tools)
