@@ -140,8 +140,9 @@ impl Remote {
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
         // The HTTP client does not know the server's name; the span puts it into the client's log lines.
         let span = tracing::error_span!("upstream", name = %connection.upstream);
-        let host = http.url.parse::<hyper::Uri>().ok().and_then(|url| url.host().map(str::to_owned));
-        tracing::info!("[{}] is reached at {}", connection.upstream, host.unwrap_or_default());
+        let url = http.url.parse::<hyper::Uri>().unwrap_or_default();
+        let host = connection.redactor.redact(url.host().unwrap_or_default());
+        tracing::info!("[{}] is reached at {host}", connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
         let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
         connection.profile.mirror_parameters(client.tool_headers());
