@@ -6,7 +6,6 @@
 mod json_schema;
 pub mod mend;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -15,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use self::mend::{MENDED, Verdict, mend};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
-use crate::hash::Seeded;
+use crate::hash::{HashMap, Seeded};
 use crate::json::{Node, Scanner};
 use crate::protocol::era::Era;
 use crate::text::digest;
@@ -536,7 +535,7 @@ fn hash(origin: &[&str], attempt: u32) -> u32 {
 /// The names that differ least from `wanted`, nearest first.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
-    let mut seen = HashMap::new();
+    let mut seen = HashMap::default();
     for name in names {
         let lower = name.to_lowercase();
         let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));

@@ -30,7 +30,7 @@ pub(super) fn deliver(
     let Answer::Result(result) = answer else { return finish(answer, reply) };
     let session = reply.session().clone();
     note_links(&session, &connection.upstream, result);
-    let begun_by = reply.sent_as().zip(progress);
+    let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
     tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
         let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result| finish(Answer::Result(result), reply));

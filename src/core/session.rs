@@ -5,7 +5,6 @@
 //!
 //! Invariant: a session's locks stay inside, and nothing is sent while one is held.
 
-use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +23,7 @@ use super::upstream::Upstream;
 use super::view::Origin;
 use super::workspace::Workspace;
 use crate::catalog::Kind;
+use crate::hash::HashMap;
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{Id, Refusal, code, write_notification};
 use crate::transport::peer::{Lost, Peer};

@@ -5,7 +5,7 @@
 //! read it to decide what a request means. [`names`](super::names) makes the names in it, and
 //! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shor
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
+use crate::hash::HashMap;
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
 
@@ -513,7 +514,7 @@ impl View {
         self.open.retain(|open| groups.contains(&&**open));
         self.openings.retain(|_, opening| groups.contains(&&**opening));
         let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
-        self.origins = HashMap::new();
+        self.origins = HashMap::default();
         self.next = wanted.len() as u64;
         for (seq, upstream) in (0..).zip(wanted) {
             let same = |entry: &Entry| {

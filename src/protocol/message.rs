@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote};
+use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote, write_string};
 use crate::protocol::era::ModernMeta;
 
 /// The JSON-RPC error codes that we use ourselves.
@@ -463,17 +463,6 @@ pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
         if number == 0 {
             return out.extend_from_slice(&digits[first..]);
         }
-    }
-}
-
-/// Appends a JSON string literal.
-pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        out.extend_from_slice(quote(text).as_bytes());
     }
 }
 

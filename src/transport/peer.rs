@@ -11,7 +11,6 @@
 //! written of a request that was cancelled between opening and sending, on however many threads these steps
 //! run.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +20,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::json::Node;
-use crate::protocol::message::{Outcome, code, write_notification, write_request, write_string};
+use crate::hash::HashMap;
+use crate::json::{Node, write_string};
+use crate::protocol::message::{Outcome, code, write_notification, write_request};
 use crate::transport::outbox::Out;
 
 /// How a request of ours ended.
@@ -83,8 +83,8 @@ pub struct Peer<T> {
 }
 
 struct Calls<T> {
-    /// The open requests by id, and so in the order in which they were made.
-    open: BTreeMap<u64, Call<T>>,
+    /// The open requests by id.
+    open: HashMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
 
@@ -146,12 +146,14 @@ impl Deadline {
         max: Option<Duration>,
         pause: Option<(&Arc<Paused>, u64)>,
     ) -> Option<Self> {
-        let now = Instant::now();
-        (idle.is_some() || max.is_some()).then(|| Self {
-            idle,
-            touched: now,
-            end: max.and_then(|max| now.checked_add(max)),
-            pause: pause.map(|(paused, who)| (paused.clone(), who)),
+        (idle.is_some() || max.is_some()).then(|| {
+            let now = Instant::now();
+            Self {
+                idle,
+                touched: now,
+                end: max.and_then(|max| now.checked_add(max)),
+                pause: pause.map(|(paused, who)| (paused.clone(), who)),
+            }
         })
     }
 
@@ -168,7 +170,7 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A peer whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        let calls = Mutex::new(Calls { open: BTreeMap::new(), closed: None });
+        let calls = Mutex::new(Calls { open: HashMap::default(), closed: None });
         Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
@@ -379,15 +381,16 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().open.len()
     }
 
-    /// Refuses further requests and fails the open ones.
+    /// Refuses further requests and fails the open ones, in the order in which they were made.
     pub fn close(&self, lost: &Lost) {
-        let open = {
+        let mut open: Vec<_> = {
             let mut calls = self.calls.lock();
             calls.closed.get_or_insert_with(|| lost.clone());
-            std::mem::take(&mut calls.open)
+            std::mem::take(&mut calls.open).into_iter().collect()
         };
         self.less_open.notify_waiters();
-        for call in open.into_values() {
+        open.sort_unstable_by_key(|(id, _)| *id);
+        for (_, call) in open {
             (call.on_answer)(Answer::Lost(lost));
         }
     }
