@@ -55,6 +55,10 @@ impl Hasher for Mixer {
         self.mix(value);
     }
 
+    fn write_usize(&mut self, value: usize) {
+        self.mix(value as u64);
+    }
+
     fn finish(&self) -> u64 {
         self.0
     }

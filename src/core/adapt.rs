@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Change, Node, Raw, Scanner, quote};
 use crate::protocol::era::Version;
 use crate::transport::peer::Answer;
 
@@ -24,7 +24,7 @@ pub(super) fn deliver(
     method: &str,
     progress: Option<Box<str>>,
     answer: Answer<'_>,
-    reply: Reply,
+    mut reply: Reply,
     finish: impl FnOnce(Answer<'_>, Reply),
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
@@ -33,39 +33,46 @@ pub(super) fn deliver(
     let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
     tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
         let (from, to) = (connection.version(), reply.version());
-        results(from, to, result, |result| finish(Answer::Result(result), reply));
+        results(from, to, result, |result, changes| {
+            reply.level_by(changes);
+            finish(Answer::Result(result), reply);
+        });
     });
 }
 
-/// Passes the result on, adapted if the upstream speaks a newer version than the client.
-fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
+/// The members that no legacy version has, and the one that must be an object there.
+const MODERN_MEMBERS: [Change<'static>; 4] =
+    [("resultType", None), ("ttlMs", None), ("cacheScope", None), ("structuredContent", None)];
+
+/// Passes the result on, with the changes to make if the upstream speaks a newer version than the client.
+fn results(
+    upstream: Version,
+    client: Version,
+    result: Node<'_>,
+    hand_on: impl FnOnce(Node<'_>, &'static [Change<'static>]),
+) {
     if upstream <= client {
-        return hand_on(result);
+        return hand_on(result, &[]);
     }
+    let is_odd = result.get("structuredContent").is_some_and(|value| !value.is_object());
+    let changes: &[_] = match (upstream.is_modern(), is_odd) {
+        (true, true) => &MODERN_MEMBERS,
+        (true, false) => &MODERN_MEMBERS[..3],
+        (false, true) => &MODERN_MEMBERS[3..],
+        (false, false) => &[],
+    };
     let unknown = |kind: &str| match kind {
         "audio" => upstream >= Version::V2025March && client < Version::V2025March,
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let content = result.get("content").and_then(|content| adapted(content.raw(), unknown));
-    let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
-    if let Some(content) = &content {
-        changes.push(("content", Some(content)));
+    let content = result.get("content").filter(|_| client < Version::V2025June);
+    match content.and_then(|content| adapted(content.raw(), unknown)) {
+        Some(content) => {
+            hand_on(Raw::own(result.with(&[("content", Some(&content))])).root(), changes);
+        }
+        None => hand_on(result, changes),
     }
-    if upstream.is_modern() {
-        changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
-    }
-    // Legacy versions allow only an object there.
-    if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
-        changes.push(("structuredContent", None));
-    }
-    if changes.is_empty() || !result.is_object() {
-        return hand_on(result);
-    }
-    let mut text = Vec::new();
-    result.write_with(&mut text, &changes);
-    let mut scanner = Scanner::default();
-    hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
 /// Removes output schemas that no legacy client accepts from a modern upstream's tools. The definitions are
@@ -183,7 +190,7 @@ mod tests {
             let mut scanner = Scanner::default();
             let node = scanner.scan_str(result).unwrap().root();
             let mut shown = String::new();
-            results(upstream, client, node, |node| shown = node.raw().to_owned());
+            results(upstream, client, node, |node, changes| shown = node.with(changes));
             assert_eq!(shown, expected, "{upstream:?} to {client:?}");
         }
     }

@@ -31,7 +31,7 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
 use crate::config::{Command, Common, Http, Redactor, Transport};
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
@@ -213,24 +213,18 @@ impl Engine {
         upstream: &Arc<Upstream>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         if let Some(connection) = upstream.connection() {
             return self.send(&connection, method, params, changes, reply, finish);
         }
-        let mut changed = Vec::new();
-        params.write_with(&mut changed, changes);
-        let (upstream, text) =
-            (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
-        let engine = self.clone();
+        let (engine, upstream, params) = (self.clone(), upstream.clone(), Raw::own(params.with(changes)));
         tokio::spawn(async move {
             match upstream.up_in_time().await {
                 Ok(connection) if reply.is_wanted() => {
-                    let mut scanner = Scanner::default();
-                    let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    engine.send(&connection, method, params, &[], reply, finish);
+                    engine.send(&connection, method, params.root(), &[], reply, finish);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -251,7 +245,7 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
@@ -260,28 +254,26 @@ impl Engine {
             return finish(Answer::Lost(&lost), reply);
         }
         if reply.modern().is_some() || connection.version().is_modern() {
-            let mut text = Vec::new();
-            params.write_with(&mut text, changes);
-            let text = String::from_utf8(text).expect("written from UTF-8 texts");
-            return Call::launch(self, connection, method, text, reply, Box::new(finish));
+            return Call::launch(self, connection, method, params, changes, reply, Box::new(finish));
         }
-        if self.must_wait_for_turn(connection, &reply) {
-            let mut text = Vec::new();
-            params.write_with(&mut text, changes);
-            let (engine, connection, gate) = (self.clone(), connection.clone(), connection.gate.clone());
-            return gate.wait(move |turn| {
-                let mut scanner = Scanner::default();
-                let params = scanner.scan(&text).expect("written as valid JSON").root();
-                let finish = |answer: Answer<'_>, reply: Reply| {
-                    finish(answer, reply);
-                    drop(turn);
-                };
-                if reply.is_wanted() {
-                    engine.send_plainly(&connection, method, params, &[], reply, finish);
-                }
-            });
+        if !self.must_wait_for_turn(connection, &reply) {
+            return self.send_plainly(connection, method, params, changes, reply, finish);
         }
-        self.send_plainly(connection, method, params, changes, reply, finish);
+        let in_turn = |turn| {
+            move |answer: Answer<'_>, reply: Reply| {
+                finish(answer, reply);
+                drop(turn);
+            }
+        };
+        if let Some(turn) = connection.gate.turn() {
+            return self.send_plainly(connection, method, params, changes, reply, in_turn(turn));
+        }
+        let (engine, way, params) = (self.clone(), connection.clone(), Raw::own(params.with(changes)));
+        connection.gate.wait(move |turn| {
+            if reply.is_wanted() {
+                engine.send_plainly(&way, method, params.root(), &[], reply, in_turn(turn));
+            }
+        });
     }
 
     /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
@@ -298,16 +290,16 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         let session = reply.session().clone();
-        let key = reply.key().clone();
+        let key = reply.key();
         let progress = Progress::asked(params);
         let caller = Caller {
             session: Some(session.clone()),
-            key: Some(key.clone()),
+            key: Some(key),
             progress: progress.map(|progress| progress.token.raw().into()),
             call: None,
         };
@@ -319,7 +311,7 @@ impl Engine {
         let id = connection.peer.reserve();
         let request = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
         if let Some(request) = request
-            && session.goes_to(&key, connection, id)
+            && session.goes_to(key, connection, id)
         {
             request.send(method, write);
         }
@@ -534,7 +526,7 @@ impl Engine {
                     .into_iter()
                     .filter(sees)
                     .flat_map(|workspace| workspace.sessions());
-                let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
+                let levels = sessions.filter_map(|session| session.severity());
                 levels.for_each(|level| connection.want_level(level));
             }
         }

@@ -3,9 +3,8 @@
 //!
 //! Invariant: a client sees only the tasks that it began, under ids that are unique for it.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 
-use memchr::memmem::Finder;
 use parking_lot::Mutex;
 
 use super::connection::Connection;
@@ -149,8 +148,7 @@ pub(super) fn results(
     result: Node<'_>,
     hand_on: impl FnOnce(Node<'_>),
 ) {
-    static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskId"));
-    if MENTION.find(result.raw().as_bytes()).is_none() {
+    if !result.members().any(|(key, _)| matches!(&*key, "task" | "taskId" | "_meta")) {
         return hand_on(result);
     }
     let id_in = |node: Node<'_>| node.get("taskId").and_then(Node::as_str).map(|id| id.into_owned());

@@ -117,7 +117,7 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
         return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
     };
     let tasks = filter.and_then(|filter| filter.get("taskIds"));
-    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
+    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.client.can_wait()) {
         return refuse_tasks(reply);
     }
     let Some(mut listener) = Listener::open(params, reply) else { return };

@@ -14,7 +14,7 @@ mod tests;
 mod token;
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 pub use raw::Raw;
 pub use scan::Scanner;
@@ -60,6 +60,40 @@ pub struct Node<'a> {
     depth: u8,
     /// Whether the value is known to be a string without escapes.
     plain: bool,
+}
+
+/// A change to an object: a key with its raw value, or with `None` to remove the member.
+pub type Change<'a> = (&'a str, Option<&'a str>);
+
+/// A few changes to one object, gathered without allocating: eight at most.
+pub struct Changes<'a> {
+    all: [Change<'a>; 8],
+    count: usize,
+}
+
+impl<'a> Changes<'a> {
+    /// These changes, to be followed by others.
+    pub fn new(first: &[Change<'a>]) -> Self {
+        let mut changes = Self { all: [("", None); 8], count: first.len() };
+        changes.all[..first.len()].copy_from_slice(first);
+        changes
+    }
+
+    /// Adds a change, unless its key has one already.
+    pub fn add(&mut self, key: &'a str, value: Option<&'a str>) {
+        if !self.iter().any(|(changed, _)| *changed == key) {
+            self.all[self.count] = (key, value);
+            self.count += 1;
+        }
+    }
+}
+
+impl<'a> Deref for Changes<'a> {
+    type Target = [Change<'a>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all[..self.count]
+    }
 }
 
 /// An object has a key that we route by twice, perhaps in another case. Two parsers could disagree about
@@ -167,10 +201,9 @@ impl<'a> Node<'a> {
 
     /// Writes the object with some members set, replaced or removed and all others unchanged.
     ///
-    /// A change is a key with its raw value, or with `None` to remove the member. New members come last. A
-    /// node that is not an object counts as an empty one. Line breaks between tokens become spaces, so that
-    /// the result can be framed by lines.
-    pub fn write_with(self, out: &mut Vec<u8>, changes: &[(&str, Option<&str>)]) {
+    /// New members come last. A node that is not an object counts as an empty one. Line breaks between tokens
+    /// become spaces, so that the result can be framed by lines.
+    pub fn write_with(self, out: &mut Vec<u8>, changes: &[Change<'_>]) {
         debug_assert!(changes.len() <= 64, "a bit for each");
         let (text, start) = (self.doc.text.as_bytes(), out.len());
         out.push(b'{');
@@ -217,8 +250,9 @@ impl<'a> Node<'a> {
     }
 
     /// The text that [`Node::write_with`] writes.
-    pub fn with(self, changes: &[(&str, Option<&str>)]) -> String {
-        let mut text = Vec::new();
+    pub fn with(self, changes: &[Change<'_>]) -> String {
+        let added: usize = changes.iter().map(|(key, value)| key.len() + 4 + value.map_or(0, str::len)).sum();
+        let mut text = Vec::with_capacity(self.raw().len() + added);
         self.write_with(&mut text, changes);
         String::from_utf8(text).expect("written from UTF-8 texts")
     }
