@@ -70,7 +70,7 @@ pub(super) fn run(
     runtime.shutdown_background();
     let Some(findings) = findings? else {
         screen.clear();
-        return Err(Failure::failed("interrupted", "what was started has been ended"));
+        return Err(Failure::interrupted("what was started has been ended"));
     };
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     match manner.json {

@@ -196,7 +196,7 @@ pub fn main(face: Face) -> ExitCode {
             let text = error.to_string();
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message), hint);
-            let manner = Manner { json: true, quiet: false, colour: false };
+            let manner = Manner { json: true, ..Manner::default() };
             return ExitCode::from(failure.tell(manner, &mut out, &mut err).unwrap_or(failure.kind.status()));
         }
         Err(error) => {
@@ -205,9 +205,12 @@ pub fn main(face: Face) -> ExitCode {
         }
     };
     logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok());
-    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
+    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
+        manner.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
+        // One leak for the life of the process lets every message be shaped where it is printed.
+        manner.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
         run(face, &arguments, manner, world)
     });
     let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
@@ -239,6 +242,9 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     }
     let file = world.locate(face, arguments.config.as_deref());
     let screen = Screen::new(manner, &world);
+    if let Some(Verb::Check | Verb::Files(_)) = &arguments.verb {
+        load::exit_when_interrupted()?;
+    }
     match &arguments.verb {
         Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
         Some(Verb::DemoServer { name }) => {

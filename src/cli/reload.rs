@@ -193,7 +193,7 @@ mod tests {
             }
             (Err(Vec::new()), Read { bytes, named: Vec::new() })
         };
-        let manner = Manner { json: false, quiet: false, colour: false };
+        let manner = Manner::default();
         let watch = FileWatch {
             file: file.clone(),
             read: Arc::default(),

@@ -209,7 +209,7 @@ mod tests {
             &server(
                 r#"{"command": "x", "args": ["y"], "env": {"A": 1, "B": null, "C": true}, "cwd": ".", "type": "stdio",
                 "toolFilters": ["*"], "connectTimeout": 0.5, "startTimeout": 9, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
-                "isolation": "session", "start": "open", "disabled": false, "unknown": 1}"#,
+                "isolation": "session", "start": "open", "idleTimeout": 0.5, "disabled": false, "unknown": 1}"#,
             ),
             &[],
         );
@@ -229,7 +229,7 @@ mod tests {
         check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
-            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip",
+            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "idleTimeout": 0, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip",
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
         check(Face::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);
@@ -249,6 +249,22 @@ mod tests {
             ("true", &[".openLimit: anyOf"]),
         ] {
             check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"openLimit\": {limit}}}"), expected);
+        }
+        for over in ["0", "4000", "\"auto\""] {
+            check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}"), &[]);
+            check(Face::Workbench, &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")), &[]);
+            let entry = format!("offload_over = {over}\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n");
+            check(Face::Toolman, &format!("{entry}offload_over = {over}\n"), &[]);
+        }
+        for over in ["3999", "\"4000\"", "4000.5", "-1", "true", "[]", "\"on\""] {
+            let top = format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}");
+            check(Face::Workbench, &top, &[".offloadOver: anyOf"]);
+            check(
+                Face::Workbench,
+                &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")),
+                &[".toolboxes.d.mcpServers.s.offloadOver: anyOf"],
+            );
+            check(Face::Toolman, &format!("offload_over = {over}\n"), &[".offload_over: anyOf"]);
         }
         check(
             Face::Workbench,
@@ -275,8 +291,8 @@ mod tests {
         );
         check(
             Face::Toolman,
-            "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\n[[servers]]\n\
-             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart_timeout = 2\nstart = \"open\"\n",
+            "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\nidle_timeout = 0\n[[servers]]\n\
+             namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart_timeout = 2\nstart = \"open\"\nidle_timeout = 1\n",
             &[],
         );
         check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);

@@ -10,7 +10,7 @@ use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{
     Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
-    Transport, Unset, downloads,
+    Transport, Unset, downloads, settings,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -29,6 +29,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
     let timeouts = timeouts(&table, transport.as_ref());
     let running = running(&table);
+    let offload_over = settings::offload_over(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
     let unset = unset(entry, &table, disabled, skip);
     if disabled {
@@ -37,7 +38,8 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     // Settings that an unset variable hides get defaults; they do not matter until there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
     let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
-    Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
+    let (name, transport) = (name?, unset.or(transport)?);
+    Some(Server { name, transport, filter, timeouts, isolation, running, offload_over })
 }
 
 /// The placeholder transport of a server with unset variables; `None` if all are set.
@@ -297,7 +299,10 @@ pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
 
 pub(super) fn running(table: &Table<'_>) -> Running {
     let start = |at: &At<'_>| at.one_of(&[("open", Start::Open), ("call", Start::Call)]);
-    Running { start: table.get("start").and_then(start) }
+    Running {
+        start: table.get("start").and_then(start),
+        idle_timeout: table.get("idleTimeout").and_then(At::seconds_or_none),
+    }
 }
 
 pub(super) fn timeouts(table: &Table<'_>, transport: Option<&Transport>) -> Timeouts {

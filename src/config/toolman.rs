@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: &[&str] = &[
     "activeToolsets",
     "servers",
     "resourceSeparator",
     "remember",
     "startupWait",
+    "offloadOver",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -36,9 +37,10 @@ pub(super) const KEYS: [&str; 17] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "idleTimeout",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 19] = [
+pub(super) const SERVER_KEYS: &[&str] = &[
     "namespace",
     "command",
     "url",
@@ -58,6 +60,8 @@ pub(super) const SERVER_KEYS: [&str; 19] = [
     "inheritEnv",
     "isolation",
     "start",
+    "idleTimeout",
+    "offloadOver",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
@@ -114,7 +118,7 @@ impl ToolmanReader<'_> {
     fn toolman(&self, report: &Report, root: &Node, inputs: &Inputs<'_>) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
         let mut explained = Vec::new();
-        for entry in root.unknown(&KEYS) {
+        for entry in root.unknown(KEYS) {
             if let Some((key, whose)) = FOREIGN_ROOTS.iter().find(|(key, _)| *key == entry.key) {
                 let hint =
                     "write `[[servers]]` with a `namespace` for each, or let `toolman import FILE` do it";
@@ -122,8 +126,8 @@ impl ToolmanReader<'_> {
                 explained.push(*key);
             }
         }
-        root.refuse_unknown(&KEYS, &explained);
-        let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
+        root.refuse_unknown(KEYS, &explained);
+        let servers = root.get_or_meant("servers", KEYS).and_then(At::list).unwrap_or_default();
         let skip = settings::skips_missing(&root, inputs);
         // The names of all servers count, so that a problem of a server does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
@@ -145,7 +149,7 @@ impl ToolmanReader<'_> {
 
     fn server(&self, at: &At<'_>, skip: bool) -> Option<NamespacedServer> {
         let table = at.table()?;
-        table.refuse_unknown(&SERVER_KEYS, &[]);
+        table.refuse_unknown(SERVER_KEYS, &[]);
         let namespace = match table.get("namespace") {
             Some(namespace) => namespace.string().filter(|name| {
                 let sound = !name.chars().any(char::is_control);
@@ -168,6 +172,7 @@ impl ToolmanReader<'_> {
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
         let running = server::running(&table);
+        let offload_over = settings::offload_over(&table);
         if disabled {
             return None;
         }
@@ -178,6 +183,7 @@ impl ToolmanReader<'_> {
             timeouts,
             isolation: isolation.unwrap_or(Isolation::Shared),
             running,
+            offload_over,
         })
     }
 

@@ -14,6 +14,7 @@ pub mod engine;
 mod eras;
 mod gate;
 mod held;
+mod idle;
 pub mod known;
 mod lifecycle;
 pub mod logins;

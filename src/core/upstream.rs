@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
-//!   ^                 └──────error───────────────────^
+//!   ^                 └──────error────│──────────────^
+//!   ├──unused for `idleTimeout`───────┘
 //!   └──stop, from wherever it is
 //! ```
 //!
@@ -30,7 +31,7 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -53,6 +54,8 @@ pub struct Upstream {
     lives: watch::Sender<usize>,
     /// Notified whenever a request stops waiting for the upstream to come up.
     less_waiting: Notify,
+    /// Notified whenever other settings are in force.
+    pub(super) renewed: Notify,
 }
 
 /// What the file says about an upstream, whatever the face.
@@ -72,8 +75,12 @@ pub struct Spec {
     pub isolation: Isolation,
     /// When the upstream starts.
     pub start: Start,
+    /// How long the upstream may be unused before it is stopped; `None`: for ever.
+    pub idle_timeout: Option<Duration>,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 impl Spec {
@@ -156,6 +163,8 @@ pub enum Phase {
 pub enum End {
     /// We stopped it.
     Stopped,
+    /// We stopped it because nobody used it. Its things stay on offer, and whoever uses one starts it.
+    Unused,
     /// The upstream did not come up.
     Failed(StartError),
     /// The upstream went down after it had been up for this long.
@@ -184,6 +193,7 @@ impl Upstream {
             state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
             less_waiting: Notify::new(),
+            renewed: Notify::new(),
         })
     }
 
@@ -204,6 +214,7 @@ impl Upstream {
     /// upstream.
     pub(super) fn set_spec(&self, spec: Spec) {
         *self.spec.write() = Arc::new(spec);
+        self.renewed.notify_waiters();
     }
 
     /// The connection, while there is one.
@@ -288,7 +299,12 @@ impl Upstream {
             self.phase.send_replace(Phase::Starting);
             let life = Life::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
+            let (upstream, was_at_rest) = (self.clone(), state.standing == Standing::AtRest);
             let whole = async move {
+                if was_at_rest {
+                    // The process that was stopped for want of use may still hold what the next one needs.
+                    let _ = upstream.lives.subscribe().wait_for(|lives| *lives == 1).await;
+                }
                 run.await;
                 drop(life);
             };
@@ -353,6 +369,12 @@ impl Upstream {
                 None => return,
             }
         }
+    }
+
+    /// Whether a client waits for the upstream to come up, or watches something of it.
+    pub(super) fn is_awaited(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting > 0 || !state.watched.is_empty()
     }
 
     /// Whether a client waits for the upstream.
@@ -542,6 +564,12 @@ impl Upstream {
                     self.phase.send_replace(Phase::Idle);
                     return;
                 }
+                End::Unused => {
+                    state.standing = Standing::AtRest;
+                    state.backoff.ended_well(Instant::now());
+                    self.phase.send_replace(Phase::Idle);
+                    return;
+                }
                 End::Failed(reason) => (reason, Duration::ZERO),
                 End::Down(reason, uptime) => (reason, uptime),
             };
@@ -611,7 +639,9 @@ impl Upstream {
             lives_on: false,
             isolation: Isolation::Shared,
             start: Start::Open,
+            idle_timeout: None,
             always_listed: false,
+            offload_over: ByteLimit::None,
         };
         Self::new(group, server, group, spec, None, Weak::new())
     }

@@ -71,15 +71,17 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
-    let own = quote(&place.own);
+    let (own, id) = (quote(&place.own), place.id);
     let changes = [("taskId", Some(&*own))];
-    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        reply.session().workspace.tasks.answered(&id, method, &answer);
         match answer {
             Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
         }
-    });
+    };
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, finish);
 }
 
 /// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by

@@ -422,10 +422,10 @@ pub(in crate::face) fn declared<'a>(
     common: &Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    let running = common.running;
+    let (by_default, offload_over) = (common.running, common.offload_over);
     let start = if flat { Start::Call } else { Start::Open };
     toolbox.servers.iter().map(move |server| {
-        let name = server.name.as_str();
+        let (name, running) = (server.name.as_str(), server.running.or(by_default));
         Declared {
             group: toolbox.name.as_str(),
             key: name,
@@ -438,8 +438,10 @@ pub(in crate::face) fn declared<'a>(
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
-                start: server.running.or(running).start.unwrap_or(start),
+                start: running.start.unwrap_or(start),
+                idle_timeout: running.longest_idle(),
                 always_listed: flat,
+                offload_over: server.offload_over.unwrap_or(offload_over),
             },
         }
     })
