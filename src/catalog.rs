@@ -292,6 +292,8 @@ pub struct Shelf {
     pub(super) rendered: OnceLock<Rendered>,
     /// The definitions as hosts of apps see them, made at the first use.
     pub(super) for_hosts: OnceLock<Rendered>,
+    /// The same two as legacy clients see them, if there is a difference.
+    pub(super) for_legacy: [OnceLock<Option<Rendered>>; 2],
     /// The fingerprints, made at the first use.
     pub(super) prints: OnceLock<Prints>,
 }

@@ -13,6 +13,7 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
+use crate::catalog::{Rendered, Shelf};
 use crate::json::{Change, Node, Raw, Scanner, quote};
 use crate::protocol::era::Version;
 use crate::transport::peer::Answer;
@@ -75,29 +76,22 @@ fn results(
     }
 }
 
-/// Removes output schemas that no legacy client accepts from a modern upstream's tools. The definitions are
-/// in `list` from `start` on, after a comma if something precedes them.
-pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
-    let start = start + usize::from(list.get(start) == Some(&b','));
-    let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
-    if !text.contains("outputSchema") {
-        return;
+/// A modern upstream's tools without the output schemas that no legacy client accepts; `None` if there are no
+/// such schemas.
+pub(super) fn tools(shelf: &Shelf, rendered: &Rendered) -> Option<Rendered> {
+    if !rendered.text().contains("outputSchema") {
+        return None;
     }
-    let whole = format!("[{text}]");
-    let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
-    let mut scanner = Scanner::default();
-    list.truncate(start);
-    for (index, tool) in tools.iter().enumerate() {
-        if index > 0 {
-            list.push(b',');
+    let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+    let mut differs = false;
+    let adapted = Rendered::new(shelf, Some(rendered), |_, tool, out| match tool.get("outputSchema") {
+        Some(schema) if !is_object(schema) => {
+            differs = true;
+            tool.write_with(out, &[("outputSchema", None)]);
         }
-        let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
-        let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
-        match tool.get("outputSchema") {
-            Some(schema) if !is_object(schema) => tool.write_with(list, &[("outputSchema", None)]),
-            _ => tool.write(list),
-        }
-    }
+        _ => tool.write(out),
+    });
+    differs.then_some(adapted)
 }
 
 /// The blocks with those of an unknown type turned into text; `None` if there are none.

@@ -36,7 +36,7 @@ use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::transport::oauth::Authorizer;
-use crate::transport::peer::{Answer, Lost};
+use crate::transport::peer::{Answer, Lost, OnAnswer};
 
 /// Owns the upstreams and knows the clients.
 pub struct Engine {
@@ -279,9 +279,9 @@ impl Engine {
     /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
     /// questions. They must where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
-        self.audience.stdio().is_none()
+        reply.session().hello().is_some_and(|hello| hello.can_be_asked)
+            && self.audience.stdio().is_none()
             && connection.asks_at_large()
-            && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
     }
 
     /// Sends a call that needs no state beyond its answer, because both sides speak the legacy era.
@@ -304,7 +304,7 @@ impl Engine {
             call: None,
         };
         let (way, token) = (connection.clone(), caller.progress.clone());
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
@@ -560,5 +560,11 @@ impl Engine {
 /// Sends a request whose answer nobody needs.
 pub(super) fn send_quietly(connection: &Arc<Connection>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    connection.peer.request(method, write, Caller::default(), connection.own_deadline(), Box::new(|_| ()));
+    connection.peer.request(
+        method,
+        write,
+        Caller::default(),
+        connection.own_deadline(),
+        OnAnswer::run(|_| ()),
+    );
 }

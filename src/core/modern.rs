@@ -76,7 +76,7 @@ pub struct ModernCall {
     cacheable: bool,
     /// Whether the request brings answers that were asked for, so that its result is of no use to anybody
     /// else.
-    is_retry: bool,
+    pub is_retry: bool,
 }
 
 /// A hint on caching a result.

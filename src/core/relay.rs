@@ -19,7 +19,7 @@ use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{LOG_LEVELS, declares, meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::{Progress, write_params};
-use crate::transport::peer::{Answer, Deadline};
+use crate::transport::peer::{Answer, Deadline, OnAnswer};
 
 /// The client that a message belongs to, and its request, if there is one.
 struct Addressees {
@@ -304,7 +304,7 @@ impl<'a> Relay<'a> {
         };
         let (asker, asked, asking) = (connection.clone(), session.clone(), Asking::new(connection, session));
         let own = id.clone();
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             drop(asking);
             asker.questions.remove(&id);
             asker.answer(|out| match answer {

@@ -516,6 +516,7 @@ mod tests {
     use super::*;
     use crate::core::route::Heard;
     use crate::core::routing_tests::Unseen;
+    use crate::transport::peer::OnAnswer;
 
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {
@@ -569,7 +570,7 @@ mod tests {
             cancel_after("nothing");
             let ours = connection.peer.reserve();
             let request =
-                connection.peer.open(ours, Default::default(), None, Box::new(move |_| drop(reply)));
+                connection.peer.open(ours, Default::default(), None, OnAnswer::run(move |_| drop(reply)));
             let request = request.expect("it is not closed");
             cancel_after("opened");
             if session.goes_to(key, &connection, ours) {

@@ -184,6 +184,18 @@ impl Entry {
         })
     }
 
+    /// The definitions as a client with this look sees them.
+    fn rendered_to(&self, face: &dyn Exposure, kind: Kind, look: Look) -> &Rendered {
+        let rendered = self.rendered_for(face, kind, look.as_host);
+        // Only legacy clients see what was switched since the start.
+        if kind != Kind::Tool || look.from_start || !self.is_newer() {
+            return rendered;
+        }
+        let shelf = self.exposed.of(kind);
+        let adapted = &shelf.for_legacy[usize::from(look.as_host)];
+        adapted.get_or_init(|| adapt::tools(shelf, rendered)).as_ref().unwrap_or(rendered)
+    }
+
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
         let tells = |definition: &str| face.tells(kind, definition);
         self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
@@ -647,12 +659,7 @@ impl View {
         out: &mut Vec<u8>,
     ) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let start = out.len();
             self.write_entry(face, entry, kind, look, &mut first, out);
-            // Only legacy clients see what was switched since the start.
-            if kind == Kind::Tool && !look.from_start && entry.is_newer() {
-                adapt::tools(out, start);
-            }
         }
     }
 
@@ -673,7 +680,7 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_for(face, kind, look.as_host));
+        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_to(face, kind, look));
         if shelf.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(rendered.text());
         }

@@ -349,8 +349,8 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
-            Ok([Some(name), arguments, _]) => (name, arguments),
+        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
+            Ok([Some(name), arguments]) => (name, arguments),
             Ok([None, ..]) => {
                 return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
             }

@@ -25,7 +25,9 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
         "server/discover" => discover(gateway, params, reply),
         "subscriptions/listen" => listen(gateway, params, reply),
         "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
-        "tools/call" | "prompts/get" | "resources/read" => {
+        "tools/call" | "prompts/get" | "resources/read"
+            if reply.modern().is_some_and(|modern| modern.is_retry) =>
+        {
             match params.all_unique(["requestState", "inputResponses"]) {
                 Ok([None, _]) => gateway.common_request(method, params, reply),
                 // The state was opened before the request had to wait; now the request is handled again.

@@ -48,20 +48,33 @@ fn plain(text: &[u8], at: usize) -> usize {
 fn beyond(text: &[u8], mut at: usize) -> usize {
     let near = at + SHORT;
     while at < near
-        && let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<16>)
+        && let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk)
     {
-        let mut found = [0; 16];
-        // In this form the compiler makes one vector operation of each comparison.
-        for (found, byte) in found.iter_mut().zip(chunk) {
-            *found = if (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20) { u8::MAX } else { 0 };
+        match specials(chunk) {
+            0 => at += chunk.len(),
+            found => return at + found.trailing_zeros() as usize / 8,
         }
-        let found = u128::from_le_bytes(found);
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / 8;
-        }
-        at += chunk.len();
     }
-    far(text, at)
+    match text.last_chunk() {
+        // What was checked already is shifted out.
+        Some(chunk) if text.len() - at < chunk.len() => {
+            let seen = 8 * (at + chunk.len() - text.len()) as u32;
+            let found = specials(chunk).checked_shr(seen).unwrap_or(0);
+            text.len().min(at + found.trailing_zeros() as usize / 8)
+        }
+        _ => far(text, at),
+    }
+}
+
+/// A number of 16 bytes, of which those are set that end the plain part of a string in this chunk.
+#[inline(always)]
+fn specials(chunk: &[u8; 16]) -> u128 {
+    let mut found = [0; 16];
+    // In this form the compiler makes one vector operation of each comparison.
+    for (found, byte) in found.iter_mut().zip(chunk) {
+        *found = if (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20) { u8::MAX } else { 0 };
+    }
+    u128::from_le_bytes(found)
 }
 
 /// Like [`plain`], for long strings and at the end of a text.

@@ -71,7 +71,32 @@ impl fmt::Display for Lost {
 }
 
 /// Handles the answer. It runs on the task that reads the connection, so it must be brief.
-pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
+pub enum OnAnswer {
+    /// Runs this.
+    Run(Box<dyn FnOnce(Answer<'_>) + Send>),
+    /// Tells this, which others hold as well.
+    Tell(Arc<dyn Awaits>),
+}
+
+/// Something that awaits answers.
+pub trait Awaits: Send + Sync {
+    /// Takes an answer.
+    fn answered(self: Arc<Self>, answer: Answer<'_>);
+}
+
+impl OnAnswer {
+    /// Runs this once.
+    pub fn run(on_answer: impl FnOnce(Answer<'_>) + Send + 'static) -> Self {
+        Self::Run(Box::new(on_answer))
+    }
+
+    fn take(self, answer: Answer<'_>) {
+        match self {
+            Self::Run(run) => run(answer),
+            Self::Tell(whom) => whom.answered(answer),
+        }
+    }
+}
 
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
 pub struct Peer<T> {
@@ -198,7 +223,7 @@ impl<T: Send + 'static> Peer<T> {
         let mut calls = self.calls.lock();
         if let Some(lost) = calls.closed.clone() {
             drop(calls);
-            on_answer(Answer::Lost(&lost));
+            on_answer.take(Answer::Lost(&lost));
             return None;
         }
         calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
@@ -240,7 +265,7 @@ impl<T: Send + 'static> Peer<T> {
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
     ) -> Result<R, CallError> {
         let (send, receive) = oneshot::channel();
-        let on_answer: OnAnswer = Box::new(move |answer| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(match answer {
                 Answer::Result(result) => Ok(read(result)),
                 Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
@@ -260,9 +285,9 @@ impl<T: Send + 'static> Peer<T> {
     pub fn resolve(&self, id: u64, outcome: Outcome<'_>) -> bool {
         let Some(call) = self.take(id) else { return false };
         match outcome {
-            Outcome::Result(result) => (call.on_answer)(Answer::Result(result)),
-            Outcome::Error(error) => (call.on_answer)(Answer::Error(error)),
-            Outcome::Malformed(what) => (call.on_answer)(Answer::Lost(&Lost::malformed(what))),
+            Outcome::Result(result) => call.on_answer.take(Answer::Result(result)),
+            Outcome::Error(error) => call.on_answer.take(Answer::Error(error)),
+            Outcome::Malformed(what) => call.on_answer.take(Answer::Lost(&Lost::malformed(what))),
         }
         true
     }
@@ -270,7 +295,7 @@ impl<T: Send + 'static> Peer<T> {
     /// Fails one request. Returns `false` if it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
         let Some(call) = self.take(id) else { return false };
-        (call.on_answer)(Answer::Lost(lost));
+        call.on_answer.take(Answer::Lost(lost));
         true
     }
 
@@ -406,7 +431,7 @@ impl<T: Send + 'static> Peer<T> {
         self.less_open.notify_waiters();
         open.sort_unstable_by_key(|(id, _)| *id);
         for (_, call) in open {
-            (call.on_answer)(Answer::Lost(lost));
+            call.on_answer.take(Answer::Lost(lost));
         }
     }
 
@@ -542,7 +567,7 @@ mod tests {
         std::thread::spawn(move || {
             let peer = Peer::new(Arc::new(Sent));
             let tag = || Looks(Arc::downgrade(&peer));
-            let id = peer.request("m", |_, _| (), tag(), None, Box::new(|_| ())).expect("it is open");
+            let id = peer.request("m", |_, _| (), tag(), None, OnAnswer::run(|_| ())).expect("it is open");
             peer.replace(id, tag());
             peer.replace(id + 1, tag());
             assert_eq!(peer.open_count(), 1);

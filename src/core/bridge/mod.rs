@@ -39,7 +39,7 @@ use crate::json::{Change, Node, Raw, Scanner, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, modern_meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::Progress;
-use crate::transport::peer::{Answer, Deadline, Lost, OnAnswer};
+use crate::transport::peer::{Answer, Awaits, Deadline, Lost, OnAnswer};
 
 /// Turns the answer into the reply.
 pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
@@ -141,11 +141,10 @@ impl Call {
             progress: token,
             call: Some(self.clone()),
         };
-        let call = self.clone();
-        let on_answer: OnAnswer = Box::new(move |answer| call.take(Event::Answered(answer)));
         let id = connection.peer.reserve();
         self.stage.lock().upstream_id = Some(id);
-        let opened = connection.peer.open(id, caller, connection.deadline(session), on_answer);
+        let opened =
+            connection.peer.open(id, caller, connection.deadline(session), OnAnswer::Tell(self.clone()));
         if let Some(opened) = opened
             && session.goes_to(key, connection, id)
         {
@@ -367,7 +366,7 @@ impl Call {
             (Some(params), id) => params.write_with(out, &[("elicitationId", id)]),
         };
         let (send, receive) = oneshot::channel();
-        let on_answer: OnAnswer = Box::new(move |answer| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(match answer {
                 Answer::Result(result) => Ok(result.raw().to_owned()),
                 Answer::Error(error) => Err(error.raw().to_owned()),
@@ -400,6 +399,12 @@ impl Call {
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
             state,
         })
+    }
+}
+
+impl Awaits for Call {
+    fn answered(self: Arc<Self>, answer: Answer<'_>) {
+        self.take(Event::Answered(answer));
     }
 }
 

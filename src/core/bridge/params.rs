@@ -59,22 +59,29 @@ fn meta_for<'a>(
     token: Option<u64>,
 ) -> Option<Option<Cow<'a, str>>> {
     const MODERN: [&str; 4] = [meta::VERSION, meta::CLIENT_INFO, meta::CAPABILITIES, meta::LOG_LEVEL];
+    // In most calls there is nothing to write: the client's `_meta` goes, stays, or was prepared.
+    let own = match (version.is_modern(), &speaker.meta) {
+        (false, _) => match own.filter(|own| own.members().any(|(key, _)| !MODERN.contains(&&*key))) {
+            Some(own) => Some(own),
+            None => return Some(None),
+        },
+        (true, None) if token.is_none() => return None,
+        (true, Some(prepared)) if own.is_none() && speaker.level.is_none() => {
+            return Some(Some(Cow::Borrowed(prepared)));
+        }
+        (true, _) => own,
+    };
     let number = token.map(|token| token.to_string());
     let mut changes = Changes::new(&[]);
     if number.is_some() {
         changes.add("progressToken", number.as_deref());
     }
     if !version.is_modern() {
-        let is_kept = |own: &Node<'_>| own.members().any(|(key, _)| !MODERN.contains(&&*key));
         MODERN.iter().for_each(|key| changes.add(key, None));
-        return Some(own.filter(is_kept).map(|own| Cow::Owned(own.with(&changes))));
     }
-    let Some(prepared) = &speaker.meta else {
-        return own.filter(|_| token.is_some()).map(|own| Some(Cow::Owned(own.with(&changes))));
+    let Some(prepared) = speaker.meta.as_ref().filter(|_| version.is_modern()) else {
+        return own.map(|own| Some(Cow::Owned(own.with(&changes))));
     };
-    if own.is_none() && speaker.level.is_none() {
-        return Some(Some(Cow::Borrowed(prepared)));
-    }
     let mut text = prepared.strip_suffix('}').expect("an object").to_owned();
     if let Some(level) = speaker.level {
         text.push_str(&format!(",\"{}\":\"{}\"", meta::LOG_LEVEL, LOG_LEVELS[level]));
