@@ -1,8 +1,9 @@
 //! Adapts results to a client of another protocol version. Every answer to a client's call goes through
-//! [`deliver`], and lists of tools go through [`tools`].
+//! [`deliver`], lists of tools go through [`tools`], and single definitions of tools through [`tool`].
 //!
 //! Invariant: nothing is changed between equal versions, and whatever no rule names passes unchanged.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
@@ -82,16 +83,28 @@ pub(super) fn tools(shelf: &Shelf, rendered: &Rendered) -> Option<Rendered> {
     if !rendered.text().contains("outputSchema") {
         return None;
     }
-    let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
     let mut differs = false;
-    let adapted = Rendered::new(shelf, Some(rendered), |_, tool, out| match tool.get("outputSchema") {
-        Some(schema) if !is_object(schema) => {
-            differs = true;
-            tool.write_with(out, &[("outputSchema", None)]);
-        }
-        _ => tool.write(out),
+    let adapted = Rendered::new(shelf, Some(rendered), |_, definition, out| {
+        let adapted = tool(definition.raw());
+        differs |= matches!(adapted, Cow::Owned(_));
+        out.extend_from_slice(adapted.as_bytes());
     });
     differs.then_some(adapted)
+}
+
+/// The definition of a tool as legacy clients accept it: an output schema must be that of an object.
+pub fn tool(definition: &str) -> Cow<'_, str> {
+    static SCHEMA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("outputSchema"));
+    if SCHEMA.find(definition.as_bytes()).is_none() {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+    match node.get("outputSchema") {
+        Some(schema) if !is_object(schema) => node.with(&[("outputSchema", None)]).into(),
+        _ => definition.into(),
+    }
 }
 
 /// The blocks with those of an unknown type turned into text; `None` if there are none.
@@ -158,6 +171,29 @@ fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::{Exposed, Items, Kind};
+
+    #[test]
+    fn legacy_clients_see_output_schemas_of_objects_only() {
+        for (definition, shown) in [
+            (r#"{"name":"a"}"#, None),
+            (r#"{ "name":"outputSchema", "n":1.10 }"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"object"},"n":1.10}"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"array"},"n":1.10}"#, Some(r#"{"name":"a","n":1.10}"#)),
+            (r#"{"outputSchema":{},"name":"a"}"#, Some(r#"{"name":"a"}"#)),
+        ] {
+            assert_eq!(tool(definition), shown.unwrap_or(definition));
+            let mut exposed = Exposed::default();
+            for item in Items::named(Kind::Tool, &["a", "b"]) {
+                exposed.push(Kind::Tool, &item, item.key.clone(), None, true);
+            }
+            let shelf = exposed.of(Kind::Tool);
+            let list = Rendered::new(shelf, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
+            let adapted = tools(shelf, &list);
+            let adapted = adapted.as_ref().map(|adapted| adapted.text());
+            assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());
+        }
+    }
 
     #[test]
     fn only_what_the_client_cannot_know_becomes_text() {

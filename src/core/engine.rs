@@ -161,11 +161,9 @@ impl Engine {
         spec: impl FnOnce() -> Spec,
     ) -> Arc<Upstream> {
         let make = |spec: Spec, history| {
-            let offered = self.known.offered(&spec);
+            let (offered, modern) = (self.known.offered(&spec), self.known.is_modern(&spec.transport));
             let upstream = Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
-            if let Some((items, modern)) = offered {
-                upstream.recall(items, modern);
-            }
+            upstream.recall(offered, modern);
             upstream
         };
         self.registry.get(workspace, (group, server), spec, make)

@@ -197,12 +197,16 @@ impl Upstream {
         })
     }
 
-    /// Offers what is remembered of the upstream until it has run.
-    pub(super) fn recall(&self, items: Items, modern: bool) {
+    /// Takes over what is remembered of the upstream: its era and, if it is on offer before it runs, what it
+    /// offers.
+    pub(super) fn recall(&self, offered: Option<Items>, modern: bool) {
         let at_rest = self.spec().start == Start::Call;
         let mut state = self.state.lock();
-        (state.items, state.modern) = (Arc::new(items), modern);
-        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        state.modern = modern;
+        if let Some(items) = offered {
+            state.items = Arc::new(items);
+            state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        }
     }
 
     /// What the file says about the upstream now.
@@ -734,7 +738,7 @@ mod tests {
             let upstream = Upstream::unreal("box", "a");
             upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
             let now = || (upstream.is_on_offer(), upstream.is_at_rest());
-            upstream.recall(items(), true);
+            upstream.recall(Some(items()), true);
             assert!(upstream.is_modern());
             let before = now();
             upstream.pretend(Some(items()));

@@ -14,7 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::Viewer;
-use crate::json::{Scanner, quote};
+use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
 use crate::transport::peer::Answer;
@@ -110,8 +110,8 @@ impl Shell {
     /// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
     /// definitions of tools in their order, then the instructions.
     pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
-        let viewer =
-            Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
+        let params = Node::empty();
+        let viewer = Viewer { client: None, params, modern: false, renders_apps: false, settled: true };
         let face = self.gateway.face(&self.session);
         let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
         let shown = view.items(Kind::Tool).filter(|(entry, item)| {

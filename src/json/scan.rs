@@ -207,7 +207,7 @@ impl Scanner {
         if object && self.is_indexed() && self.depth < INDEXED {
             self.indexed += 1;
         }
-        if self.depth % 64 == 0 && self.depth > 0 {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer_levels.push(self.levels);
         }
         self.levels = self.levels << 1 | u64::from(object);

@@ -169,7 +169,7 @@ impl Face for Toolman {
         let uri = exposed.as_deref().unwrap_or(wanted.uri);
         let spellings = || spellings(self, view, uri);
         let unknown = || {
-            let message = self.unknown_resource(view, uri);
+            let message = self.unknown_resource(view, viewer.look(), uri);
             Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
         };
         if uri == CATALOG {
@@ -251,7 +251,7 @@ impl Toolman {
             [] if !viewer.settled => Ok(Step::Wait),
             [] => match starting_with(view, name) {
                 Some(upstream) => Ok(Step::WaitFor(upstream)),
-                None => Err(self.unknown_tool(view, name) + &waiting(view)),
+                None => Err(self.unknown_tool(view, viewer.look(), name) + &waiting(view)),
             },
         }
     }
