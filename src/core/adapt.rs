@@ -77,15 +77,15 @@ fn results(
     }
 }
 
-/// A modern upstream's tools without the output schemas that no legacy client accepts; `None` if there are no
-/// such schemas.
-pub(super) fn tools(shelf: &Shelf, rendered: &Rendered) -> Option<Rendered> {
+/// An upstream's tools as a client sees them that does not accept all output schemas: `shown` makes of a
+/// definition what the client sees. `None` if the client sees them as they are.
+pub(super) fn tools(shelf: &Shelf, rendered: &Rendered, shown: fn(&str) -> Cow<'_, str>) -> Option<Rendered> {
     if !rendered.text().contains("outputSchema") {
         return None;
     }
     let mut differs = false;
     let adapted = Rendered::new(shelf, Some(rendered), |_, definition, out| {
-        let adapted = tool(definition.raw());
+        let adapted = shown(definition.raw());
         differs |= matches!(adapted, Cow::Owned(_));
         out.extend_from_slice(adapted.as_bytes());
     });
@@ -189,7 +189,7 @@ mod tests {
             }
             let shelf = exposed.of(Kind::Tool);
             let list = Rendered::new(shelf, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
-            let adapted = tools(shelf, &list);
+            let adapted = tools(shelf, &list, tool);
             let adapted = adapted.as_ref().map(|adapted| adapted.text());
             assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());
         }

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
 use super::adapt;
+use super::approval::{self, Deviations};
 use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
@@ -29,12 +30,13 @@ use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
-use crate::catalog::Items;
+use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
+use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost, OnAnswer};
 
@@ -46,6 +48,8 @@ pub struct Engine {
     /// What earlier runs learnt about servers.
     pub known: Known,
     logins: Logins,
+    /// The long results that were kept for clients.
+    kept: Arc<Kept>,
     settings: RwLock<Arc<Common>>,
     /// The largest message that readers accept.
     limit: Arc<AtomicUsize>,
@@ -53,6 +57,8 @@ pub struct Engine {
     pub registry: Registry,
     /// Who is looking, and who is told of changes.
     pub audience: Audience,
+    /// What differs from the lock, as far as it was logged.
+    pub(super) deviations: Deviations,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
@@ -120,10 +126,12 @@ impl Engine {
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attendance),
+            kept: Arc::default(),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
             audience: Audience::default(),
+            deviations: Deviations::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
@@ -136,7 +144,7 @@ impl Engine {
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::new(principal, face, exposure, client);
+        let workspace = Workspace::new(principal, face, exposure, client, &self.kept);
         self.audience.add(&workspace);
         workspace
     }
@@ -171,7 +179,7 @@ impl Engine {
 
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
-    pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
+    pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(self.programs.vars.iter().filter_map(|(name, value)| {
@@ -222,7 +230,11 @@ impl Engine {
         tokio::spawn(async move {
             match upstream.up_in_time().await {
                 Ok(connection) if reply.is_wanted() => {
-                    engine.send(&connection, method, params.root(), &[], reply, finish);
+                    // The server may offer something else than it did when the client asked.
+                    match approval::refused(&upstream, method, params.root()) {
+                        None => engine.send(&connection, method, params.root(), &[], reply, finish),
+                        Some(reason) => finish(Answer::Lost(&Lost::new(reason)), reply),
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -415,8 +427,8 @@ impl Engine {
     }
 
     /// Remembers what an upstream offers, in a task of its own.
-    pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
-        self.spawn(self.known.offers(&connection.upstream, items));
+    pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
+        self.spawn(self.known.offers(&connection.upstream, sent));
     }
 
     /// Remembers how an upstream speaks.

@@ -18,6 +18,8 @@ use crate::protocol::message::{Id, Refusal, Request};
 /// What a modern client says about itself in each of its requests, read once while it says the same.
 #[derive(Debug)]
 pub struct ModernClient {
+    /// What the client calls itself; empty if it does not say.
+    pub name: Box<str>,
     /// The raw capabilities object.
     pub capabilities: Box<str>,
     /// Whether the client renders apps.
@@ -31,8 +33,9 @@ pub struct ModernClient {
 }
 
 impl ModernClient {
-    fn new(capabilities: &str, server: &'static str) -> Self {
+    fn new(name: &str, capabilities: &str, server: &'static str) -> Self {
         Self {
+            name: name.into(),
             capabilities: capabilities.into(),
             renders_apps: renders_apps(capabilities),
             can_be_asked: can_be_asked(capabilities),
@@ -52,13 +55,14 @@ impl ModernClient {
 pub struct LastModern(Mutex<Option<Arc<ModernClient>>>);
 
 impl LastModern {
-    fn client(&self, capabilities: &str, server: &'static str) -> Arc<ModernClient> {
+    fn client(&self, name: &str, capabilities: &str, server: &'static str) -> Arc<ModernClient> {
         let mut last = self.0.lock();
-        match &*last {
-            Some(client) if *client.capabilities == *capabilities && client.server == server => {
-                client.clone()
-            }
-            _ => last.insert(Arc::new(ModernClient::new(capabilities, server))).clone(),
+        let is_same = |client: &&Arc<ModernClient>| {
+            *client.name == *name && *client.capabilities == *capabilities && client.server == server
+        };
+        match last.as_ref().filter(is_same) {
+            Some(client) => client.clone(),
+            None => last.insert(Arc::new(ModernClient::new(name, capabilities, server))).clone(),
         }
     }
 }
@@ -126,7 +130,7 @@ impl ModernCall {
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
-            client: last.client(capabilities.raw(), server()),
+            client: last.client(&meta.client_name(), capabilities.raw(), server()),
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
@@ -385,7 +389,7 @@ mod tests {
     fn results_are_completed_and_keep_what_they_had() {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
-                client: Arc::new(ModernClient::new("{}", "toolman")),
+                client: Arc::new(ModernClient::new("", "{}", "toolman")),
                 log_level: None,
                 params: None,
                 cacheable: true,

@@ -24,6 +24,7 @@ use super::view::{Exposure, Origin, View};
 use crate::apps::{exposed, exposed_meta};
 use crate::json::Node;
 use crate::protocol::message::Id;
+use crate::results::kept::{Kept, Room};
 
 /// A view and the sessions that share it: one session over stdio and in the legacy era, all callers with the
 /// same credentials in the modern era.
@@ -42,6 +43,8 @@ pub struct Workspace {
     pub tasks: Tasks,
     /// The modern client that spoke last.
     pub last_modern: LastModern,
+    /// The long results that were kept for its clients.
+    pub results: Room,
     /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
     links: Mutex<Recent<Option<Origin>>>,
     sessions: Mutex<Vec<Weak<ClientSession>>>,
@@ -71,17 +74,20 @@ impl Workspace {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
+        kept: &Arc<Kept>,
     ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let client = client.unwrap_or(id);
         Arc::new(Self {
             id,
-            client: client.unwrap_or(id),
+            client,
             principal: principal.to_owned(),
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             tasks: Tasks::default(),
             last_modern: LastModern::default(),
+            results: kept.room(client),
             links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
@@ -265,7 +271,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 64 }
+            NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -319,7 +325,7 @@ mod tests {
         ];
         for (what, events, expected) in cases {
             let heard = Arc::new(Heard::default());
-            let workspace = Workspace::new("", 0, Arc::new(Everything), None);
+            let workspace = Workspace::new("", 0, Arc::new(Everything), None, &Arc::default());
             let session = ClientSession::new(workspace.clone(), Route::Stream(heard.clone()));
             session.greet(ClientHello::new(Version::LATEST_LEGACY, "", "{}"));
             let upstream = Upstream::unreal("box", "s");

@@ -141,6 +141,12 @@ impl<'a> ModernMeta<'a> {
         self.version.and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
     }
 
+    /// `clientInfo.name`; empty if it is missing
+    pub fn client_name(&self) -> Cow<'a, str> {
+        let info = self.whole.get(meta::CLIENT_INFO);
+        info.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
+    }
+
     /// The client's capabilities and the lowest severity of log messages that it wants, if we speak the
     /// version.
     pub fn checked(&self) -> Result<(Node<'a>, Option<usize>), Refusal> {

@@ -41,6 +41,8 @@ mod independent;
 mod install;
 mod lifecycle;
 #[cfg(unix)]
+mod lock;
+#[cfg(unix)]
 mod malformed;
 mod map;
 mod matrix;
@@ -58,6 +60,8 @@ mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
@@ -66,8 +70,11 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod results;
 #[cfg(unix)]
 mod search;
+#[cfg(target_os = "linux")]
+mod shape;
 #[cfg(unix)]
 mod sharing;
 mod shell;
