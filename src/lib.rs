@@ -18,6 +18,7 @@ mod hash;
 pub mod inside;
 mod json;
 mod known_clients;
+mod lock;
 mod memory;
 mod protocol;
 mod results;

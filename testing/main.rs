@@ -12,6 +12,7 @@
 //! | `--with NAMES` | offer these behaviours (below) as tools, comma separated; `all` is every one |
 //! | `--tool JSON` | offer this tool; called, it behaves as its name says, or as `echo` |
 //! | `--tools N` | offer `tool-1` … `tool-N`, which echo |
+//! | `--tools-of FILE` | offer the tools that the file holds at the start, one a line; called, each behaves as with `--tool` |
 //! | `--resource JSON`, `--resources N` | offer this resource; `fake://resource/1` … |
 //! | `--template JSON`, `--templates N` | offer this template; `fake://item/1/{id}` … |
 //! | `--prompt JSON`, `--prompts N` | offer this prompt; `prompt-1` … |

@@ -11,13 +11,14 @@ use super::World;
 use super::advice::advice;
 use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
+use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::gateway::Gateway;
 use crate::gateway::doctor::{Finding, Oddity};
+use crate::gateway::{Configured, Gateway};
+use crate::text::listed;
 
 /// A server that takes this long counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
@@ -45,6 +46,33 @@ pub(super) fn run(
     let loader = Loader { reader: checked_env_file, ..asking };
     let (configured, _) = loader.load(manner)?;
     let file = loader.file;
+    let findings = examine(configured, client, screen, &world)?;
+    match manner.json {
+        true => {
+            let mut told = as_json(face, &findings);
+            told["version"] = version().into();
+            told["config"] = file.to_string_lossy().into();
+            told["path"] = world.variable("PATH").into();
+            writeln!(out, "{told}")?;
+        }
+        false => {
+            let mut text = Vec::new();
+            as_text(face, &findings, screen, &mut text)?;
+            let text = manner.paths(&String::from_utf8_lossy(&text));
+            out.write_all(wrapped(&text, screen.width).as_bytes())?;
+        }
+    }
+    let well = findings.iter().all(|finding| finding.outcome.is_ok());
+    Ok(if well { 0 } else { FailureKind::Unreachable.status() })
+}
+
+/// Starts every server once and ends it. Names of tools are made for a client called `client`.
+pub(super) fn examine(
+    configured: Configured,
+    client: &str,
+    screen: Screen,
+    world: &World,
+) -> Result<Vec<Finding>, Failure> {
     let runtime = runtime()?;
     let around = world.engine_surroundings(world.attendance());
     let findings = runtime.block_on(async {
@@ -69,27 +97,10 @@ pub(super) fn run(
         Ok::<_, io::Error>(findings)
     });
     runtime.shutdown_background();
-    let Some(findings) = findings? else {
+    findings?.ok_or_else(|| {
         screen.clear();
-        return Err(Failure::interrupted("what was started has been ended"));
-    };
-    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
-    match manner.json {
-        true => {
-            let mut told = as_json(face, &rows);
-            told["version"] = version().into();
-            told["config"] = file.to_string_lossy().into();
-            told["path"] = world.variable("PATH").into();
-            writeln!(out, "{told}")?;
-        }
-        false => {
-            let mut text = Vec::new();
-            as_text(&rows, screen, &mut text)?;
-            let text = manner.paths(&String::from_utf8_lossy(&text));
-            out.write_all(wrapped(&text, screen.width).as_bytes())?;
-        }
-    }
-    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
+        Failure::interrupted("what was started has been ended")
+    })
 }
 
 /// A finding in words.
@@ -140,7 +151,9 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
+/// The findings for a program.
+pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let servers: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -157,7 +170,8 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
                 "renamed": renamed,
                 "login": login::as_json(finding.known_login.as_ref()),
                 "mended": finding.oddities.iter().filter_map(mended).collect::<Vec<_>>(),
-                "withheld": finding.oddities.iter().filter_map(withheld).sum::<usize>(),
+                "nameless": finding.oddities.iter().filter_map(nameless).sum::<usize>(),
+                "withheld": finding.withheld.iter().map(|name| &**name).collect::<Vec<_>>(),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
@@ -178,14 +192,14 @@ fn mended(oddity: &Oddity) -> Option<Value> {
         Oddity::Mended { kind, key, members } => {
             Some(json!({ "kind": kind.noun(), "name": **key, "members": members }))
         }
-        Oddity::Withheld { .. } => None,
+        Oddity::Nameless { .. } => None,
     }
 }
 
-fn withheld(oddity: &Oddity) -> Option<usize> {
+fn nameless(oddity: &Oddity) -> Option<usize> {
     match oddity {
         Oddity::Mended { .. } => None,
-        Oddity::Withheld { count, .. } => Some(*count),
+        Oddity::Nameless { count, .. } => Some(*count),
     }
 }
 
@@ -200,21 +214,28 @@ fn told(oddity: &Oddity) -> String {
                 printable(key)
             )
         }
-        Oddity::Withheld { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
-        Oddity::Withheld { kind, count } => {
+        Oddity::Nameless { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
+        Oddity::Nameless { kind, count } => {
             format!("{count} {}s have no name and cannot be shown", kind.noun())
         }
     }
 }
 
-fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// Prints the findings for a person.
+pub(super) fn as_text(
+    face: Face,
+    findings: &[Finding],
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {
         return writeln!(out, "no servers are configured");
     }
     let width = rows.iter().map(|row| columns(&row.finding.label)).max().unwrap_or(0).min(40);
-    for row in rows {
+    for row in &rows {
         let (finding, ms) = (row.finding, row.finding.took.as_millis());
         let label = padded(&finding.label, width);
         match &finding.outcome {
@@ -246,6 +267,11 @@ fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::R
         }
         for oddity in &finding.oddities {
             writeln!(out, "        {}", told(oddity))?;
+        }
+        if !finding.withheld.is_empty() {
+            let (names, command) = (listed(&finding.withheld), form(face).command());
+            writeln!(out, "        withheld by the lock: {names}")?;
+            writeln!(out, "        {arrow} `{command}` shows how they differ from what was approved")?;
         }
     }
     let failed = rows.iter().filter(|row| !row.is_ok()).count();

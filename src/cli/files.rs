@@ -8,16 +8,31 @@
 //! // init, import
 //! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
 //!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
-//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
-//! // add, remove; toolman: {…, "namespace"}; `secrets` is of add
-//! {…, "toolbox", "server", "secrets": [{"variable", "key"}]}
+//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string],
+//!  "elsewhere": number (init: servers that are for the other file)}
+//! // init --start: also what `doctor` says of each server
+//! {…, "servers": […]}
+//! // add, remove, enable, disable; toolman: {…, "namespace"}
+//! {…, "toolbox", "server", "secrets": [{"variable", "key"}] (add), "removedToolboxes": [name] (remove),
+//!  "disabled": bool (enable, disable)}
+//! // move
+//! {…, "toolbox", "moved": [{"server", "from"}], "removedToolboxes": [name]}
+//! // describe
+//! {…, "toolbox", "description"}
+//! // rename; `tokens` are those that name the toolbox
+//! {…, "toolbox", "renamedFrom", "tokens": [name]}
+//! // lock, which prints only this; toolman: "namespace" in place of "toolbox" and "server"
+//! {"ok": bool, "changes": [{"toolbox", "server", "kind": "tool"|"prompt", "name",
+//!  "change": "text"|"other"|"new"|"gone", "paths": [string], "characters": ["U+200B"]}],
+//!  "failed": [{"toolbox", "server", "error"}]}
 //! // connect, disconnect; the keys after `entry` are those of connect
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
-use super::failure::Manner;
+use super::failure::{Failure, Manner};
 use super::screen::Screen;
-use super::{World, add, change, completions, connect, import, schema};
+use super::{World, add, change, completions, connect, first_start, import, lock, schema, shape};
+use crate::client_files::FileScope;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -29,11 +44,16 @@ pub(super) enum FileVerb {
     /// Bring the servers of all clients on this machine into a configuration
     #[command(display_order = 10)]
     Init {
-        /// Write the user's own file, not one in the current directory
+        /// Write the file of the current directory, from the servers that belong to this project
         #[arg(long)]
+        project: bool,
+        /// Write the user's own file, from the servers of all projects, which is what it does in any case
+        #[arg(long, conflicts_with = "project")]
         user: bool,
         #[command(flatten)]
         toolbox: InToolbox,
+        #[command(flatten)]
+        start: first_start::Choice,
         #[command(flatten)]
         change: Change,
     },
@@ -64,6 +84,9 @@ pub(super) enum FileVerb {
         /// A variable for the program, such as API_KEY='${API_KEY}'
         #[arg(long, short, value_name = "NAME=VALUE")]
         env: Vec<String>,
+        /// What its toolbox is for, which is how the model learns of it
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
         /// The program to start and its arguments
         #[arg(last = true)]
         command: Vec<String>,
@@ -72,21 +95,32 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Take a server out of the configuration
-    #[command(display_order = 31)]
-    Remove {
-        /// What the server is called
-        name: String,
-        #[command(flatten)]
-        toolbox: InToolbox,
+    /// Approve what the servers offer now, and write it into the lock file
+    #[command(
+        display_order = 44,
+        after_help = "\
+While the lock file exists, models see only the definitions in it. Commit it, and review how it changes."
+    )]
+    Lock {
+        /// TOOLBOX/SERVER, TOOLBOX/SERVER/TOOL or anything shorter that is unique (default: everything)
+        #[arg(value_name = "ITEM")]
+        items: Vec<String>,
+        /// Only show what differs, and exit with 1 if anything does
+        #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
+        check: bool,
         #[command(flatten)]
         change: Change,
     },
+    #[command(flatten)]
+    Shape(shape::ShapeVerb),
     /// Register this gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
         #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
+        /// Register the configuration of the current directory, in the client's file for this project
+        #[arg(long)]
+        project: bool,
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
@@ -98,6 +132,9 @@ pub(super) enum FileVerb {
     Disconnect {
         #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
+        /// Undo connect --project
+        #[arg(long)]
+        project: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -145,7 +182,7 @@ pub(super) struct Change {
 
 #[derive(Args)]
 pub(super) struct InToolbox {
-    /// The toolbox (default: the only one there is)
+    /// The toolbox (default: one per server, named after it)
     #[arg(long, value_name = "NAME")]
     toolbox: Option<String>,
 }
@@ -193,30 +230,38 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         turn: change::Standing::default(),
         summary: Vec::new(),
     };
+    if let FileVerb::Lock { items, check, .. } = verb {
+        let order = lock::LockOrder { face, items, check: *check, screen, world };
+        let outcome = file.map_err(Failure::from).and_then(|file| lock::lock(&order, &file, &mut console));
+        return outcome.or_else(|failure| console.finish(Err(failure)));
+    }
     let result = (|| match verb {
-        FileVerb::Init { user, toolbox, .. } => {
+        FileVerb::Lock { .. } => unreachable!("it was run above"),
+        FileVerb::Init { project, toolbox, start, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::init(&order, named, *user, &mut console)
+            import::init(&order, named, scope(*project), (*start, screen), &mut console)
         }
         FileVerb::Import { source, toolbox, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::import(&order, source, &file?, &mut console)
+            import::import(&order, source, &there_or_own(file, world)?, &mut console)
         }
-        FileVerb::Add { name, url, sse, header, env, command, toolbox, .. } => {
+        FileVerb::Add { name, url, sse, header, env, description, command, toolbox, .. } => {
             let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
+            let (file, description) = (there_or_own(file, world)?, description.as_deref());
+            let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
-        FileVerb::Remove { name, toolbox, .. } => {
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
-            add::remove(&target, name, &mut console)
+        FileVerb::Shape(verb) => {
+            shape::run(verb, &shape::OwnFile { face, file: &file?, world }, &mut console)
         }
-        FileVerb::Connect { client, keep, .. } => {
-            let program = &program(world);
-            let order = connect::Order { client, face, own_face, tool_mode, keep: *keep, world, program };
-            connect::connect(&order, &file?, &mut console)
+        FileVerb::Connect { client, project, keep, .. } => {
+            let (program, scope, keep) = (&program(world), scope(*project), *keep);
+            let order = connect::Order { client, face, own_face, tool_mode, scope, keep, world, program };
+            connect::connect(&order, named, &mut console)
         }
-        FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
+        FileVerb::Disconnect { client, project, .. } => {
+            connect::disconnect(client, (face, scope(*project)), world, &mut console)
+        }
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
         FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, manner.json, console.out)?),
         FileVerb::Complete { next, words } => {
@@ -238,13 +283,27 @@ impl FileVerb {
             Self::Init { change, .. }
             | Self::Import { change, .. }
             | Self::Add { change, .. }
-            | Self::Remove { change, .. }
+            | Self::Lock { change, .. }
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
+            Self::Shape(verb) => verb.change(),
             Self::Schema | Self::Completions { .. } | Self::Complete { .. } | Self::Man { .. } => {
                 Change::default()
             }
         }
+    }
+}
+
+fn scope(project: bool) -> FileScope {
+    if project { FileScope::Project } else { FileScope::User }
+}
+
+/// The configuration or, where there is none, the user's own file, which is then created. A file that was named
+/// must be there, since a new one would hide a slip in the name.
+fn there_or_own(file: Result<PathBuf, NotFound>, world: &World) -> Result<PathBuf, Failure> {
+    match file {
+        Err(missing @ NotFound::Anywhere { face, .. }) => Ok(world.user_file(face).ok_or(missing)?),
+        file => Ok(file?),
     }
 }
 

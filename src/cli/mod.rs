@@ -11,9 +11,12 @@ mod diagnosis;
 mod doctor;
 mod failure;
 mod files;
+mod first_start;
+mod fresh;
 mod help;
 mod import;
 mod load;
+mod lock;
 mod logging;
 mod login;
 mod reload;
@@ -22,6 +25,7 @@ mod screen;
 mod secrets;
 mod serve;
 mod serve_http;
+mod shape;
 mod shell;
 mod version;
 
@@ -236,7 +240,13 @@ fn command(face: Face) -> clap::Command {
         .name(program)
         .bin_name(program)
         .mut_subcommand("add", |command| command.override_usage(adding));
-    help::with_examples(command, program)
+    let command = help::with_examples(command, program);
+    match face {
+        Face::Workbench => command,
+        Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
+            .into_iter()
+            .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
+    }
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
@@ -405,10 +415,20 @@ impl World {
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These verbs report failing servers in words of their own.
-    let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
+    let calm = matches!(
+        arguments.verb,
+        Some(
+            Verb::Shell(_)
+                | Verb::Login { .. }
+                | Verb::Logout { .. }
+                | Verb::Files(files::FileVerb::Lock { .. })
+        )
+    );
+    let reports =
+        matches!(arguments.verb, Some(Verb::Doctor { .. } | Verb::Files(files::FileVerb::Init { .. })));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
-        // `doctor` itself reports what is wrong.
-        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,
+        // These report by themselves what is wrong.
+        (_, 0) if reports => LevelFilter::OFF,
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,

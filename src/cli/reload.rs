@@ -1,4 +1,4 @@
-//! Watches the configuration file and the files that it names while we serve, reads them again when they
+//! Watches the configuration file, its lock file and the files that it names while we serve, reads them again when they
 //! change, and puts them in force if they are valid.
 
 use std::future::pending;
@@ -16,6 +16,7 @@ use super::load::{Meaning, Read};
 use crate::config::Problem;
 use crate::gateway::Gateway;
 use crate::gateway::http::Rules;
+use crate::lock::Lock;
 
 /// The time between two looks at the files. They are read whole: a look costs microseconds, works on every
 /// file system and for every way in which editors and tools replace files, and catches even changes that keep
@@ -31,8 +32,11 @@ pub(super) struct FileWatch<Reload> {
     pub(super) file: PathBuf,
     /// The content that is in force, or was refused last.
     pub(super) read: Arc<Read>,
-    /// Reads the configuration with this content: what it means, and everything that was read for it.
+    /// Reads the configuration with this content, while this lock is in force: what it means, and everything that
+    /// was read for it.
     pub(super) reload: Arc<Reload>,
+    /// The lock that is in force.
+    pub(super) lock: Option<Arc<Lock>>,
     /// How problems are reported.
     pub(super) manner: Manner,
     /// The gateway that serves.
@@ -43,7 +47,7 @@ pub(super) struct FileWatch<Reload> {
 
 impl<Reload> FileWatch<Reload>
 where
-    Reload: Fn(Vec<u8>) -> (Meaning, Read) + Send + Sync + 'static,
+    Reload: Fn(Vec<u8>, Option<Arc<Lock>>) -> (Meaning, Read) + Send + Sync + 'static,
 {
     /// Follows the file for ever. From now on SIGHUP makes us read it again and no longer ends us.
     pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
@@ -102,8 +106,9 @@ where
     /// Puts the file with this content in force, or prints what is wrong with it.
     async fn put_in_force(&mut self, bytes: Vec<u8>) {
         let (reload, manner, gateway) = (self.reload.clone(), self.manner, self.gateway.clone());
+        let lock = self.lock.clone();
         let reading = spawn_blocking(move || {
-            let (meaning, read) = reload(bytes);
+            let (meaning, read) = reload(bytes, lock);
             let configured = match meaning {
                 Ok((configured, warnings)) => {
                     tell(&warnings, manner);
@@ -123,6 +128,7 @@ where
         self.read = Arc::new(read);
         if let Some(configured) = configured {
             tracing::info!("{} is read again", self.file.display());
+            self.lock.clone_from(&configured.face.common().approved);
             if let Some(rules) = &self.rules {
                 rules.replace(&configured.face.common().serving);
             }
@@ -186,18 +192,19 @@ mod tests {
         let (go_on, told) = mpsc::channel();
         let (done, is_done) = oneshot::channel();
         let once = parking_lot::Mutex::new(Some((begun, told, done)));
-        let reload = move |bytes| {
+        let reload = move |bytes, _| {
             if let Some((begun, told, done)) = once.lock().take() {
                 let _ = begun.send(());
                 let _ = done.send(told.recv_timeout(Duration::from_secs(20)));
             }
-            (Err(Vec::new()), Read { bytes, named: Vec::new() })
+            (Err(Vec::new()), Read { bytes, ..Read::default() })
         };
         let manner = Manner::default();
         let watch = FileWatch {
             file: file.clone(),
             read: Arc::default(),
             reload: Arc::new(reload),
+            lock: None,
             manner,
             gateway,
             rules: None,

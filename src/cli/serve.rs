@@ -34,9 +34,12 @@ pub(super) fn run(
         failure
     })?;
     let state = world.state_directory();
+    let (skip_missing, reader, obeys_lock) = (false, env_file, true);
+    let world_of_loader = world.clone();
     let loader =
-        Loader { face, file, overrides, state, skip_missing: false, reader: env_file, world: world.clone() };
+        Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
     let (configured, read) = loader.load(manner)?;
+    let lock = configured.face.common().approved.clone();
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
             io::stderr(),
@@ -49,8 +52,8 @@ pub(super) fn run(
         let shutdown = signal()?;
         let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
             let (file, gateway) = (loader.file.clone(), gateway.clone());
-            let reload = Arc::new(move |bytes| loader.read(bytes));
-            FileWatch { file, read: Arc::new(read), reload, manner, gateway, rules }.follow()
+            let reload = Arc::new(move |bytes, lock| loader.read(bytes, lock));
+            FileWatch { file, read: Arc::new(read), reload, lock, manner, gateway, rules }.follow()
         };
         if let Some(address) = &http.http {
             let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;

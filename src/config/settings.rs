@@ -1,7 +1,7 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{ByteLimit, Common, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{ByteLimit, Common, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,6 +22,9 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
     let rule = |at: &At<'_>| at.one_of(&[("safe", NameRule::Safe), ("exact", NameRule::Exact)]);
     let whole = |key, least, default| root.get(key).and_then(|at| at.whole(least)).unwrap_or(default);
     let seconds = |key, default| root.get(key).and_then(At::seconds).unwrap_or(Duration::from_secs(default));
+    if let Some(journal) = root.get("journal") {
+        journal.boolean();
+    }
     Common {
         names: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
         max_name_length: root.get("maxNameLength").and_then(|at| at.whole(10)),
@@ -29,6 +32,8 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),
+        lock: root.get("lock").and_then(lock).unwrap_or(LockRule::IfThere),
+        approved: None,
         offload_over: offload_over(root).unwrap_or(ByteLimit::None),
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
@@ -66,6 +71,10 @@ pub(super) fn byte_limit(at: &At<'_>, least: usize, hint: &str) -> Option<ByteLi
 pub(super) fn skips_missing(root: &Table<'_>, inputs: &Inputs<'_>) -> bool {
     let said = root.get("onMissingVariable").and_then(|at| at.one_of(&[("error", false), ("skip", true)]));
     inputs.skip_missing || said.unwrap_or(false)
+}
+
+fn lock(at: &At<'_>) -> Option<LockRule> {
+    at.one_of(&[("enforce", LockRule::Enforce), ("warn", LockRule::Warn), ("off", LockRule::Off)])
 }
 
 fn state_key(at: &At<'_>) -> Option<Secret> {

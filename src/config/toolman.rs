@@ -38,6 +38,8 @@ pub(super) const KEYS: &[&str] = &[
     "onMissingVariable",
     "start",
     "idleTimeout",
+    "lock",
+    "journal",
 ];
 
 pub(super) const SERVER_KEYS: &[&str] = &[

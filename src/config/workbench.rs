@@ -35,6 +35,8 @@ pub(super) const KEYS: &[&str] = &[
     "onMissingVariable",
     "start",
     "idleTimeout",
+    "lock",
+    "journal",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

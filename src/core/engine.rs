@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
 use super::adapt;
+use super::approval::{self, Deviations};
 use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
@@ -29,7 +30,7 @@ use super::start_error::{Cause, StartError};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
-use crate::catalog::Items;
+use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
 use crate::memory::credentials::Credentials;
@@ -56,6 +57,8 @@ pub struct Engine {
     pub registry: Registry,
     /// Who is looking, and who is told of changes.
     pub audience: Audience,
+    /// What differs from the lock, as far as it was logged.
+    pub(super) deviations: Deviations,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
@@ -128,6 +131,7 @@ impl Engine {
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
             audience: Audience::default(),
+            deviations: Deviations::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
         })
     }
@@ -175,7 +179,7 @@ impl Engine {
 
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
-    pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
+    pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(self.programs.vars.iter().filter_map(|(name, value)| {
@@ -232,7 +236,11 @@ impl Engine {
                 Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    engine.send(&connection, method, params, &[], reply, finish);
+                    // The server may offer something else than it did when the client asked.
+                    match approval::refused(&upstream, method, params) {
+                        None => engine.send(&connection, method, params, &[], reply, finish),
+                        Some(reason) => finish(Answer::Lost(&Lost::new(reason)), reply),
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -428,8 +436,8 @@ impl Engine {
     }
 
     /// Remembers what an upstream offers, in a task of its own.
-    pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
-        self.spawn(self.known.offers(&connection.upstream, items));
+    pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
+        self.spawn(self.known.offers(&connection.upstream, sent));
     }
 
     /// Remembers why an upstream failed, in a task of its own.

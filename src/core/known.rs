@@ -16,11 +16,17 @@ use super::connection::Connection;
 use super::eras::{Asking, Eras};
 use super::start_error::StartError;
 use super::upstream::{Spec, Upstream};
-use crate::catalog::Items;
+use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
 use crate::text::digest::Digest;
+
+/// The group and the name of a server.
+pub type Place = (Box<str>, Box<str>);
+
+/// The names of a server's tools, in the server's order.
+pub type ToolNames = Arc<[Box<str>]>;
 
 /// What is known about servers.
 pub struct Known {
@@ -32,7 +38,10 @@ pub struct Known {
     /// How servers spoke when they were last asked, for the servers of the file.
     manners: Mutex<Vec<(Transport, Manner)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
-    offers: Mutex<Vec<(Transport, Items)>>,
+    offers: Mutex<Vec<(Transport, Sent)>>,
+    /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
+    /// known yet.
+    introduced: Mutex<Vec<(Place, Option<ToolNames>)>>,
     /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
     /// themselves.
     turn: Arc<Semaphore>,
@@ -46,6 +55,7 @@ impl Known {
             directory: directory.to_owned(),
             manners: Mutex::default(),
             offers: Mutex::default(),
+            introduced: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
         }
     }
@@ -72,15 +82,27 @@ impl Known {
             }
             if spec.recalls()
                 && find(&self.offers.lock(), transport).is_none()
-                && let Some(items) = definitions.load(transport)
+                && let Some(sent) = definitions.load(transport)
             {
-                note(&self.offers, transport, items);
+                note(&self.offers, transport, sent);
             }
         }
     }
 
+    /// Reads the names of the tools of these servers, which clients are told of by their tools.
+    pub fn recall_introductions(&self, servers: impl Iterator<Item = (Place, Spec)>) {
+        let known = |spec: &Spec| Some(names(&self.definitions.as_ref()?.load(&spec.transport)?, spec));
+        *self.introduced.lock() = servers.map(|(place, spec)| (place, known(&spec))).collect();
+    }
+
+    /// The names of a server's tools, if it is introduced by them and they are known.
+    pub fn introduction(&self, group: &str, server: &str) -> Option<ToolNames> {
+        let introduced = self.introduced.lock();
+        introduced.iter().find(|((of, name), _)| **of == *group && **name == *server)?.1.clone()
+    }
+
     /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
-    pub(super) fn offered(&self, spec: &Spec) -> Option<Items> {
+    pub(super) fn offered(&self, spec: &Spec) -> Option<Sent> {
         find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())
     }
 
@@ -108,13 +130,20 @@ impl Known {
     pub(super) fn offers(
         &self,
         upstream: &Arc<Upstream>,
-        items: Items,
+        sent: Sent,
     ) -> impl Future<Output = ()> + Send + use<> {
         let spec = upstream.spec();
         if spec.recalls() {
-            note(&self.offers, &spec.transport, items.clone());
+            note(&self.offers, &spec.transport, sent.clone());
         }
-        self.save(upstream, move |definitions, transport| definitions.save(transport, &items))
+        // What clients have been told stays until the next start, so that their lists stay as they are.
+        let is_it = |place: &Place| *place.0 == *upstream.group && *place.1 == *upstream.server;
+        let mut introduced = self.introduced.lock();
+        if let Some((_, unknown @ None)) = introduced.iter_mut().find(|(place, _)| is_it(place)) {
+            *unknown = Some(names(&sent, &spec));
+        }
+        drop(introduced);
+        self.save(upstream, move |definitions, transport| definitions.save(transport, &sent))
     }
 
     /// Remembers why an upstream failed; the returned future writes that to disk.
@@ -196,10 +225,11 @@ impl Known {
     }
 }
 
-/// A digest of all that the file says about a server, values included.
+/// A digest of all that decides whether a server can be asked: how it is reached, values included, and how long
+/// it may take.
 fn fingerprint(spec: &Spec) -> String {
     let mut digest = Digest::default();
-    digest.eat(&format!("{spec:?}"));
+    digest.eat(&format!("{:?} {:?}", spec.transport, spec.timeouts));
     let values: Vec<_> = match &spec.transport {
         Transport::Stdio(command) => command.env.iter().map(|(_, value)| value).collect(),
         Transport::Http(http) => {
@@ -210,6 +240,13 @@ fn fingerprint(spec: &Spec) -> String {
     };
     values.into_iter().for_each(|value| digest.eat(value.expose()));
     digest.name()
+}
+
+/// The names of the tools that a model can be told of.
+fn names(sent: &Sent, spec: &Spec) -> ToolNames {
+    let (items, _) = sent.shown(spec.guard.as_ref());
+    let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
+    tools.map(|tool| Box::from(&*tool.key)).collect()
 }
 
 /// What is noted about a server.

@@ -20,6 +20,7 @@ use crate::catalog::{
 };
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
+use crate::text::one_line;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
@@ -82,6 +83,10 @@ pub trait Exposure {
     /// How many bytes of a result a client with this `clientInfo.name` is known to take, if anything is known.
     fn takes(&self, _client: &str) -> Option<usize> {
         None
+    }
+    /// Whether the list of tools says how many tools the lock keeps from clients.
+    fn tells_withheld(&self) -> bool {
+        false
     }
     /// What the list of tools says about a thing with this definition, active or not. When this text changes,
     /// the list has changed.
@@ -226,6 +231,18 @@ impl Entry {
     /// Whether the upstream's things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
+    }
+
+    /// The upstream's names for the things of a kind that the lock keeps from clients.
+    pub fn withheld(&self, face: &dyn Exposure, kind: Kind) -> impl Iterator<Item = &Arc<str>> {
+        self.items.withheld(kind).iter().filter(move |key| face.allows(&self.upstream, kind, key))
+    }
+
+    /// Why the thing with this name at the upstream cannot be used, if the lock keeps it from clients.
+    pub fn why_withheld(&self, face: &dyn Exposure, kind: Kind, key: &str) -> Option<String> {
+        self.withheld(face, kind).find(|withheld| ***withheld == *key)?;
+        let reason = self.items.why_withheld(kind, key)?;
+        Some(format!("{}/{} cannot be used: {reason}", self.upstream, one_line(key)))
     }
 }
 
@@ -572,9 +589,13 @@ impl View {
                 Some(at) => before.swap_remove(at),
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
-            entry.upstream = upstream.clone();
+            let before = std::mem::replace(&mut entry.upstream, upstream.clone());
+            let guard = upstream.spec().guard.clone();
             if upstream.is_on_offer() {
                 (entry.up, entry.items) = (true, upstream.items());
+            } else if entry.items.guard() != guard.as_ref() {
+                // What stands in for the upstream until it is up was judged by the old lock.
+                entry.items = Arc::new(before.sent().shown(guard.as_ref()).0);
             }
             if rename {
                 entry.exposed = Arc::default();
@@ -627,6 +648,38 @@ impl View {
         let entry = self.server(group, server).filter(|entry| entry.up || self.is_open(group))?;
         let item = entry.exposed.of(Kind::Tool).by_key(tool)?;
         Some(entry.target(Kind::Tool, item.at as usize, true))
+    }
+
+    /// Why the thing that is meant by this name, in any group or one, cannot be used, if the lock keeps it from
+    /// clients. The name may be any that the thing would have, or that of its upstream.
+    pub fn why_withheld(
+        &self,
+        face: &dyn Exposure,
+        group: Option<&str>,
+        kind: Kind,
+        name: &str,
+    ) -> Option<String> {
+        let meant = |entry: &&Entry| group.is_none_or(|group| *entry.upstream.group == *group);
+        self.entries.values().filter(meant).find_map(|entry| {
+            let upstream = &entry.upstream;
+            let key = entry.withheld(face, kind).find(|key| {
+                let full = face.full_name(upstream, kind, key);
+                full == name
+                    || ***key == *name
+                    || face.second_name(upstream, key).is_some_and(|second| second == name)
+                    || is_shortened(face, upstream, &full, key, name)
+            })?;
+            entry.why_withheld(face, kind, key)
+        })
+    }
+
+    /// The number of tools in lists, or in one group, that the lock keeps from clients.
+    pub fn tools_withheld(&self, face: &dyn Exposure, group: Option<&str>) -> usize {
+        let meant = |entry: &&Entry| match group {
+            Some(group) => entry.up && &*entry.upstream.group == group,
+            None => entry.is_listed(),
+        };
+        self.entries.values().filter(meant).map(|entry| entry.withheld(face, Kind::Tool).count()).sum()
     }
 
     /// Every tool that its upstream calls by this name, whether it is listed or not.
@@ -756,6 +809,12 @@ impl View {
             let items = entry.exposed.of(kind).items().iter().zip(&entry.prints(face, kind).items);
             let shown = items.filter(|(item, _)| self.is_shown(kind, item, look));
             shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));
+        }
+        if kind == Kind::Tool && face.tells_withheld() {
+            let withheld = self.tools_withheld(face, None);
+            if withheld > 0 {
+                hasher.write_usize(withheld);
+            }
         }
         // The list of tools may say something about things of every kind.
         for told in Kind::ALL.into_iter().filter(|_| kind == Kind::Tool) {

@@ -30,13 +30,15 @@ use self::own_tool::error_result;
 use self::reading::READ;
 use self::toolman::Change;
 use self::workbench::Meta;
-use crate::catalog::{Item, Items, Kind, NameLimits};
+use crate::catalog::{Item, Items, Kind, NameLimits, Sent};
 use crate::config::{Common, Transport};
+use crate::core::known::Known;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
+use crate::lock::Guard;
 use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
 use crate::results::read::Request;
@@ -71,6 +73,11 @@ pub trait Face: Exposure + Send + Sync {
     /// The file's description of a group.
     fn about(&self, _group: &str) -> &str {
         ""
+    }
+
+    /// Whether clients are told of a group by the names of its tools, since nothing else describes it.
+    fn is_introduced_by_tools(&self, _group: &str) -> bool {
+        false
     }
 
     /// The same face for clients that may see only a part of the file; `None` if the file has no such part.
@@ -199,9 +206,17 @@ pub struct Viewer<'a> {
     pub renders_apps: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
     pub settled: bool,
+    /// What is known of servers that do not run; `None` where that makes no difference.
+    pub known: Option<&'a Known>,
 }
 
-impl Viewer<'_> {
+impl<'a> Viewer<'a> {
+    /// A client of which nothing else is known.
+    fn new(client: Option<&'a ClientHello>, modern: bool) -> Self {
+        let (params, renders_apps, settled) = (Node::empty(), false, true);
+        Self { client, params, modern, renders_apps, settled, known: None }
+    }
+
     /// What the client calls itself; empty where that is not known.
     pub fn name(&self) -> Cow<'_, str> {
         match (self.modern, self.client) {
@@ -391,12 +406,12 @@ pub struct FoundThing<'a> {
 }
 
 /// What servers were known to offer, each under the transport that reaches it.
-pub struct Remembered(pub Vec<(Transport, Items)>);
+pub struct Remembered(pub Vec<(Transport, Sent)>);
 
 impl Remembered {
-    /// What the server behind this transport was known to offer.
-    pub fn of(&self, transport: &Transport) -> Option<&Items> {
-        self.0.iter().find(|(other, _)| other == transport).map(|(_, items)| items)
+    /// What the server behind this transport was known to offer, as far as clients may see it.
+    pub fn of(&self, transport: &Transport, guard: Option<&Guard>) -> Option<Items> {
+        self.0.iter().find(|(other, _)| other == transport).map(|(_, sent)| sent.shown(guard).0)
     }
 }
 

@@ -86,6 +86,9 @@ impl Face for Plain {
             }
             _ => {}
         }
+        if let Some(why) = view.why_withheld(self, None, Kind::Tool, call.name) {
+            return Step::Say(Wording::Error(Refusal::new(code::INVALID_PARAMS, why)));
+        }
         let for_model = view.items(Kind::Tool).filter(|(_, item)| !item.own.is_app_only());
         let near = nearest(call.name, for_model.map(|(_, item)| &*item.name), 5);
         let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
@@ -169,7 +172,7 @@ impl Exposure for Plain {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        let viewer = Viewer::new(client, modern);
         reading::adds(self.offloading(), &viewer)
     }
 

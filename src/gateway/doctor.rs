@@ -41,6 +41,8 @@ pub struct Finding {
     pub login: Option<(String, Login)>,
     /// Items of the server that do not fit MCP's own schema.
     pub oddities: Vec<Oddity>,
+    /// The names of the tools and prompts that the lock keeps from clients.
+    pub withheld: Vec<Arc<str>>,
 }
 
 /// Something that a server offers and that clients are not shown as it came.
@@ -55,7 +57,7 @@ pub enum Oddity {
         members: Vec<String>,
     },
     /// Items that are not shown, because they have no name or URI.
-    Withheld {
+    Nameless {
         /// Their kind.
         kind: Kind,
         /// Their number.
@@ -110,7 +112,7 @@ impl Gateway {
             let (outcome, took) =
                 outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
             let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
-            let (tools, renamed) = exposed(&workspace, &upstream);
+            let (tools, renamed, withheld) = exposed(&workspace, &upstream);
             findings.push(Finding {
                 group: upstream.group.clone(),
                 server,
@@ -123,13 +125,14 @@ impl Gateway {
                 known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
                 oddities: oddities(&upstream.items()),
+                withheld,
             });
         }
         findings
     }
 }
 
-/// The items that clients are not shown as they came, in the order of the lists; for each kind, the withheld
+/// The items that clients are not shown as they came, in the order of the lists; for each kind, the nameless
 /// ones come last.
 fn oddities(items: &Items) -> Vec<Oddity> {
     let of_kind = |kind: Kind| {
@@ -137,20 +140,23 @@ fn oddities(items: &Items) -> Vec<Oddity> {
             let members = item.mended();
             (!members.is_empty()).then(|| Oddity::Mended { kind, key: item.key.clone(), members })
         });
-        let count = items.withheld(kind);
-        mended.chain((count > 0).then_some(Oddity::Withheld { kind, count }))
+        let count = items.nameless(kind);
+        mended.chain((count > 0).then_some(Oddity::Nameless { kind, count }))
     };
     Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// How many of an upstream's tools the workspace shows, and which of them were renamed.
-fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed) {
+/// How many of an upstream's tools the workspace shows, which of them were renamed, and the names of the tools and
+/// prompts that the lock keeps from clients.
+fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed, Vec<Arc<str>>) {
     workspace.read(|view| {
         let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
-            return (0, Vec::new());
+            return (0, Vec::new(), Vec::new());
         };
         let tools = entry.exposed.of(Kind::Tool).items();
         let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
-        (tools.len(), renamed.collect())
+        let face = workspace.exposure();
+        let withheld = [Kind::Tool, Kind::Prompt].into_iter().flat_map(|kind| entry.withheld(&*face, kind));
+        (tools.len(), renamed.collect(), withheld.cloned().collect())
     })
 }

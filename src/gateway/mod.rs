@@ -12,6 +12,7 @@ mod faces;
 pub mod find;
 pub mod http;
 mod items;
+pub mod lock;
 mod modern;
 mod reload;
 mod results;
@@ -69,6 +70,15 @@ pub struct Configured {
     pub face: Arc<dyn Face>,
     /// Where switches are remembered; `None` if they are not.
     pub switch_file: Option<SwitchFile>,
+}
+
+/// Reads the names of tools by which clients are told of groups. This may wait for the disk.
+fn recall_introductions(gateway: &Gateway, face: &dyn Face) {
+    let servers = face.servers().into_iter();
+    let introduced = servers.filter(|server| face.is_introduced_by_tools(server.group));
+    gateway.engine.known.recall_introductions(
+        introduced.map(|server| ((server.group.into(), server.key.into()), server.spec)),
+    );
 }
 
 /// A request's span: its client, id and method. It is made only where debug messages are wanted.
@@ -160,6 +170,7 @@ impl Gateway {
     /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
     /// disk.
     pub fn recall(&self, face: &dyn Face) {
+        recall_introductions(self, face);
         let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs);
     }
@@ -169,18 +180,19 @@ impl Gateway {
     }
 
     /// Who is asking, as faces see it.
-    fn viewer<'a>(&self, reply: &'a Reply, params: Node<'a>) -> Viewer<'a> {
+    fn viewer<'a>(&'a self, reply: &'a Reply, params: Node<'a>) -> Viewer<'a> {
         self.viewer_of(reply.session(), params, reply.modern().is_some(), reply.renders_apps())
     }
 
     fn viewer_of<'a>(
-        &self,
+        &'a self,
         session: &'a ClientSession,
         params: Node<'a>,
         modern: bool,
         renders_apps: bool,
     ) -> Viewer<'a> {
-        Viewer { client: session.hello(), params, modern, renders_apps, settled: self.startup.is_settled() }
+        let (client, settled) = (session.hello(), self.startup.is_settled());
+        Viewer { client, params, modern, renders_apps, settled, known: Some(&self.engine.known) }
     }
 
     /// Takes one message from a client. The answer, and every message that belongs to it, goes by `route`, or

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Gateway, name_for};
+use super::{Gateway, name_for, recall_introductions};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
@@ -66,6 +66,7 @@ impl Shell {
     /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
+        recall_introductions(&gateway, &*face);
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
@@ -94,7 +95,9 @@ impl Shell {
 
     /// What an upstream offered when it was last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
-        self.gateway.engine.known.definitions()?.load(&upstream.spec().transport)
+        let spec = upstream.spec();
+        let sent = self.gateway.engine.known.definitions()?.load(&spec.transport)?;
+        Some(sent.shown(spec.guard.as_ref()).0)
     }
 
     /// Why an upstream failed when it was last asked, if that is remembered.
@@ -126,8 +129,14 @@ impl Shell {
     /// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
     /// definitions of tools in their order, then the instructions.
     pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
-        let params = Node::empty();
-        let viewer = Viewer { client: None, params, modern: false, renders_apps: false, settled: true };
+        let viewer = Viewer {
+            client: None,
+            params: Node::empty(),
+            modern: false,
+            renders_apps: false,
+            settled: true,
+            known: Some(&self.gateway.engine.known),
+        };
         let face = self.gateway.face(&self.session);
         let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
         let shown = view.items(Kind::Tool).filter(|(entry, item)| {

@@ -208,7 +208,7 @@ impl Gateway {
         let recalled = tokio::task::spawn_blocking(move || {
             let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
             let known = transports.into_iter().filter_map(load);
-            Remembered(known.map(|(items, transport)| (transport, items)).collect())
+            Remembered(known.map(|(sent, transport)| (transport, sent)).collect())
         });
         async move { recalled.await.unwrap_or_else(|_| Remembered(Vec::new())) }
     }

@@ -45,6 +45,8 @@ mod install;
 mod life;
 mod lifecycle;
 #[cfg(unix)]
+mod lock;
+#[cfg(unix)]
 mod malformed;
 mod map;
 mod matrix;
@@ -62,6 +64,8 @@ mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
@@ -74,6 +78,8 @@ mod remembered;
 mod results;
 #[cfg(unix)]
 mod search;
+#[cfg(target_os = "linux")]
+mod shape;
 #[cfg(unix)]
 mod sharing;
 mod shell;

@@ -354,7 +354,11 @@ fn tokens_of_the_gateway_are_those_of_what_clients_see() {
     let config =
         std::fs::read_to_string(place.lab.dir.join("workbench-config.json")).expect("it was written");
     let seen = |toolbox: Option<&str>| {
-        let mut gateway = Gateway::spawn(&config);
+        // Toolboxes without a description are introduced by what is remembered.
+        let cache = place.lab.dir.join("xdg-cache");
+        let mut gateway = Gateway::spawn_with(Lab::new(), &config, |command| {
+            command.env("XDG_CACHE_HOME", cache);
+        });
         let hello = gateway.initialize("2025-11-25").result();
         if let Some(toolbox) = toolbox {
             gateway.call("open_toolbox", json!({"toolbox_name": toolbox}));

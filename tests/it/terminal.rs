@@ -66,7 +66,7 @@ fn a_change_is_asked_for() {
     ] {
         let place = Place::plain();
         let mut terminal = place.start(&add);
-        terminal.wait_for("Adds two to toolbox `dev`\r\n");
+        terminal.wait_for("Adds two to toolbox `two`\r\n");
         terminal.wait_for("Change ~/workbench-config.json? [y/N/d] ").press(keys);
         let ended = terminal.end();
         assert_eq!((ended.code, ended.signal), (Some(status), None), "{keys:?}: {ended:?}");

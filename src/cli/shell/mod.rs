@@ -185,7 +185,7 @@ pub(super) fn run(
 /// Starts nothing; `None` if the file is not valid.
 pub(super) fn remembered_tools(face: Face, file: PathBuf, world: &World) -> Option<Vec<String>> {
     let loader = Loader::for_asking(face, Ok(file), &Overrides::default(), world).ok()?;
-    let (loaded, _) = loader.read(contents(&loader.file).ok()?).0.ok()?;
+    let (loaded, _) = loader.read(contents(&loader.file).ok()?, None).0.ok()?;
     runtime().ok()?.block_on(async {
         let shell = Shell::new(Gateway::new(loaded, world.engine_surroundings(Attendance::Nobody)), "");
         let catalog = Catalog::gather(&shell, face, Asking::Unknown, &|_| false).await;

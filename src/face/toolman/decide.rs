@@ -44,6 +44,7 @@ impl Face for Toolman {
             spec: Spec {
                 transport: server.transport.clone(),
                 filter: ToolFilter::All,
+                guard: self.config.common.guard(&server.namespace, ""),
                 timeouts: server.timeouts,
                 // A server behind a URL is always reconnected to.
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fit::Listing;
+use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
 use super::{FoundThing, Viewer, find, name_limits, reading};
@@ -115,11 +115,11 @@ impl Toolman {
              that nothing fits; other words for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\n\
              Servers:\n"
         );
-        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut rows: Vec<ListingRow> = Vec::new();
         for server in self.config.servers.iter().filter(|server| !server.namespace.is_empty()) {
-            let row = format!("- {}", one_line(&server.namespace));
-            if !rows.iter().any(|(known, _)| *known == row) {
-                rows.push((row, String::new()));
+            let head = format!("- {}", one_line(&server.namespace));
+            if !rows.iter().any(|row| row.head == head) {
+                rows.push(ListingRow { head, about: About::Text(String::new()) });
             }
         }
         let omitted = |count| format!("- … and {count} more");
@@ -264,8 +264,13 @@ impl Toolman {
                 servers.entry(at).or_insert((namespace, [0, 0])).1[usize::from(kind != Kind::Tool)] += 1;
             }
         }
+        let withheld = match view.tools_withheld(self, None) {
+            0 => String::new(),
+            1 => "\n\n1 tool is withheld, since its definition was not approved.".to_owned(),
+            count => format!("\n\n{count} tools are withheld, since their definitions were not approved."),
+        };
         if servers.is_empty() {
-            return "The catalog is empty: no running server offers tools or resources.".to_owned();
+            return format!("The catalog is empty: no running server offers tools or resources.{withheld}");
         }
         let mut parts = Vec::new();
         for (namespace, [tools, resources]) in servers.values() {
@@ -299,7 +304,7 @@ impl Toolman {
                 }
             }
         }
-        text.trim_end().to_owned()
+        text.trim_end().to_owned() + &withheld
     }
 
     /// The change that a call's lists ask for in this catalog, or the reason why nothing changes. For modern
@@ -411,6 +416,9 @@ impl Toolman {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
         if own.clone().chain([READ]).any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
+        }
+        if let Some(why) = view.why_withheld(self, None, Kind::Tool, name) {
+            return why;
         }
         let names = own.chain(catalogued(view, look, Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
@@ -649,12 +657,16 @@ impl Exposure for Toolman {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        let viewer = Viewer::new(client, modern);
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
     }
 
     fn takes(&self, client: &str) -> Option<usize> {
         reading::takes(client, false)
+    }
+
+    fn tells_withheld(&self) -> bool {
+        true
     }
 
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {

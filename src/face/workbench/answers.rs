@@ -35,8 +35,11 @@ impl Workbench {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
+        let mut rest = match view.tools_withheld(self, Some(group)) {
+            0 => String::new(),
+            count => format!(",\"tools_withheld\":{count}"),
+        };
         // The lists of modern clients do not grow, so the answer shows them the rest of the toolbox.
-        let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
                 .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
@@ -292,9 +295,12 @@ impl Workbench {
                 servers.join(", "),
             )];
         }
-        let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        let entries = || view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        if let Some(why) = entries().find_map(|entry| entry.why_withheld(self, Kind::Tool, &wanted.tool)) {
+            return vec![why];
+        }
         let tools: Vec<&str> =
-            entries.flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
+            entries().flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
             (false, _) => format!("Nearest names: {}", listed(&near)),
@@ -323,6 +329,9 @@ impl Workbench {
         toolbox: Option<&str>,
         name: &str,
     ) -> Blocks {
+        if let Some(why) = view.why_withheld(self, toolbox, Kind::Tool, name) {
+            return vec![why];
+        }
         // In flat mode nothing has to be opened, so what opens is not suggested. Whoever needs `read_result` was told of it.
         let own: Vec<_> = match self.is_flat() {
             true => self.listed(viewer).collect(),

@@ -48,6 +48,10 @@ impl Face for Workbench {
         self.toolbox(group).map_or("", |toolbox| &toolbox.description)
     }
 
+    fn is_introduced_by_tools(&self, group: &str) -> bool {
+        self.about(group).is_empty()
+    }
+
     fn part(&self, part: &Part) -> Option<Arc<dyn Face>> {
         let Some(toolbox) = &part.toolbox else {
             let mut config = self.config.clone();
@@ -321,7 +325,8 @@ impl Workbench {
         }
         let Some(remembered) = remembered else { return Some(Step::Recall) };
         opening(&|toolbox, server| {
-            let Some(items) = remembered.of(&server.transport) else { return false };
+            let guard = self.config.common.guard(toolbox.name.as_str(), server.name.as_str());
+            let Some(items) = remembered.of(&server.transport, guard.as_ref()) else { return false };
             items.of(Kind::Tool).iter().any(|item| {
                 let full = format!("{}{}", prefix(toolbox, server), item.key);
                 let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
@@ -433,7 +438,7 @@ fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
 /// A toolbox's servers; `flat` says that the toolbox is open from the start.
 pub(in crate::face) fn declared<'a>(
     toolbox: &'a Toolbox,
-    common: &Common,
+    common: &'a Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
     let (by_default, offload_over) = (common.running, common.offload_over);
@@ -448,6 +453,7 @@ pub(in crate::face) fn declared<'a>(
             spec: Spec {
                 transport: server.transport.clone(),
                 filter: server.filter.clone(),
+                guard: common.guard(toolbox.name.as_str(), name),
                 timeouts: server.timeouts,
                 restart: false,
                 lives_on: false,
