@@ -232,11 +232,11 @@ fn names(sent: &Sent, spec: &Spec) -> ToolNames {
     tools.map(|tool| Box::from(&*tool.key)).collect()
 }
 
-/// A digest of all that the file says about a server, values included.
+/// A digest of all that decides whether a server can be asked: how it is reached, values included, and how long
+/// it may take.
 fn fingerprint(spec: &Spec) -> String {
     let mut digest = Digest::default();
-    // What the lock approves does not make a server fail.
-    digest.eat(&format!("{:?}", Spec { guard: None, ..spec.clone() }));
+    digest.eat(&format!("{:?} {:?}", spec.transport, spec.timeouts));
     let values: Vec<_> = match &spec.transport {
         Transport::Stdio(command) => command.env.iter().map(|(_, value)| value).collect(),
         Transport::Http(http) => {
