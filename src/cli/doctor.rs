@@ -13,7 +13,7 @@ use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
-use super::screen::{Screen, columns, padded};
+use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::doctor::{Finding, Oddity};
@@ -37,9 +37,10 @@ pub(super) fn run(
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
         if let Ok(file) = &file {
-            writeln!(out, "{}", file.display())?;
+            writeln!(out, "{}", manner.paths(&file.to_string_lossy()))?;
         }
-        writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
+        let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
+        writeln!(out, "{}\n", manner.paths(&path))?;
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
@@ -54,7 +55,7 @@ pub(super) fn run(
             told["path"] = world.variable("PATH").into();
             writeln!(out, "{told}")?;
         }
-        false => as_text(face, &findings, screen, &mut out)?,
+        false => as_text(face, &findings, (manner, screen), &mut out)?,
     }
     let well = findings.iter().all(|finding| finding.outcome.is_ok());
     Ok(if well { 0 } else { FailureKind::Unreachable.status() })
@@ -219,9 +220,16 @@ fn told(oddity: &Oddity) -> String {
 pub(super) fn as_text(
     face: Face,
     findings: &[Finding],
-    screen: Screen,
+    (manner, screen): (Manner, Screen),
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let mut text = Vec::new();
+    write_rows(face, findings, screen, &mut text)?;
+    let text = manner.paths(&String::from_utf8_lossy(&text));
+    out.write_all(wrapped(&text, screen.width).as_bytes())
+}
+
+fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));

@@ -31,7 +31,7 @@
 
 use super::failure::{Failure, Manner};
 use super::screen::Screen;
-use super::{World, add, change, connect, first_start, import, lock, schema, shape};
+use super::{World, add, change, completions, connect, first_start, import, lock, schema, shape};
 use crate::client_files::FileScope;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
@@ -60,8 +60,7 @@ pub(super) enum FileVerb {
     /// Bring the servers of one client or file into the configuration
     #[command(display_order = 13)]
     Import {
-        /// A client, such as cursor, or the path of a file
-        #[arg(value_name = "CLIENT|FILE")]
+        #[arg(value_name = "CLIENT|FILE", help = format!("A client ({}), or the path of a file", import::clients()))]
         source: String,
         #[command(flatten)]
         toolbox: InToolbox,
@@ -117,7 +116,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
     /// Register this gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
         /// Register the configuration of the current directory, in the client's file for this project
         #[arg(long)]
@@ -131,7 +130,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
     /// Undo connect
     #[command(display_order = 12)]
     Disconnect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
         /// Undo connect --project
         #[arg(long)]
@@ -142,15 +141,33 @@ While the lock file exists, models see only the definitions in it. Commit it, an
     /// Print the JSON Schema of the configuration file
     #[command(display_order = 80)]
     Schema,
-    /// Print what a shell needs to complete our words
+    /// Generate shell completions
     #[command(display_order = 81)]
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        #[arg(value_enum)]
+        shell: completions::Shell,
+    },
+    /// Print the words that may come next; the scripts of `completions` ask for them
+    #[command(hide = true)]
+    Complete {
+        /// The word to complete is empty and follows the others
+        #[arg(long)]
+        next: bool,
+        /// The words after the program's name; the last one is to be completed
+        #[arg(last = true)]
+        words: Vec<String>,
     },
     /// Print the manual page
     #[command(display_order = 82)]
-    Man,
+    Man {
+        /// The verb whose page is printed (default: the program's own page)
+        #[arg(conflicts_with = "out")]
+        verb: Option<String>,
+        /// Write all pages into this directory instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Args, Clone, Copy, Default)]
@@ -246,10 +263,16 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
             connect::disconnect(client, (face, scope(*project)), world, &mut console)
         }
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
-        FileVerb::Completions { shell } => {
-            Ok(schema::completions(*shell, command, face.program(), manner.json, console.out)?)
+        FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, manner.json, console.out)?),
+        FileVerb::Complete { next, words } => {
+            let words: Vec<_> = words.iter().cloned().chain(next.then(String::new)).collect();
+            completions::complete(face, command, &words, world)?;
+            Ok(change::Answer::new())
         }
-        FileVerb::Man => Ok(schema::man(command, manner.json, console.out)?),
+        FileVerb::Man { out: Some(directory), .. } => {
+            schema::write_man(command, &world.directory.join(directory), &mut console)
+        }
+        FileVerb::Man { verb, .. } => schema::man(command, verb.as_deref(), manner.json, console.out),
     })();
     console.finish(result)
 }
@@ -264,7 +287,9 @@ impl FileVerb {
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
             Self::Shape(verb) => verb.change(),
-            Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
+            Self::Schema | Self::Completions { .. } | Self::Complete { .. } | Self::Man { .. } => {
+                Change::default()
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ mod add;
 mod advice;
 mod change;
 mod check;
+mod completions;
 mod connect;
 mod demo;
 mod diagnosis;
@@ -12,6 +13,7 @@ mod failure;
 mod files;
 mod first_start;
 mod fresh;
+mod help;
 mod import;
 mod load;
 mod lock;
@@ -76,7 +78,7 @@ struct Arguments {
     /// Only print results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
-    /// More log messages; twice for all
+    /// Show the life of servers on stderr; twice: every request as well
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     verbose: u8,
 }
@@ -113,15 +115,18 @@ enum Verb {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
     },
-    /// Show the gateway at work with nothing configured, and how to register it
+    /// Show what the gateway saves, with nothing configured
     #[command(display_order = 71)]
-    Demo,
+    Demo {
+        /// Show the JSON of every message
+        #[arg(long)]
+        wire: bool,
+    },
     /// Be one of the servers that the demo uses
     #[command(hide = true)]
     DemoServer {
         /// Which
-        #[arg(value_enum)]
-        name: demo::server::Name,
+        name: String,
     },
     #[command(flatten)]
     Files(files::FileVerb),
@@ -151,10 +156,10 @@ impl Names {
 /// How to serve over HTTP.
 #[derive(Args, Default)]
 struct Http {
-    /// Serve HTTP at this address, for example 127.0.0.1:8850; port 0 takes a free one
+    /// Serve HTTP at this address, such as 127.0.0.1:8850, or at this port of 127.0.0.1; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Let in only who has the token that this file holds
+    /// Require the bearer token stored in FILE
     #[arg(long, value_name = "FILE", requires = "http")]
     auth_token_file: Option<PathBuf>,
     /// Another name that clients may call this host by
@@ -208,7 +213,11 @@ pub fn main(face: Face) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
-    logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok());
+    // Whoever watches an HTTP server on a terminal sees who comes.
+    let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
+        && io::stderr().is_terminal()
+        && !arguments.quiet;
+    logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok());
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
@@ -231,12 +240,13 @@ fn command(face: Face) -> clap::Command {
         .name(program)
         .bin_name(program)
         .mut_subcommand("add", |command| command.override_usage(adding));
-    match face {
+    let command = match face {
         Face::Workbench => command,
         Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
             .into_iter()
             .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
-    }
+    };
+    help::with_examples(command, program)
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
@@ -256,9 +266,13 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         load::exit_when_interrupted()?;
     }
     match &arguments.verb {
-        Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
+        Some(Verb::Demo { wire }) => demo::demo(face, &world, (manner, screen), *wire),
         Some(Verb::DemoServer { name }) => {
-            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
+            let server = demo::server::Name::named(name).ok_or_else(|| {
+                let message = format!("the demo has no server `{name}`");
+                Failure::usage(message, "try `demo-server notes`")
+            })?;
+            demo::server::serve(&server, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)
         }
         Some(Verb::Check) => {

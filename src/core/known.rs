@@ -7,17 +7,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::connection::Connection;
 use super::eras::{Asking, Eras};
+use super::start_error::StartError;
 use super::upstream::{Spec, Upstream};
 use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
+use crate::text::digest::Digest;
 
 /// The group and the name of a server.
 pub type Place = (Box<str>, Box<str>);
@@ -143,6 +146,31 @@ impl Known {
         self.save(upstream, move |definitions, transport| definitions.save(transport, &sent))
     }
 
+    /// Remembers why an upstream failed; the returned future writes that to disk.
+    pub(super) fn failed(
+        &self,
+        upstream: &Arc<Upstream>,
+        reason: StartError,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (entry, now) = (fingerprint(&upstream.spec()), SystemTime::now());
+        self.save(upstream, move |definitions, transport| {
+            definitions.save_failure(transport, &entry, &reason, now)
+        })
+    }
+
+    /// Why an upstream failed, if it did so a short while ago and its entry has not changed since.
+    pub fn failure(&self, upstream: &Upstream) -> Option<StartError> {
+        let spec = upstream.spec();
+        self.definitions.as_ref()?.failure(&spec.transport, &fingerprint(&spec), SystemTime::now())
+    }
+
+    /// Forgets why an upstream failed, because something has changed that is not part of its entry.
+    pub fn forget_failure(&self, upstream: &Upstream) {
+        if let Some(definitions) = &self.definitions {
+            definitions.forget_failure(&upstream.spec().transport);
+        }
+    }
+
     fn save<S>(&self, upstream: &Arc<Upstream>, save: S) -> impl Future<Output = ()> + Send + use<S>
     where
         S: FnOnce(&Definitions, &Transport) -> io::Result<()> + Send + 'static,
@@ -202,6 +230,23 @@ fn names(sent: &Sent, spec: &Spec) -> ToolNames {
     let (items, _) = sent.shown(spec.guard.as_ref());
     let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
     tools.map(|tool| Box::from(&*tool.key)).collect()
+}
+
+/// A digest of all that decides whether a server can be asked: how it is reached, values included, and how long
+/// it may take.
+fn fingerprint(spec: &Spec) -> String {
+    let mut digest = Digest::default();
+    digest.eat(&format!("{:?} {:?}", spec.transport, spec.timeouts));
+    let values: Vec<_> = match &spec.transport {
+        Transport::Stdio(command) => command.env.iter().map(|(_, value)| value).collect(),
+        Transport::Http(http) => {
+            let secret = http.oauth.iter().filter_map(|oauth| oauth.client_secret.as_ref());
+            http.headers.iter().map(|(_, value)| value).chain(secret).collect()
+        }
+        Transport::Unset(_) => Vec::new(),
+    };
+    values.into_iter().for_each(|value| digest.eat(value.expose()));
+    digest.name()
 }
 
 /// What is noted about a server.

@@ -10,6 +10,7 @@ use super::{Gateway, name_for, recall_introductions};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
@@ -69,13 +70,8 @@ impl Shell {
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
-        session.greet(ClientHello {
-            version: Version::LATEST_LEGACY,
-            name: "mcp-workbench".to_owned(),
-            capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
-            can_be_asked: true,
-            renders_apps: false,
-        });
+        let capabilities = "{\"elicitation\":{\"form\":{},\"url\":{}}}";
+        session.greet(ClientHello::new(Version::LATEST_LEGACY, "mcp-workbench", capabilities));
         gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
@@ -97,6 +93,16 @@ impl Shell {
         let spec = upstream.spec();
         let sent = self.gateway.engine.known.definitions()?.load(&spec.transport)?;
         Some(sent.shown(spec.guard.as_ref()).0)
+    }
+
+    /// Why an upstream failed when it was last asked, if that is remembered.
+    pub fn remembered_failure(&self, upstream: &Upstream) -> Option<StartError> {
+        self.gateway.engine.known.failure(upstream)
+    }
+
+    /// Makes the next verb ask an upstream again that has failed.
+    pub fn forget_failure(&self, upstream: &Upstream) {
+        self.gateway.engine.known.forget_failure(upstream);
     }
 
     /// The view that a client would have if the upstreams offered these items.
@@ -157,13 +163,13 @@ impl Shell {
         let Ok(doc) = scanner.scan_str(&params) else {
             return Called::Lost("the arguments are no JSON".to_owned());
         };
-        let Some(reply) = self.session.accept(Id::from_number(1), None, None, None) else {
+        let Some(reply) = self.session.accept(Id::Number(1), None, None, None) else {
             return Called::Lost("the gateway is shutting down".to_owned());
         };
         let (send, mut answer) = oneshot::channel();
         self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
             let called = match answer {
-                Answer::Result(result) => Called::Result(result.raw().to_owned()),
+                Answer::Result(result) => Called::Result(reply.shown(result)),
                 Answer::Error(error) => Called::Error(error.raw().to_owned()),
                 Answer::Lost(lost) => Called::Lost(lost.message.to_string()),
             };

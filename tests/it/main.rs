@@ -32,6 +32,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod held;
+#[cfg(target_os = "linux")]
+mod help;
 #[cfg(unix)]
 mod http;
 mod idle;
@@ -39,6 +41,8 @@ mod idle;
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
+#[cfg(target_os = "linux")]
+mod life;
 mod lifecycle;
 #[cfg(unix)]
 mod lock;
@@ -70,6 +74,7 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod remembered;
 mod results;
 #[cfg(unix)]
 mod search;

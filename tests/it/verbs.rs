@@ -593,11 +593,7 @@ fn schema_completions_and_man() {
         let schema: Value = serde_json::from_str(&stdout).expect("one JSON value");
         assert_eq!((status, stderr.as_str(), &schema["title"]), (0, "", &json!(title)));
         let (status, stdout, _) = said(&home, program, &["completions", "bash"]);
-        assert!(status == 0 && stdout.contains(&format!("-o default {program}")), "{stdout}");
-        let states = stdout.lines().filter_map(|line| line.trim().strip_prefix("cmd=\"")?.strip_suffix('"'));
-        for state in states.filter(|state| !state.is_empty()) {
-            assert!(stdout.contains(&format!("\n        {state})\n")), "{state} is completed");
-        }
+        assert!(status == 0 && stdout.ends_with(&format!(" {program}\n")), "{stdout}");
         let (status, stdout, _) = said(&home, program, &["man"]);
         assert!(status == 0 && stdout.contains(".TH") && stdout.contains(program), "{stdout}");
         for (verb, key) in [(&["man"][..], "page"), (&["completions", "bash"], "script"), (&["demo"], "text")]
@@ -607,8 +603,5 @@ fn schema_completions_and_man() {
             let text = value[key].as_str().expect("text");
             assert!(status == 0 && text.contains('\n') && !text.contains('\u{1b}'), "{verb:?}: {text}");
         }
-    }
-    for shell in ["zsh", "fish", "powershell", "elvish"] {
-        assert_eq!(home.run(&["completions", shell]).code, Some(0));
     }
 }
