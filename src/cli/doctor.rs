@@ -55,12 +55,7 @@ pub(super) fn run(
             told["path"] = world.variable("PATH").into();
             writeln!(out, "{told}")?;
         }
-        false => {
-            let mut text = Vec::new();
-            as_text(face, &findings, screen, &mut text)?;
-            let text = manner.paths(&String::from_utf8_lossy(&text));
-            out.write_all(wrapped(&text, screen.width).as_bytes())?;
-        }
+        false => as_text(face, &findings, (manner, screen), &mut out)?,
     }
     let well = findings.iter().all(|finding| finding.outcome.is_ok());
     Ok(if well { 0 } else { FailureKind::Unreachable.status() })
@@ -225,9 +220,16 @@ fn told(oddity: &Oddity) -> String {
 pub(super) fn as_text(
     face: Face,
     findings: &[Finding],
-    screen: Screen,
+    (manner, screen): (Manner, Screen),
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let mut text = Vec::new();
+    write_rows(face, findings, screen, &mut text)?;
+    let text = manner.paths(&String::from_utf8_lossy(&text));
+    out.write_all(wrapped(&text, screen.width).as_bytes())
+}
+
+fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));

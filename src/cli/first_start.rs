@@ -50,6 +50,6 @@ pub(super) fn offer(
     if console.manner.json {
         return Ok(Some(doctor::as_json(order.face, &findings)["servers"].take()));
     }
-    doctor::as_text(order.face, &findings, screen, console.out)?;
+    doctor::as_text(order.face, &findings, (console.manner, screen), console.out)?;
     Ok(None)
 }

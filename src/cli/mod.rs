@@ -240,13 +240,13 @@ fn command(face: Face) -> clap::Command {
         .name(program)
         .bin_name(program)
         .mut_subcommand("add", |command| command.override_usage(adding));
-    let command = help::with_examples(command, program);
-    match face {
+    let command = match face {
         Face::Workbench => command,
         Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
             .into_iter()
             .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
-    }
+    };
+    help::with_examples(command, program)
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {

@@ -225,6 +225,13 @@ impl Known {
     }
 }
 
+/// The names of the tools that a model can be told of.
+fn names(sent: &Sent, spec: &Spec) -> ToolNames {
+    let (items, _) = sent.shown(spec.guard.as_ref());
+    let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
+    tools.map(|tool| Box::from(&*tool.key)).collect()
+}
+
 /// A digest of all that decides whether a server can be asked: how it is reached, values included, and how long
 /// it may take.
 fn fingerprint(spec: &Spec) -> String {
@@ -240,13 +247,6 @@ fn fingerprint(spec: &Spec) -> String {
     };
     values.into_iter().for_each(|value| digest.eat(value.expose()));
     digest.name()
-}
-
-/// The names of the tools that a model can be told of.
-fn names(sent: &Sent, spec: &Spec) -> ToolNames {
-    let (items, _) = sent.shown(spec.guard.as_ref());
-    let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
-    tools.map(|tool| Box::from(&*tool.key)).collect()
 }
 
 /// What is noted about a server.

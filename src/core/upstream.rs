@@ -720,7 +720,7 @@ mod tests {
     use crate::core::route::Route;
     use crate::core::session::ClientSession;
     use crate::core::workspace::Workspace;
-    use crate::transport::peer::{Answer, Lost};
+    use crate::transport::peer::{Answer, Lost, OnAnswer};
 
     /// A call of a client to an upstream that is up, and a receiver that shows what becomes of the call.
     fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
@@ -732,7 +732,7 @@ mod tests {
         let caller =
             Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
         let id =

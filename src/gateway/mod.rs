@@ -87,7 +87,7 @@ fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span
         Some(hello) => plain(&hello.name),
         None => plain(&request.params.map(modern_name).unwrap_or_default()),
     };
-    tracing::debug_span!("request", client = %client(), id = request.id.raw(), method = %plain(&request.method))
+    tracing::debug_span!("request", client = %client(), id = %request.id.raw(), method = %plain(&request.method))
 }
 
 /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
@@ -236,7 +236,9 @@ impl Gateway {
             Ok(Message::Request(request)) => {
                 let _span = request_span(session, &request).entered();
                 tracing::debug!("received");
-                let modern = match ModernCall::read(&request, || self.face(session).name()) {
+                let modern = match ModernCall::read(&request, &session.workspace.last_modern, || {
+                    self.face(session).name()
+                }) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
@@ -363,8 +365,8 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
-            Ok([Some(name), arguments, _]) => (name, arguments),
+        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
+            Ok([Some(name), arguments]) => (name, arguments),
             Ok([None, ..]) => {
                 return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
             }

@@ -70,13 +70,8 @@ impl Shell {
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
-        session.greet(ClientHello {
-            version: Version::LATEST_LEGACY,
-            name: "mcp-workbench".to_owned(),
-            capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
-            can_be_asked: true,
-            renders_apps: false,
-        });
+        let capabilities = "{\"elicitation\":{\"form\":{},\"url\":{}}}";
+        session.greet(ClientHello::new(Version::LATEST_LEGACY, "mcp-workbench", capabilities));
         gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
@@ -168,13 +163,13 @@ impl Shell {
         let Ok(doc) = scanner.scan_str(&params) else {
             return Called::Lost("the arguments are no JSON".to_owned());
         };
-        let Some(reply) = self.session.accept(Id::from_number(1), None, None, None) else {
+        let Some(reply) = self.session.accept(Id::Number(1), None, None, None) else {
             return Called::Lost("the gateway is shutting down".to_owned());
         };
         let (send, mut answer) = oneshot::channel();
         self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
             let called = match answer {
-                Answer::Result(result) => Called::Result(result.raw().to_owned()),
+                Answer::Result(result) => Called::Result(reply.shown(result)),
                 Answer::Error(error) => Called::Error(error.raw().to_owned()),
                 Answer::Lost(lost) => Called::Lost(lost.message.to_string()),
             };

@@ -71,8 +71,8 @@ impl Definitions {
         DefinitionsFile(self.path(transport, "json"))
     }
 
-    /// Remembers what the upstream offers, as it was sent, which replaces any failure: the lock compares what was
-    /// sent, whenever it is read again.
+    /// Remembers what the upstream offers, as it was sent: the lock compares what was sent, whenever it is read
+    /// again. This replaces any failure.
     pub fn save(&self, transport: &Transport, sent: &Sent) -> io::Result<()> {
         let lists = Kind::ALL.map(|kind| {
             let raws: Vec<&str> = sent.definitions(kind).map(|(_, sent)| sent).collect();
@@ -302,7 +302,7 @@ mod tests {
         }
         let other = stdio("npx", &["-y"], &[]);
         assert_eq!(store.failure::<String>(&other, "entry", then), None);
-        store.save(&transport, &Sent::new(Era::Legacy)).unwrap();
+        store.save(&transport, &Sent::default()).unwrap();
         assert_eq!(known("entry", then), None);
         fs::remove_dir_all(&place).unwrap();
     }

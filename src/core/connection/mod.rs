@@ -23,7 +23,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
-use super::session::ClientSession;
+use super::session::{ClientSession, Ticket};
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
@@ -61,8 +61,8 @@ pub struct Connection {
 pub struct Caller {
     /// The client; `None` for our own requests.
     pub session: Option<Arc<ClientSession>>,
-    /// The key of the request in the client's session.
-    pub key: Option<Arc<str>>,
+    /// The client's request.
+    pub key: Option<Ticket>,
     /// The state of a call between the eras.
     pub call: Option<Arc<Call>>,
     /// The client's own progress token, raw.

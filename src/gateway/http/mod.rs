@@ -60,7 +60,7 @@ pub(crate) mod fuzzing {
         let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
         let _ = legacy_version(headers);
         if let Ok(meta) = ModernMeta::read(Some(params)) {
-            let (id, method) = (Id::from_number(1), "tools/call".into());
+            let (id, method) = (Id::Number(1), "tools/call".into());
             let _ = agree(headers, &Request { id, method, params: Some(params), meta });
         }
         let marked =

@@ -71,7 +71,7 @@ impl Fake {
                 return String::new();
             }
         };
-        let id = id.raw().to_owned();
+        let id = id.raw().into_owned();
         let result = |body: &str| {
             stream.send(whole_answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{body}}}"#)));
         };
