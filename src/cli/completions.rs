@@ -102,7 +102,7 @@ pub(super) fn script(shell: Shell, program: &str) -> String {
 /// Prints the words that may stand where the last of these stands.
 pub(super) fn complete(face: Face, mut command: Command, words: &[String], world: &World) -> io::Result<()> {
     command.build();
-    let place = Place::find(&command, words);
+    let place = Cursor::find(&command, words);
     let face = match place.face.as_deref() {
         Some("workbench") => Face::Workbench,
         Some("toolman") => Face::Toolman,
@@ -198,7 +198,7 @@ fn servers(groups: &[Group]) -> Vec<String> {
 }
 
 /// Where on the command line a word is to be completed.
-struct Place<'c> {
+struct Cursor<'c> {
     command: &'c Command,
     /// How many arguments without a name precede the word.
     positional: usize,
@@ -211,7 +211,7 @@ struct Place<'c> {
     word: &'c str,
 }
 
-impl<'c> Place<'c> {
+impl<'c> Cursor<'c> {
     /// Follows the words to the last one, which is to be completed.
     fn find(command: &'c Command, words: &'c [String]) -> Self {
         let (word, before) = words.split_last().map_or(("", words), |(word, before)| (word.as_str(), before));
@@ -339,11 +339,11 @@ mod tests {
             ("demo-", ""),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let found = Place::find(&command, &words).candidates(&names).join(" ");
+            let found = Cursor::find(&command, &words).candidates(&names).join(" ");
             assert_eq!(found, expected, "{line}");
         }
         let words = ["--config=a.json", "--face", "toolman", "show", ""].map(str::to_owned);
-        let place = Place::find(&command, &words);
+        let place = Cursor::find(&command, &words);
         assert_eq!((place.config.as_deref(), place.face.as_deref()), (Some("a.json"), Some("toolman")));
     }
 }

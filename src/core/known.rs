@@ -23,7 +23,7 @@ use crate::protocol::era::Era;
 use crate::text::digest::Digest;
 
 /// The group and the name of a server.
-pub type Place = (Box<str>, Box<str>);
+pub type ServerPlace = (Box<str>, Box<str>);
 
 /// The names of a server's tools, in the server's order.
 pub type ToolNames = Arc<[Box<str>]>;
@@ -41,7 +41,7 @@ pub struct Known {
     offers: Mutex<Vec<(Transport, Sent)>>,
     /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
     /// known yet.
-    introduced: Mutex<Vec<(Place, Option<ToolNames>)>>,
+    introduced: Mutex<Vec<(ServerPlace, Option<ToolNames>)>>,
     /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
     /// themselves.
     turn: Arc<Semaphore>,
@@ -90,7 +90,7 @@ impl Known {
     }
 
     /// Reads the names of the tools of these servers, which clients are told of by their tools.
-    pub fn recall_introductions(&self, servers: impl Iterator<Item = (Place, Spec)>) {
+    pub fn recall_introductions(&self, servers: impl Iterator<Item = (ServerPlace, Spec)>) {
         let known = |spec: &Spec| Some(names(&self.definitions.as_ref()?.load(&spec.transport)?, spec));
         *self.introduced.lock() = servers.map(|(place, spec)| (place, known(&spec))).collect();
     }
@@ -137,7 +137,7 @@ impl Known {
             note(&self.offers, &spec.transport, sent.clone());
         }
         // What clients have been told stays until the next start, so that their lists stay as they are.
-        let is_it = |place: &Place| *place.0 == *upstream.group && *place.1 == *upstream.server;
+        let is_it = |place: &ServerPlace| *place.0 == *upstream.group && *place.1 == *upstream.server;
         let mut introduced = self.introduced.lock();
         if let Some((_, unknown @ None)) = introduced.iter_mut().find(|(place, _)| is_it(place)) {
             *unknown = Some(names(&sent, &spec));

@@ -21,7 +21,7 @@ use crate::results::read::Request;
 
 /// Where the result of a tool stands in what an upstream answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ResultPlace {
     /// It is the whole answer.
     Whole,
     /// It is this member, if that is there.
@@ -31,7 +31,7 @@ pub(super) enum Place {
 /// Answers with the result of a call. A tool with an app gets it as it came, now or when the task ends that it began.
 pub(super) fn relay_of(face: &dyn Face, asked: &Target, result: Node<'_>, reply: Reply) {
     if !asked.has_app() {
-        return relay(face, &asked.upstream, Place::Whole, result, reply);
+        return relay(face, &asked.upstream, ResultPlace::Whole, result, reply);
     }
     let task = result.get("task").unwrap_or(result).get("taskId").and_then(Node::as_str);
     if let Some(id) = task {
@@ -41,7 +41,13 @@ pub(super) fn relay_of(face: &dyn Face, asked: &Target, result: Node<'_>, reply:
 }
 
 /// Answers with a result of one of the upstream's tools, or with a notice in its place if it is too long for the client.
-pub(super) fn relay(face: &dyn Face, upstream: &Upstream, place: Place, answer: Node<'_>, reply: Reply) {
+pub(super) fn relay(
+    face: &dyn Face,
+    upstream: &Upstream,
+    place: ResultPlace,
+    answer: Node<'_>,
+    reply: Reply,
+) {
     // Nothing shorter is ever too long: this comparison is all that an ordinary result costs.
     if answer.raw().len() <= LEAST_OFFLOADED {
         return reply.relay(answer, &[]);
@@ -55,7 +61,7 @@ pub(super) fn relay(face: &dyn Face, upstream: &Upstream, place: Place, answer: 
             let id = workspace.results.keep(offloaded.whole.clone());
             let result = offloaded.write(tool, &id);
             match (place, around) {
-                (Place::Member(key), Some(around)) => {
+                (ResultPlace::Member(key), Some(around)) => {
                     Raw::own(around.root().with(&[(key, Some(result.root().raw()))]))
                 }
                 _ => result,
@@ -71,7 +77,7 @@ pub(super) fn relay(face: &dyn Face, upstream: &Upstream, place: Place, answer: 
 /// What is too long in an answer, if anything is, and what stands around the result that it was taken from.
 fn offload(
     upstream: &Upstream,
-    place: Place,
+    place: ResultPlace,
     answer: Node<'_>,
     reply: &Reply,
 ) -> Option<(Offloaded, Option<Raw>)> {
@@ -83,8 +89,8 @@ fn offload(
     let limit = upstream.spec().offload_over.bytes(takes)?;
     let most = session.workspace.results.most();
     match place {
-        Place::Whole => Some((Offloaded::of(answer, limit, most)?, None)),
-        Place::Member(key) => {
+        ResultPlace::Whole => Some((Offloaded::of(answer, limit, most)?, None)),
+        ResultPlace::Member(key) => {
             let offloaded = Offloaded::of(answer.get(key)?, limit, most)?;
             Some((offloaded, Some(Raw::own(answer.with(&[(key, Some("null"))])))))
         }

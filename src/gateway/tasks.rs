@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::results::{self, Place};
+use super::results::{self, ResultPlace};
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
@@ -78,8 +78,8 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
     let names_pages = reply.renders_apps() || face.keeps_pages();
     let finished = match method {
         _ if place.has_app => None,
-        "tasks/result" => Some(Place::Whole),
-        "tasks/get" => Some(Place::Member("result")),
+        "tasks/result" => Some(ResultPlace::Whole),
+        "tasks/get" => Some(ResultPlace::Member("result")),
         _ => None,
     };
     let finish = move |answer: Answer<'_>, reply: Reply| {
