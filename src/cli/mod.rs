@@ -14,13 +14,19 @@ mod import;
 mod load;
 mod logging;
 mod login;
+#[cfg(unix)]
+mod relay;
 mod reload;
+#[cfg(unix)]
+mod residents;
 mod schema;
 mod screen;
 mod secrets;
 mod serve;
 mod serve_http;
 mod shell;
+#[cfg(unix)]
+mod status;
 mod version;
 
 use std::ffi::OsString;
@@ -108,6 +114,25 @@ enum Verb {
     Logout {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
+    },
+    /// Show the daemon, its sessions and its servers
+    #[cfg(unix)]
+    #[command(display_order = 72)]
+    Status,
+    /// End all daemons of this user, and their servers
+    #[cfg(unix)]
+    #[command(display_order = 73)]
+    Stop,
+    /// Be the daemon, which sessions start by themselves
+    #[cfg(unix)]
+    #[command(hide = true)]
+    DaemonProcess {
+        /// Where its socket is
+        #[arg(long)]
+        directory: PathBuf,
+        /// Where it logs
+        #[arg(long)]
+        log: Option<PathBuf>,
     },
     /// Show the gateway at work with nothing configured, and how to register it
     #[command(display_order = 71)]
@@ -204,7 +229,11 @@ pub fn main(face: Face) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
-    logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok());
+    match &arguments.verb {
+        #[cfg(unix)]
+        Some(Verb::DaemonProcess { log, .. }) => logging::start_in(log.as_deref()),
+        _ => logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok()),
+    }
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
@@ -241,6 +270,12 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     let screen = Screen::new(manner, &world);
     match &arguments.verb {
         Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
+        #[cfg(unix)]
+        Some(Verb::Status) => status::status(&world, manner, screen),
+        #[cfg(unix)]
+        Some(Verb::Stop) => status::stop(&world, manner),
+        #[cfg(unix)]
+        Some(Verb::DaemonProcess { directory, .. }) => residents::run(directory.clone()),
         Some(Verb::DemoServer { name }) => {
             demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)
@@ -357,6 +392,7 @@ impl World {
             cache,
             state,
             attendance,
+            daemon: false,
         }
     }
 

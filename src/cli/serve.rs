@@ -2,16 +2,20 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncReadExt};
+
 use super::failure::{Failure, Manner};
-use super::load::{Loader, Overrides, env_file, runtime, signal};
-use super::reload::FileWatch;
+use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::reload::{FileWatch, Hangup, accepted};
 use super::{Http, World, serve_http};
 use crate::config::locate::{Face, NotFound};
 use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
-use crate::gateway::{Gateway, stdio};
+use crate::gateway::stdio::Resumed;
+use crate::gateway::{Configured, Gateway, stdio};
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -44,39 +48,93 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let around = world.engine_surroundings(Attendance::Somebody);
     let served = runtime.block_on(async {
-        let shutdown = signal()?;
-        let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
-            let (file, gateway) = (loader.file.clone(), gateway.clone());
-            let reload = Arc::new(move |bytes| loader.read(bytes));
-            FileWatch { file, read: Arc::new(read), reload, manner, gateway, rules }.follow()
-        };
-        if let Some(address) = &http.http {
-            let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
-            let gateway = Gateway::new(configured, around);
-            gateway.begin_http();
-            let rules = ready.settings.rules.clone();
-            let watching = watch(&gateway, Some(rules))?;
-            let mut out = io::stdout();
-            let backend = Arc::new(gateway.clone());
-            tokio::select! {
-                served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
-                () = watching => {}
-            }
-            gateway.end().await;
-            return Ok(0);
+        let server = Server { loader: Arc::new(loader), read, manner, world };
+        match &http.http {
+            Some(address) => server.serve_http(configured, address, http).await,
+            None => server.serve_stdio(configured).await,
         }
-        let gateway = Gateway::new(configured, around);
-        let watching = watch(&gateway, None)?;
-        let (stdin, stdout) = (crate::transport::stdio::stdin(), crate::transport::stdio::stdout());
-        tokio::select! {
-            () = stdio::run(gateway, stdin, stdout, shutdown) => {}
-            () = watching => {}
-        }
-        Ok(0)
     });
     // A thread may still be blocked on a stdin that is not a pipe; it must not hold us up.
     runtime.shutdown_background();
     served
+}
+
+/// What serves, however clients come.
+struct Server<'a> {
+    loader: Arc<Loader>,
+    read: Read,
+    manner: Manner,
+    world: &'a World,
+}
+
+impl Server<'_> {
+    async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
+        let shutdown = signal()?;
+        let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
+        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        gateway.begin_http();
+        let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
+        let mut out = io::stdout();
+        let backend = Arc::new(gateway.clone());
+        tokio::select! {
+            served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
+            () = watching => {}
+        }
+        gateway.end().await;
+        Ok(0)
+    }
+
+    async fn serve_stdio(self, configured: Configured) -> Result<u8, Failure> {
+        let mut shutdown: Pin<Box<dyn Future<Output = ()>>> = Box::pin(signal()?);
+        let mut stdin: Box<dyn AsyncRead + Send + Unpin> = crate::transport::stdio::stdin();
+        #[allow(unused_mut, reason = "only a system with a daemon hands it on first")]
+        let mut stdout = crate::transport::stdio::stdout();
+        let mut resumed: Option<Resumed> = None;
+        if configured.face.common().daemon.on {
+            let common = configured.face.common();
+            let left = super::relay::relay(&self.loader, common, shutdown, &mut stdin, &mut stdout).await?;
+            let Some((alone, still)) = left else { return Ok(0) };
+            if !self.manner.quiet {
+                writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
+            }
+            (resumed, shutdown) = (alone.resumed, still);
+            stdin = Box::new(io::Cursor::new(alone.unsent).chain(stdin));
+        }
+        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let watching = self.follow(&gateway, None)?;
+        tokio::select! {
+            () = stdio::run(gateway, resumed, stdin, stdout, shutdown) => {}
+            () = watching => {}
+        }
+        Ok(0)
+    }
+
+    /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.
+    fn follow(
+        self,
+        gateway: &Arc<Gateway>,
+        rules: Option<Arc<Rules>>,
+    ) -> io::Result<impl Future<Output = ()> + use<>> {
+        let (loader, manner, reading, putting) = (self.loader, self.manner, gateway.clone(), gateway.clone());
+        let mut hangup = Hangup::new()?;
+        let watch = FileWatch {
+            file: loader.file.clone(),
+            read: Arc::new(self.read),
+            reload: Arc::new(move |bytes| {
+                let (meaning, read) = loader.read(bytes);
+                (accepted(meaning, &reading, manner), read)
+            }),
+            put: move |configured: Configured| {
+                if let Some(rules) = &rules {
+                    rules.replace(&configured.face.common().serving);
+                }
+                putting.reload(configured);
+                if let Some(rules) = &rules {
+                    rules.enforce();
+                }
+            },
+        };
+        Ok(watch.follow(async move || hangup.received().await))
+    }
 }

@@ -24,9 +24,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     warn_of_unknown(&table);
     let transport = transport(entry, &table, directory);
     let filter = table.get("toolFilters").map_or(Some(ToolFilter::All), filter);
-    let isolation =
-        |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
-    let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
+    let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
     let timeouts = timeouts(&table, transport.as_ref());
     let running = running(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
@@ -36,7 +34,6 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     }
     // Settings that an unset variable hides get defaults; they do not matter until there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
-    let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
     Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
 }
 

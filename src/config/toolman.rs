@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 20] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -36,6 +36,9 @@ pub(super) const KEYS: [&str; 17] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "daemon",
+    "linger",
+    "daemonLinger",
 ];
 
 pub(super) const SERVER_KEYS: [&str; 19] = [
@@ -162,8 +165,7 @@ impl ToolmanReader<'_> {
         };
         let transport = self.transport(at, &table);
         let flag = |key| table.get(key).and_then(At::boolean).unwrap_or(false);
-        let isolations = [("shared", Isolation::Shared), ("session", Isolation::Session)];
-        let isolation = table.get("isolation").and_then(|at| at.one_of(&isolations));
+        let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
         let (restart, disabled) = (flag("restart"), flag("disabled"));
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
@@ -176,7 +178,7 @@ impl ToolmanReader<'_> {
             transport: unset.or(transport)?,
             restart,
             timeouts,
-            isolation: isolation.unwrap_or(Isolation::Shared),
+            isolation,
             running,
         })
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 21] = [
     "$schema",
     "toolMode",
     "metaTools",
@@ -33,6 +33,9 @@ pub(super) const KEYS: [&str; 18] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "daemon",
+    "linger",
+    "daemonLinger",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

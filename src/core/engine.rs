@@ -25,12 +25,13 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
+use super::sharing::{Resident, Share};
 use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Items;
-use crate::config::{Command, Common, Http, Redactor, Transport};
+use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
@@ -55,6 +56,8 @@ pub struct Engine {
     pub audience: Audience,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
+    /// Whether this is the daemon.
+    pub(super) daemon: bool,
 }
 
 /// Starts the programs of upstreams.
@@ -67,9 +70,18 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Looks a program up and prepares its environment.
-    pub(super) async fn prepare(&self, command: &Command) -> Result<Launch, CommandError> {
-        self.launcher.prepare(command, &self.vars, &self.directory).await
+    /// Looks a program up and prepares its environment, as the upstream needs it.
+    pub(super) async fn prepare(
+        &self,
+        upstream: &Upstream,
+        command: &Command,
+    ) -> Result<Launch, CommandError> {
+        let Some(origin) = &upstream.origin else {
+            return self.launcher.prepare(command, &self.vars, &self.directory).await;
+        };
+        let directory = origin.directory_for(&upstream.spec()).to_owned();
+        let launch = self.launcher.prepare(command, &origin.vars, &directory).await?;
+        Ok(Launch { cwd: launch.cwd.or(Some(directory)), umask: origin.umask, ..launch })
     }
 
     /// Starts a program.
@@ -92,6 +104,8 @@ pub struct Surroundings {
     pub state: Option<PathBuf>,
     /// Who can be asked to log in to a server, provided that this process lives long enough for a login.
     pub attendance: Attendance,
+    /// Whether this is the daemon, in which sessions from several places share upstreams.
+    pub daemon: bool,
 }
 
 #[cfg(test)]
@@ -105,6 +119,7 @@ impl Surroundings {
             cache: None,
             state: None,
             attendance: Attendance::Nobody,
+            daemon: false,
         }
     }
 }
@@ -125,6 +140,7 @@ impl Engine {
             registry: Registry::default(),
             audience: Audience::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
+            daemon: around.daemon,
         })
     }
 
@@ -135,8 +151,9 @@ impl Engine {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
+        resident: Option<Arc<Resident>>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::new(principal, face, exposure, client);
+        let workspace = Workspace::of(principal, face, exposure, client, resident);
         self.audience.add(&workspace);
         workspace
     }
@@ -158,11 +175,12 @@ impl Engine {
         group: &str,
         server: &str,
         label: &str,
-        spec: impl FnOnce() -> Spec,
+        spec: Spec,
     ) -> Arc<Upstream> {
         let make = |spec: Spec, history| {
             let offered = self.known.offered(&spec);
-            let upstream = Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+            let (origin, engine) = (workspace.resident_handle(), Arc::downgrade(self));
+            let upstream = Upstream::new(group, server, label, spec, history, origin, engine);
             if let Some((items, modern)) = offered {
                 upstream.recall(items, modern);
             }
@@ -174,9 +192,12 @@ impl Engine {
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
-        let secrets = self.settings().secrets.clone();
+        let (secrets, vars) = match &upstream.origin {
+            Some(origin) => (origin.secrets.read().clone(), &origin.vars),
+            None => (self.settings().secrets.clone(), &self.programs.vars),
+        };
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
-        secrets.with(self.programs.vars.iter().filter_map(|(name, value)| {
+        secrets.with(vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;
             Some((value.to_str()?.to_owned(), name.to_owned()))
         }))
@@ -200,7 +221,7 @@ impl Engine {
     pub async fn program(&self, upstream: &Upstream) -> Option<PathBuf> {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
-                self.programs.prepare(command).await.ok().map(|launch| launch.program)
+                self.programs.prepare(upstream, command).await.ok().map(|launch| launch.program)
             }
             Transport::Http(_) | Transport::Unset(_) => None,
         }
@@ -217,6 +238,18 @@ impl Engine {
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
+        // Only the daemon is asked how much its servers are used.
+        let counted = reply.session().workspace.resident().map(|resident| {
+            resident.count_call();
+            upstream.usage.begin();
+            upstream.clone()
+        });
+        let finish = move |answer: Answer<'_>, reply: Reply| {
+            if let Some(upstream) = counted {
+                upstream.usage.end();
+            }
+            finish(answer, reply);
+        };
         if let Some(connection) = upstream.connection() {
             return self.send(&connection, method, params, changes, reply, finish);
         }
@@ -287,9 +320,36 @@ impl Engine {
     /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
     /// questions. They must where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
-        self.audience.stdio().is_none()
-            && connection.asks_at_large()
+        connection.asks_at_large()
             && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
+            && self.only_client(&connection.upstream).is_none()
+    }
+
+    /// The one client that an upstream serves: the client on stdin or, in the daemon, the session that has
+    /// the upstream for itself. `None` where there may be several, or none yet.
+    pub(super) fn only_client(&self, upstream: &Arc<Upstream>) -> Option<Arc<ClientSession>> {
+        match self.daemon {
+            false => self.audience.stdio(),
+            true if upstream.spec().isolation_in_daemon() == Isolation::Session => {
+                self.audience.lookers(upstream).into_iter().next()
+            }
+            true => None,
+        }
+    }
+
+    /// The client that hears what an upstream says, or asks, outside of any call.
+    pub(super) fn client_at_large(&self, upstream: &Arc<Upstream>, asks: bool) -> Option<Arc<ClientSession>> {
+        if !self.daemon {
+            return self.audience.stdio();
+        }
+        let lookers = self.audience.lookers(upstream);
+        let is_shared = upstream.spec().isolation_in_daemon() == Isolation::Shared;
+        match lookers.len() {
+            0 | 1 => lookers.into_iter().next(),
+            // A question needs one answer; the oldest session is as good as any that is alike.
+            _ if asks && !is_shared => lookers.into_iter().next(),
+            _ => None,
+        }
     }
 
     /// Sends a call that needs no state beyond its answer, because both sides speak the legacy era.
@@ -344,7 +404,9 @@ impl Engine {
         {
             match log_level(params.raw()) {
                 // Other clients share this upstream and may want more.
-                Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
+                Some(level) if self.only_client(&connection.upstream).is_none() => {
+                    connection.want_level(level);
+                }
                 _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
                 _ => {}
             }
@@ -386,13 +448,13 @@ impl Engine {
         }
     }
 
-    /// Puts a new file in force: the settings at once, and for each upstream what `spec` says about it by
-    /// group and server. Upstreams that the new file reaches in another way, or no longer has, are taken out
+    /// Puts a new file in force: the settings at once, and for each upstream what `spec` says about it.
+    /// Upstreams that the new file reaches in another way, or no longer has, are taken out
     /// and returned; the caller [replaces](Self::replace) them.
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
-        spec: impl Fn(&str, &str) -> Option<Spec>,
+        spec: impl Fn(&Upstream, &Share) -> Option<Spec>,
     ) -> Vec<Arc<Upstream>> {
         let state_key = |settings: &Common| settings.serving.state_key.clone();
         if state_key(&self.settings()) != state_key(&settings) {
@@ -501,11 +563,11 @@ impl Engine {
         }
     }
 
-    /// The version that we offer to upstreams, and the capabilities that we declare: those of the client on
-    /// stdin, or all of them where no client is known or there may be several. A modern client's are those
+    /// The version that we offer to an upstream, and the capabilities that we declare: those of its only
+    /// client, or all of them where no client is known or there may be several. A modern client's are those
     /// that its first request declared.
-    pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        match self.audience.stdio().as_ref().and_then(|session| session.declared()) {
+    pub(super) fn client_for(&self, upstream: &Arc<Upstream>) -> (Version, String) {
+        match self.only_client(upstream).as_ref().and_then(|session| session.declared()) {
             Some((version, capabilities)) => (version, capabilities.to_owned()),
             None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
@@ -520,7 +582,7 @@ impl Engine {
         for uri in connection.upstream.watched().0 {
             send_quietly(connection, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
-        match self.audience.stdio() {
+        match self.only_client(&connection.upstream) {
             Some(session) => {
                 if let Some(level) = session.log_level().filter(|_| connection.can("logging")) {
                     send_quietly(connection, "logging/setLevel", &level);
@@ -551,9 +613,9 @@ impl Engine {
         connection.changes.note(Changes::LISTS);
     }
 
-    /// Waits until the client on stdin has taken most of what it was sent.
-    pub(super) async fn client_room(&self) {
-        if let Some(session) = self.audience.stdio() {
+    /// Waits until the only client of an upstream has taken most of what it was sent.
+    pub(super) async fn client_room(&self, upstream: &Arc<Upstream>) {
+        if let Some(session) = self.only_client(upstream) {
             session.room().await;
         }
     }

@@ -22,6 +22,7 @@ mod names;
 pub mod notices;
 pub mod opening;
 pub mod process;
+pub mod record;
 pub mod registry;
 mod relay;
 pub mod reload;
@@ -31,6 +32,7 @@ pub mod route;
 mod routing_tests;
 
 pub mod session;
+pub mod sharing;
 pub mod start_error;
 mod stderr;
 pub mod tasks;

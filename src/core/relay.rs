@@ -79,7 +79,7 @@ impl<'a> Relay<'a> {
 
     /// Sends log messages, and notifications that no rule names, to the client that they belong to.
     fn other(&self, method: &str, params: Option<Node<'_>>) {
-        let Some(to) = self.addressees() else { return };
+        let Some(to) = self.addressees(false) else { return };
         // In the modern era every message belongs to a request, and pages to visit have no ids.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
@@ -92,7 +92,7 @@ impl<'a> Relay<'a> {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Other clients that share the upstream may have asked it for more messages.
-                None if self.engine.audience.stdio().is_none() => {
+                None if self.engine.only_client(&self.connection.upstream).is_none() => {
                     to.session.log_level().as_deref().and_then(log_level)
                 }
                 None => None,
@@ -109,9 +109,9 @@ impl<'a> Relay<'a> {
     }
 
     /// The client that a message belongs to: the one whose request's stream it came on; else the only client
-    /// with calls in flight there; else, over stdio, the only client. If several clients have calls in
-    /// flight, it is nobody.
-    fn addressees(&self) -> Option<Addressees> {
+    /// with calls in flight there; else the client that hears what belongs to no call. If several clients have
+    /// calls in flight, it is nobody.
+    fn addressees(&self, asks: bool) -> Option<Addressees> {
         let mut found: Vec<(u64, Addressees)> = Vec::new();
         self.connection.peer.each(|id, caller| {
             if let Some(session) = &caller.session
@@ -126,7 +126,7 @@ impl<'a> Relay<'a> {
             }
         });
         if found.is_empty() {
-            let session = self.engine.audience.stdio()?;
+            let session = self.engine.client_at_large(&self.connection.upstream, asks)?;
             return Some(Addressees { session, key: None, call: None });
         }
         let workspaces =
@@ -229,7 +229,7 @@ impl<'a> Relay<'a> {
         let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
             Some((workspace, _)) => self.owner(workspace),
-            None => self.addressees(),
+            None => self.addressees(true),
         };
         let Some(to) = to else {
             return refuse(
@@ -289,7 +289,7 @@ impl<'a> Relay<'a> {
     /// A client of this workspace: the one whose request's stream the message came on, if it belongs to the
     /// workspace, else any.
     fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
-        let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
+        let by_request = self.addressees(true).filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
             let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })

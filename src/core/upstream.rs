@@ -28,9 +28,10 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
+use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{Isolation, keeps_state, Start, Timeouts, ToolFilter, Transport};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -46,6 +47,10 @@ pub struct Upstream {
     /// The name that people know the upstream by.
     label: Arc<str>,
     engine: Weak<Engine>,
+    /// The session of the daemon that the upstream was made for, and whose surroundings it gets.
+    pub(super) origin: Option<Arc<Resident>>,
+    /// How much the upstream is used.
+    pub usage: Usage,
     phase: watch::Sender<Phase>,
     /// Lock order: whoever holds `state` may lock `phase` and `spec`, never the other way round.
     state: Mutex<UpstreamState>,
@@ -68,8 +73,8 @@ pub struct Spec {
     pub restart: bool,
     /// Whether the upstream keeps running when nobody has it open.
     pub lives_on: bool,
-    /// Who shares a connection to the upstream.
-    pub isolation: Isolation,
+    /// Who shares the upstream, if the file says so.
+    pub isolation: Option<Isolation>,
     /// When the upstream starts.
     pub start: Start,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
@@ -80,6 +85,14 @@ impl Spec {
     /// Whether what is remembered of the upstream is on offer before it runs.
     pub fn recalls(&self) -> bool {
         self.start == Start::Call || self.always_listed
+    }
+
+    /// Who shares the upstream in the daemon.
+    pub fn isolation_in_daemon(&self) -> Isolation {
+        self.isolation.unwrap_or(match keeps_state(&self.transport) {
+            true => Isolation::Session,
+            false => Isolation::Directory,
+        })
     }
 }
 
@@ -170,6 +183,7 @@ impl Upstream {
         label: &str,
         spec: Spec,
         history: Option<FailureHistory>,
+        origin: Option<Arc<Resident>>,
         engine: Weak<Engine>,
     ) -> Arc<Self> {
         let (backoff, last_failure) =
@@ -180,6 +194,8 @@ impl Upstream {
             label: label.into(),
             spec: RwLock::new(Arc::new(spec)),
             engine,
+            origin,
+            usage: Usage::default(),
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
@@ -356,7 +372,7 @@ impl Upstream {
     }
 
     /// Whether a client waits for the upstream.
-    pub(super) fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         let (waiting, connection) = {
             let state = self.state.lock();
             (state.waiting, state.connection.clone())
@@ -426,6 +442,16 @@ impl Upstream {
             state.watched.remove(what);
         }
         told
+    }
+
+    /// The engine that the upstream belongs to, as long as there is one.
+    pub(super) fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.upgrade()
+    }
+
+    /// Where the upstream is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
     }
 
     /// Why the upstream is not up, if it is not.
@@ -609,11 +635,11 @@ impl Upstream {
             timeouts: Timeouts::default(),
             restart: false,
             lives_on: false,
-            isolation: Isolation::Shared,
+            isolation: None,
             start: Start::Open,
             always_listed: false,
         };
-        Self::new(group, server, group, spec, None, Weak::new())
+        Self::new(group, server, group, spec, None, None, Weak::new())
     }
 
     /// Pretends that the upstream is up and offers these items, or that it is down.

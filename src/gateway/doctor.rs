@@ -83,7 +83,7 @@ impl Gateway {
     /// [`Gateway::end`]. Names are made for a client called `client`.
     pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
         let face = self.faces.whole();
-        let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
+        let workspace = self.engine.workspace("doctor", 0, face.clone(), None, None);
         let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
         workspace.change(|view| {

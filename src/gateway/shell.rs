@@ -64,7 +64,7 @@ impl Shell {
     /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
-        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
+        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None, None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
         session.greet(ClientHello {

@@ -372,6 +372,11 @@ pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
     format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
+/// The result of a tool call that failed, with this text.
+pub fn failed_result(text: &str) -> String {
+    error_result(&[text])
+}
+
 /// A result for a call that the upstream answered with an error. If the error is malformed, the result keeps
 /// what there is of it.
 pub(super) fn refused_call(address: &str, error: Node<'_>) -> String {
