@@ -230,8 +230,9 @@ pub fn main(face: Face) -> ExitCode {
         }
     };
     match &arguments.verb {
+        // The daemon lets go of every descriptor before it opens one of its own, its log included.
         #[cfg(unix)]
-        Some(Verb::DaemonProcess { log, .. }) => logging::start_in(log.as_deref()),
+        Some(Verb::DaemonProcess { .. }) => {}
         _ => logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok()),
     }
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
@@ -275,7 +276,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         #[cfg(unix)]
         Some(Verb::Stop) => status::stop(&world, manner),
         #[cfg(unix)]
-        Some(Verb::DaemonProcess { directory, .. }) => residents::run(directory.clone()),
+        Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
         Some(Verb::DemoServer { name }) => {
             demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use super::World;
+use super::{World, logging};
 use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
 use super::reload::FileWatch;
@@ -47,8 +47,9 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(10);
 const LONGEST_END: Duration = Duration::from_secs(3);
 
 /// Runs the daemon, which a relay has started, to its end.
-pub(super) fn run(directory: PathBuf) -> Result<u8, Failure> {
+pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure> {
     let (listener, lock) = daemon::take_over()?;
+    logging::start_in(log);
     daemon::raise_open_files();
     let runtime = runtime()?;
     let host = Arc::new(Host::new(Place::at(directory))?);
