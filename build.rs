@@ -33,14 +33,17 @@ fn main() {
 
 /// A number that stands for all source, so that builds can be told apart that have the same version and commit.
 fn source(directory: &Path, before: u64) -> u64 {
-    let mut paths: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths.iter().fold(before, |number, path| match path.is_dir() {
         true => source(path, number),
         // The hash of FNV-1a.
-        false => fs::read(path).unwrap_or_default().iter().fold(number ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        }),
+        false => {
+            fs::read(path).unwrap_or_default().iter().fold(number ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+            })
+        }
     })
 }
 

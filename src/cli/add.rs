@@ -1,7 +1,7 @@
 //! `add` and `remove`, which change one server of our own file.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::{literals, variables};
 use super::secrets::Secrets;
@@ -60,7 +60,7 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     let names: Vec<_> = names(target.face, &config.value, &toolbox);
     if names.iter().any(|name| name == new.name) {
         return Err(Failure::usage(
-            format!("`{}` is there already{}", new.name, inside(&toolbox)),
+            format!("`{}` is there already{}", new.name, inside("in", &toolbox)),
             format!("choose another name, or `{} remove` it first", target.face.program()),
         ));
     }
@@ -95,18 +95,16 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::new(hidden.into_iter().chain(values)),
     };
-    let settled = console.settle(&proposal, &mut answer, |console| match &filed {
+    console.plan(format!("Adds {}{}", new.name, inside("to", &toolbox)));
+    if !replaced.is_empty() {
+        let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
+        let file = secrets.snapshot.path.display();
+        console.plan(format!("Its secrets become variables, kept in {file}: {}", names.join(", ")));
+    }
+    console.settle(&proposal, &mut answer, |console| match &filed {
         Some(text) => secrets.write(text, console),
         None => Ok(()),
     })?;
-    if settled == Settled::Written {
-        console.say(&format!("added {}{}", new.name, inside(&toolbox)))?;
-        if !replaced.is_empty() {
-            let names: Vec<_> = replaced.iter().map(|one| one.variable.as_str()).collect();
-            let file = secrets.snapshot.path.display();
-            console.say(&format!("its secrets are variables, kept in {file}: {}", names.join(", ")))?;
-        }
-    }
     Ok(answer)
 }
 
@@ -160,9 +158,8 @@ fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Res
         audience: Audience::Usual,
         secrets: Redactor::default(),
     };
-    if console.settle(&proposal, &mut answer, |_| Ok(()))? == Settled::Written {
-        console.say(&format!("removed {name}{}", inside(&toolbox)))?;
-    }
+    console.plan(format!("Removes {name}{}", inside("from", &toolbox)));
+    console.settle(&proposal, &mut answer, |_| Ok(()))?;
     Ok(answer)
 }
 
@@ -254,8 +251,9 @@ fn unknown(what: &str, name: &str, known: &[String]) -> Failure {
     Failure::usage(format!("there is no {what} `{name}`"), hint)
 }
 
-fn inside(toolbox: &str) -> String {
-    if toolbox.is_empty() { String::new() } else { format!(" in toolbox `{toolbox}`") }
+/// Where a server goes or comes from, in words; `tools.toml` has no toolboxes.
+fn inside(preposition: &str, toolbox: &str) -> String {
+    if toolbox.is_empty() { String::new() } else { format!(" {preposition} toolbox `{toolbox}`") }
 }
 
 fn answer(face: Face, toolbox: &str, name: &str) -> Answer {

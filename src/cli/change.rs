@@ -1,5 +1,8 @@
-//! Shows a change, asks, and writes it; also reports how a verb ended. Every verb that changes a file goes
-//! through [`Console`].
+//! Sums up a change, asks, and writes it; also reports how a verb ended. Every verb that changes a file goes
+//! through [`Console`]: it says with [`Console::plan`] what is to happen, and [`Console::settle`] does the
+//! rest.
+//!
+//! Invariant: nobody is asked about a change without its summary, whatever `-q` and `--json` leave out.
 
 use super::World;
 use super::check::errors;
@@ -20,8 +23,8 @@ use std::path::{Path, PathBuf};
 /// What `--json` prints; empty for verbs that have printed everything themselves.
 pub(super) type Answer = Map<String, Value>;
 
-/// Asks a question that is answered with yes or no.
-pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<bool> + 'a;
+/// Asks a question and returns the line that was typed; it is empty if the input ended.
+pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<String> + 'a;
 
 /// Where a verb prints, and how it may ask.
 pub(super) struct Console<'a> {
@@ -37,6 +40,8 @@ pub(super) struct Console<'a> {
     /// The directory for what programs remember about a user. The locks for files are kept there.
     pub(super) state: Option<PathBuf>,
     pub(super) turn: Standing,
+    /// The summary of the change that is being planned.
+    pub(super) summary: Vec<String>,
 }
 
 /// Our position among the processes that want to change a file.
@@ -68,7 +73,7 @@ pub(super) struct Proposal<'a> {
 pub(super) enum Settled {
     /// There was nothing to change.
     Same,
-    /// The change was only shown.
+    /// The change was shown and not written: it was a dry run, or nobody agreed.
     Shown,
     /// The change was written.
     Written,
@@ -90,13 +95,21 @@ impl Console<'_> {
 
     /// Prints a line for a person, on stderr.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
-        if self.manner.json || self.manner.quiet { Ok(()) } else { writeln!(self.err, "{line}") }
+        if self.manner.json || self.manner.quiet { Ok(()) } else { self.tell(line) }
+    }
+
+    /// Adds a line to the summary of a change: what moves where, what stays, which files are written.
+    pub(super) fn plan(&mut self, line: impl Into<String>) {
+        self.summary.push(line.into());
+    }
+
+    fn tell(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.err, "{}", self.manner.message(line))
     }
 
     /// Prints a line on stderr that a person should heed.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
-        let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
-        self.say(&format!("{warning}: {line}"))
+        self.say(&self.manner.warning(line))
     }
 
     /// Runs work that reads and changes a file, and runs it again if another process has changed the file
@@ -126,6 +139,7 @@ impl Console<'_> {
         if self.yes && !self.dry_run {
             self.take_turn(file)?;
         }
+        self.summary.clear();
         let result = work(self);
         self.turn.turns.clear();
         result
@@ -154,7 +168,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Shows a change, asks and writes it; `first` runs just before the file is written. The answer for
+    /// Sums up a change, asks and writes it; `first` runs just before the file is written. The answer for
     /// `--json` gets `file`, `changed`, `written` and `diff`.
     pub(super) fn settle(
         &mut self,
@@ -182,39 +196,8 @@ impl Console<'_> {
         if same {
             return Ok(Settled::Same);
         }
-        if !self.manner.json {
-            let diff = if self.colour { paint(&diff) } else { diff };
-            write!(self.out, "{diff}")?;
-            self.out.flush()?;
-        } else if !self.yes && !self.dry_run {
-            // Nobody can decide about a change that is not shown, now or in a second run.
-            write!(self.err, "{}", if self.manner.colour { paint(&diff) } else { diff })?;
-        }
-        if self.dry_run {
-            self.say("nothing was written: this is a dry run")?;
+        if !self.is_agreed(proposal, &file, &diff)? {
             return Ok(Settled::Shown);
-        }
-        if !self.yes {
-            let question = match proposal.after {
-                Some(_) if snapshot.bytes.is_some() => format!("Change {file}?"),
-                Some(_) => format!("Create {file}?"),
-                None => format!("Remove {file}?"),
-            };
-            match &mut self.ask {
-                None => {
-                    let message = "nothing was written: there is no terminal to ask on";
-                    return Err(Failure::usage(
-                        message,
-                        "add --yes to write it, or --dry-run to only see it",
-                    ));
-                }
-                Some(ask) => {
-                    if !ask(&question)? {
-                        let hint = "run it again and answer y, or add --yes";
-                        return Err(Failure::failed("nothing was written: you did not say yes", hint));
-                    }
-                }
-            }
         }
         self.hold(snapshot)?;
         first(self)?;
@@ -227,7 +210,60 @@ impl Console<'_> {
             Failure::failed(format!("cannot write {file}: {error}"), hint)
         })?;
         answer.insert("written".to_owned(), json!(true));
+        self.say(&format!("{} {file}", if proposal.after.is_some() { "Wrote" } else { "Removed" }))?;
         Ok(Settled::Written)
+    }
+
+    /// Whether the change is to be written: prints its summary, and asks unless `--yes` or `--dry-run` is the
+    /// answer.
+    fn is_agreed(&mut self, proposal: &Proposal<'_>, file: &str, diff: &str) -> Result<bool, Failure> {
+        let asks = !self.yes && !self.dry_run;
+        let summary = std::mem::take(&mut self.summary);
+        for line in &summary {
+            if asks { self.tell(line)? } else { self.say(line)? }
+        }
+        if self.dry_run {
+            if !self.manner.json {
+                self.show(diff)?;
+            }
+            self.say("Nothing was written: this is a dry run.")?;
+            return Ok(false);
+        }
+        if self.yes {
+            return Ok(true);
+        }
+        let verb = match proposal.after {
+            Some(_) if proposal.snapshot.bytes.is_some() => "Change",
+            Some(_) => "Create",
+            None => "Remove",
+        };
+        let question = self.manner.message(&format!("{verb} {file}? [y/N/d] "));
+        loop {
+            let Some(ask) = &mut self.ask else {
+                // Whoever reads this cannot ask for the diff.
+                self.show(diff)?;
+                let message = "nothing was written: there is no terminal to ask on";
+                return Err(Failure::usage(message, "add --yes to write it, or --dry-run to only see it"));
+            };
+            match ask(&question)?.as_str() {
+                "d" | "D" | "diff" => self.show(diff)?,
+                answer if is_yes(answer) => return Ok(true),
+                _ => {
+                    self.tell("Nothing changed.")?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Shows a diff where a person can see it and no program takes it for data.
+    fn show(&mut self, diff: &str) -> io::Result<()> {
+        let painted = |colour| if colour { paint(diff) } else { diff.to_owned() };
+        if self.manner.json {
+            return write!(self.err, "{}", painted(self.manner.colour));
+        }
+        write!(self.out, "{}", painted(self.colour))?;
+        self.out.flush()
     }
 
     fn diff(&self, proposal: &Proposal<'_>, before: &str, file: &str) -> String {
@@ -235,6 +271,7 @@ impl Console<'_> {
             true => String::new(),
             false => mask(proposal.format, &text.replace("\r\n", "\n"), &shown),
         };
+        let file = &self.manner.paths(file);
         let old = if proposal.snapshot.bytes.is_some() { file } else { "/dev/null" };
         let new = if proposal.after.is_some() { file } else { "/dev/null" };
         let diff = unified(old, new, &hide(before), &hide(proposal.after.unwrap_or_default()));
@@ -246,6 +283,10 @@ impl Console<'_> {
             }
         }
     }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 /// The text with very long lines cut: some clients keep a whole file on one line.
@@ -332,31 +373,36 @@ pub(super) fn refused(file: &Path, refusal: &crate::edit::Refusal) -> Failure {
 mod tests {
     use super::*;
 
-    /// The outcome of a change to a file that holds `{}`, where a person gives this answer.
-    fn settled(
-        name: &str,
-        answer: bool,
-        first: Result<(), Failure>,
-    ) -> (Result<Settled, Failure>, String, String) {
+    /// What became of a change to a file that holds `{}`.
+    struct Change {
+        outcome: Result<Settled, Failure>,
+        asked: Vec<String>,
+        shown: String,
+        text: String,
+    }
+
+    /// Changes a file where a person gives these answers.
+    fn change(name: &str, answers: &[&str], first: Result<(), Failure>) -> Change {
         let path: PathBuf =
             std::env::temp_dir().join(format!("mcp-workbench-change-{}-{name}", std::process::id()));
         std::fs::write(&path, "{}").expect("the temporary directory is writable");
         let snapshot = Snapshot::read(&path).expect("readable");
-        let (mut out, mut err, mut asked) = (Vec::new(), Vec::new(), String::new());
+        let (mut out, mut err, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         let mut ask = |question: &str| {
-            asked = question.replace(&path.display().to_string(), "FILE");
-            Ok(answer)
+            asked.push(question.replace(&path.display().to_string(), "FILE"));
+            Ok(answers[asked.len() - 1].to_owned())
         };
         let mut console = Console {
             out: &mut out,
             err: &mut err,
             ask: Some(&mut ask),
-            manner: Manner { json: false, quiet: false, colour: false },
+            manner: Manner::default(),
             colour: false,
             yes: false,
             dry_run: false,
             state: None,
             turn: Standing::default(),
+            summary: vec!["a moves".to_owned()],
         };
         let after = Some("{\"a\": 1}");
         let proposal = Proposal {
@@ -369,20 +415,33 @@ mod tests {
         let outcome = console.settle(&proposal, &mut Answer::new(), |_| first);
         let text = std::fs::read_to_string(&path).expect("it is there");
         std::fs::remove_file(&path).expect("it is there");
-        (outcome, asked, text)
+        let shown = String::from_utf8([out, err].concat()).expect("we write UTF-8");
+        Change { outcome, asked, shown: shown.replace(&path.display().to_string(), "FILE"), text }
     }
 
     #[test]
     fn a_person_decides() {
-        let (outcome, asked, text) = settled("yes", true, Ok(()));
-        assert_eq!(
-            (outcome.expect("done"), asked.as_str(), text.as_str()),
-            (Settled::Written, "Change FILE?", "{\"a\": 1}")
-        );
-        let (outcome, _, text) = settled("no", false, Ok(()));
-        assert_eq!((outcome.expect_err("declined").kind.status(), text.as_str()), (1, "{}"));
-        let (outcome, _, text) = settled("backup", true, Err(Failure::failed("no backup", "")));
-        assert_eq!((outcome.expect_err("failed").message.as_str(), text.as_str()), ("no backup", "{}"));
+        const END: &str = "\\ No newline at end of file\n";
+        let diff = format!("--- FILE\n+++ FILE\n@@ -1 +1 @@\n-{{}}\n{END}+{{\"a\": 1}}\n{END}");
+        for (answers, settled, shown) in [
+            (&["y"][..], Settled::Written, "a moves\nWrote FILE\n"),
+            (&["YES"], Settled::Written, "a moves\nWrote FILE\n"),
+            (&["n"], Settled::Shown, "a moves\nNothing changed.\n"),
+            (&[""], Settled::Shown, "a moves\nNothing changed.\n"),
+            (&["d", "y"], Settled::Written, "a moves\nWrote FILE\n"),
+            (&["d", "d", "n"], Settled::Shown, "a moves\nNothing changed.\n"),
+        ] {
+            let change = change(&answers.concat(), answers, Ok(()));
+            assert_eq!(change.outcome.expect("no failure"), settled, "{answers:?}");
+            assert_eq!(change.asked, vec!["Change FILE? [y/N/d] "; answers.len()], "{answers:?}");
+            let diffs = diff.repeat(answers.len() - 1);
+            assert_eq!(change.shown, format!("{diffs}{shown}"), "{answers:?}");
+            let written = settled == Settled::Written;
+            assert_eq!(change.text, if written { "{\"a\": 1}" } else { "{}" }, "{answers:?}");
+        }
+        let change = change("backup", &["y"], Err(Failure::failed("no backup", "")));
+        let failure = change.outcome.expect_err("failed");
+        assert_eq!((failure.message.as_str(), change.text.as_str()), ("no backup", "{}"));
     }
 
     #[test]

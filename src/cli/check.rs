@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::checked_env_file;
+use super::screen::wrapped;
 use crate::config::locate::{Face, NotFound};
 use crate::config::{Environment, Inputs, Problem, load, load_toolman};
 use crate::edit::file::contents;
@@ -31,7 +32,7 @@ pub(super) fn check(
         list_problems(&problems, manner, err)?;
         match summary {
             Some(_) if manner.quiet => {}
-            Some(summary) => writeln!(out, "{}: {summary}", file.display())?,
+            Some(summary) => writeln!(out, "{}", manner.paths(&format!("{}: {summary}", file.display())))?,
             None => writeln!(err, "{}; nothing was started", errors(&problems))?,
         }
     }
@@ -41,7 +42,16 @@ pub(super) fn check(
 /// Prints problems for a person, with an empty line after each; `-q` leaves only errors.
 pub(super) fn list_problems(problems: &[Problem], manner: Manner, err: &mut dyn Write) -> io::Result<()> {
     let mut told = problems.iter().filter(|problem| problem.is_error() || !manner.quiet);
-    told.try_for_each(|problem| writeln!(err, "{}\n", problem.render(manner.colour)))
+    told.try_for_each(|problem| {
+        let rendered = manner.paths(&problem.render(manner.colour));
+        // An excerpt of the file keeps its lines, since marks below them point at columns.
+        let line = |line: &str| match line.contains('|') {
+            true => line.to_owned(),
+            false => wrapped(line, manner.width),
+        };
+        let lines: Vec<_> = rendered.lines().map(line).collect();
+        writeln!(err, "{}\n", lines.join("\n"))
+    })
 }
 
 /// Adds `ok`, `problems` and `warnings` to an answer in JSON.
@@ -109,7 +119,7 @@ mod tests {
 
     fn run(file: Result<PathBuf, NotFound>, json: bool) -> (u8, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let manner = Manner { json, quiet: false, colour: false };
+        let manner = Manner { json, ..Manner::default() };
         let checked = check(Face::Workbench, file, &|_| None, manner, &mut out, &mut err);
         let status = checked
             .unwrap_or_else(|failure| failure.tell(manner, &mut out, &mut err).expect("writes to memory"));

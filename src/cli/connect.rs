@@ -91,6 +91,7 @@ fn connect_now(
     if change.replaces && snapshot.text() != Some(&change.after) {
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
+    change.sum_up(client, order.face, console);
     let outcome = console.settle(&proposal, &mut answer, |_| {
         backup.write(&record, base.text.as_bytes(), change.after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
@@ -102,7 +103,12 @@ fn connect_now(
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
-            change.tell(client, order.face, console)?;
+            console.say(&format!(
+                "Restart {}; `{} disconnect {}` undoes it",
+                client.title,
+                order.face.program(),
+                client.id
+            ))?;
             let hidden = hidden_apps(order, client, config, &ours);
             if !hidden.is_empty() {
                 console.say(&format!(
@@ -113,9 +119,6 @@ fn connect_now(
                 ))?;
             }
         }
-    }
-    if outcome != Settled::Same {
-        change.tell_lacking(client, console)?;
     }
     Ok(answer)
 }
@@ -291,28 +294,31 @@ impl<'a> Registration<'a> {
         json!(all)
     }
 
-    /// Prints which servers lack variables, and which of the client's own servers stay for that reason.
-    fn tell_lacking(&self, client: &KnownClient, console: &mut Console<'_>) -> Result<(), Failure> {
+    /// Sums up what moves behind us, what stays, and which servers lack variables.
+    fn sum_up(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) {
+        console.plan(format!(
+            "{} starts {} as `{}`",
+            client.title,
+            face.program(),
+            self.start.ourselves.name
+        ));
+        if !self.taken.is_empty() {
+            let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
+            console.plan(format!("Moved behind the gateway: {}", names.join(", ")));
+        }
+        let is_left = |name: &&String| self.left.iter().any(|(left, _)| left == *name);
+        let kept: Vec<_> = self.kept.iter().filter(|name| !is_left(name)).map(String::as_str).collect();
+        if !kept.is_empty() {
+            console.plan(format!("Left in {}: {}", client.title, kept.join(", ")));
+        }
         for (server, variables) in &self.left {
-            console.say(&format!("Left in {}: {server} ({})", client.title, not_set(variables)))?;
+            console.plan(format!("Left in {}: {server} ({})", client.title, not_set(variables)));
         }
         let stays = |name: &str| self.left.iter().any(|(server, _)| server == name);
         for (server, variables) in self.start.lacking.iter().filter(|(server, _)| !stays(&server.name)) {
             let (lack, name) = (not_set(variables), &server.name);
-            console.say(&format!("{lack}; the server '{name}' will not start without it"))?;
+            console.plan(format!("{lack}; the server '{name}' will not start without it"));
         }
-        Ok(())
-    }
-
-    /// Prints what was written.
-    fn tell(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) -> Result<(), Failure> {
-        console.say(&format!("{} starts {} now; restart it", client.title, face.program()))?;
-        if !self.taken.is_empty() {
-            let names: Vec<_> = self.taken.iter().map(|server| server.name.as_str()).collect();
-            console.say(&format!("Moved behind the gateway: {}", names.join(", ")))?;
-        }
-        console.say(&format!("to undo it: {} disconnect {}", face.program(), client.id))?;
-        Ok(())
     }
 }
 
@@ -385,6 +391,7 @@ fn disconnect_now(
         audience: if snapshot.bytes.is_none() { Audience::Owner } else { Audience::Usual },
         secrets: Redactor::new(hidden),
     };
+    console.plan(format!("{} no longer starts {}", client.title, face.program()));
     let outcome = console.settle(&proposal, answer, |_| Ok(()))?;
     if outcome == Settled::Written {
         for directory in base.directories.iter().rev() {
@@ -395,7 +402,7 @@ fn disconnect_now(
         if let Some(record) = record.filter(|record| record.created && !base.created) {
             bequeath(&record, client, world);
         }
-        console.say(&format!("{} no longer starts {}; restart it", client.title, face.program()))?;
+        console.say(&format!("Restart {}", client.title))?;
     } else if outcome == Settled::Same && !console.dry_run {
         // The file is held, so that no other process that is just connecting loses its backup.
         console.hold(&snapshot)?;

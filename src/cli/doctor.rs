@@ -38,7 +38,11 @@ pub(super) fn run(
         if let Ok(file) = &file {
             writeln!(out, "{}", file.display())?;
         }
-        writeln!(out, "PATH {}\n", world.variable("PATH").unwrap_or_default())?;
+        writeln!(out, "PATH {}", world.variable("PATH").unwrap_or_default())?;
+        match daemon_problem(&world) {
+            None => writeln!(out, "the daemon can be used\n")?,
+            Some(problem) => writeln!(out, "the daemon cannot be used: {problem}\n")?,
+        }
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
@@ -70,7 +74,7 @@ pub(super) fn run(
     runtime.shutdown_background();
     let Some(findings) = findings? else {
         screen.clear();
-        return Err(Failure::failed("interrupted", "what was started has been ended"));
+        return Err(Failure::interrupted("what was started has been ended"));
     };
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     match manner.json {
@@ -79,11 +83,26 @@ pub(super) fn run(
             told["version"] = version().into();
             told["config"] = file.to_string_lossy().into();
             told["path"] = world.variable("PATH").into();
+            let problem = daemon_problem(&world);
+            told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
             writeln!(out, "{told}")?;
         }
         false => as_text(&rows, screen, &mut out)?,
     }
     Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
+}
+
+/// Why the daemon cannot be used, if it cannot.
+#[cfg(unix)]
+fn daemon_problem(world: &World) -> Option<String> {
+    let checked = runtime().ok()?.block_on(world.daemons().check());
+    checked.err().map(|problem| problem.to_string())
+}
+
+/// Why the daemon cannot be used, if it cannot.
+#[cfg(not(unix))]
+fn daemon_problem(_world: &World) -> Option<String> {
+    Some(super::NO_DAEMON_HERE.to_owned())
 }
 
 /// A finding in words.
@@ -123,6 +142,12 @@ fn remark(finding: &Finding) -> Option<String> {
     if finding.by_login_shell {
         remarks.push(
             "its command is not on PATH, but on that of the login shell, which is used; an absolute path is found faster"
+                .to_owned(),
+        );
+    }
+    if finding.keeps_state {
+        remarks.push(
+            "it keeps what one client does, such as a browser's page; over HTTP all clients share it unless its entry says `\"isolation\": \"session\"`"
                 .to_owned(),
         );
     }

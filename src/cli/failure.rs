@@ -1,6 +1,7 @@
 //! The failure of a verb, and how it is reported.
 
 use super::check;
+use super::screen::{homely, wrapped};
 use crate::config::Problem;
 use crate::config::locate::NotFound;
 use serde_json::json;
@@ -32,10 +33,12 @@ pub(super) enum FailureKind {
     Unreachable,
     /// A tool reported an error.
     Tool,
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
 }
 
 /// How failures and warnings are reported.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Manner {
     /// Print one JSON value on stdout.
     pub(super) json: bool,
@@ -43,6 +46,31 @@ pub(super) struct Manner {
     pub(super) quiet: bool,
     /// Allow colours on stderr.
     pub(super) colour: bool,
+    /// The width of stderr in columns, if it is a terminal.
+    pub(super) width: Option<usize>,
+    /// The user's home directory, which people write as `~`.
+    pub(super) home: Option<&'static str>,
+}
+
+impl Manner {
+    /// A message for stderr: it wraps between words, and paths under the home directory are short.
+    pub(super) fn message(&self, text: &str) -> String {
+        wrapped(&self.paths(text), self.width)
+    }
+
+    /// A line that a person should heed.
+    pub(super) fn warning(&self, line: &str) -> String {
+        let warning = if self.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
+        format!("{warning}: {line}")
+    }
+
+    /// The text with paths under the home directory written `~/…`.
+    pub(super) fn paths(&self, text: &str) -> String {
+        match self.home.filter(|_| !self.json) {
+            Some(home) => homely(text, home),
+            None => text.to_owned(),
+        }
+    }
 }
 
 impl FailureKind {
@@ -53,6 +81,7 @@ impl FailureKind {
             Self::Authorization => 3,
             Self::Unreachable => 4,
             Self::Tool => 5,
+            Self::Interrupted => 130,
         }
     }
 
@@ -64,6 +93,7 @@ impl FailureKind {
             Self::Authorization => "authorization",
             Self::Unreachable => "unreachable",
             Self::Tool => "tool",
+            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -83,6 +113,11 @@ impl Failure {
 
     pub(super) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(FailureKind::Failure, message, hint)
+    }
+
+    /// The failure of a verb that somebody ended with Ctrl-C. `hint` says what became of the work.
+    pub(super) fn interrupted(hint: &str) -> Self {
+        Self::new(FailureKind::Interrupted, "interrupted", hint)
     }
 
     pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
@@ -110,13 +145,13 @@ impl Failure {
             writeln!(out, "{answer}")?;
         } else if problems.is_empty() {
             let error = if manner.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            writeln!(err, "{error}: {message}")?;
+            writeln!(err, "{}", manner.message(&format!("{error}: {message}")))?;
             if !hint.is_empty() {
-                writeln!(err, "{}", hint.trim_end())?;
+                writeln!(err, "{}", manner.message(hint.trim_end()))?;
             }
         } else {
             check::list_problems(problems, manner, err)?;
-            writeln!(err, "{hint}")?;
+            writeln!(err, "{}", manner.message(hint))?;
         }
         Ok(kind.status())
     }

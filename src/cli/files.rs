@@ -154,14 +154,14 @@ pub(super) struct Setting<'a> {
 pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
     let Setting { face, own_face, named, file, tool_mode, manner, screen, world, command } = setting;
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut ask = |question: &str| -> io::Result<bool> {
-        write!(io::stderr(), "{question} [y/N] ")?;
+    let mut ask = |question: &str| -> io::Result<String> {
+        write!(io::stderr(), "{question}")?;
         let mut answer = String::new();
         if io::stdin().read_line(&mut answer)? == 0 {
             // The input ended before the line did.
             writeln!(io::stderr())?;
         }
-        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        Ok(answer.trim().to_owned())
     };
     let Change { yes, dry_run } = verb.change();
     let mut console = change::Console {
@@ -174,6 +174,7 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         dry_run,
         state: world.state_directory(),
         turn: change::Standing::default(),
+        summary: Vec::new(),
     };
     let result = (|| match verb {
         FileVerb::Init { user, toolbox, .. } => {

@@ -69,15 +69,15 @@ fn init_now(
         }
     }
     for source in &sources.found {
-        console.say(&format!(
+        console.plan(format!(
             "{}: {} in {}",
             source.client,
             counted(source.servers, "server"),
             source.file.display()
-        ))?;
+        ));
     }
     if sources.found.is_empty() {
-        console.say("no client with MCP servers was found on this machine")?;
+        console.plan("no client with MCP servers was found on this machine");
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
     if let (Face::Workbench, Some(variable), None) = (order.face, variable, named) {
@@ -329,7 +329,7 @@ fn bring(
     let import = Import::plan(order, sources, &config)?;
     let file = &config.snapshot.path;
     let mut answer = import.answer();
-    import.tell(console)?;
+    import.sum_up(console);
     let proposal = Proposal {
         snapshot: &config.snapshot,
         format: format(order.face),
@@ -342,9 +342,13 @@ fn bring(
         None => Ok(()),
     })?;
     match outcome {
-        Settled::Written => console.say(&format!("wrote {}", file.display()))?,
-        Settled::Same => console.say(&format!("{} holds all of it already", file.display()))?,
-        Settled::Shown => {}
+        Settled::Same => {
+            for line in std::mem::take(&mut console.summary) {
+                console.say(&line)?;
+            }
+            console.say(&format!("{} holds all of it already", file.display()))?;
+        }
+        Settled::Written | Settled::Shown => {}
     }
     Ok((answer, outcome))
 }
@@ -438,13 +442,13 @@ impl<'a> Import<'a> {
         members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// Prints what is to be added, what is there already and what got lost.
-    fn tell(&self, console: &mut Console<'_>) -> Result<(), Failure> {
+    /// Sums up what is to be added, what is there already and what got lost.
+    fn sum_up(&self, console: &mut Console<'_>) {
         for Addition { server, renamed_from } in &self.plan.additions {
             let off = if server.disabled { ", off" } else { "" };
             let renamed =
                 renamed_from.as_ref().map(|name| format!(", there called {name}")).unwrap_or_default();
-            console.say(&format!("+ {} ({}{renamed}{off})", server.name, server.origin.client))?;
+            console.plan(format!("+ {} ({}{renamed}{off})", server.name, server.origin.client));
         }
         for one in &self.plan.merged {
             let differs: String =
@@ -454,21 +458,21 @@ impl<'a> Import<'a> {
             } else {
                 format!("is the same as {}", one.same_as)
             };
-            console.say(&format!("= {} ({}) {same}{differs}", one.name, one.client))?;
+            console.plan(format!("= {} ({}) {same}{differs}", one.name, one.client));
         }
         for note in &self.notes {
             let place = [&note.server, &note.key].into_iter().filter(|part| !part.is_empty());
             let place: Vec<_> = place.map(String::as_str).collect();
-            console.warn(&format!("{}: {} {}", note.client, place.join(": "), note.message))?;
+            let note = format!("{}: {} {}", note.client, place.join(": "), note.message);
+            console.plan(console.manner.warning(&note));
         }
         if !self.replaced.is_empty() {
             let file = self.secrets.snapshot.path.display();
-            console.say(&format!("secrets that stood in clear text are variables now, kept in {file}:"))?;
+            console.plan(format!("Secrets in clear text become variables, kept in {file}:"));
             for one in &self.replaced {
-                console.say(&format!("  {} ({}: {})", one.variable, one.server, one.key))?;
+                console.plan(format!("  {} ({}: {})", one.variable, one.server, one.key));
             }
         }
-        Ok(())
     }
 }
 

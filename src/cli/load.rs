@@ -1,6 +1,6 @@
 //! Reads the configuration file and turns it into what can run. All verbs that need servers start here.
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, FailureKind, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Access, EnvFile, Inputs, Problem, ToolMode};
@@ -11,7 +11,7 @@ use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, SwitchFile};
 use crate::memory::Switched;
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
@@ -140,6 +140,25 @@ pub(super) fn checked_env_file(path: &Path) -> io::Result<EnvFile> {
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::failed(format!("cannot start: {error}"), "try again"))
+}
+
+/// Ends the process with the status of an interruption when somebody presses Ctrl-C. For verbs that wait for
+/// a person or a lock, and start nothing that would have to be ended first.
+pub(super) fn exit_when_interrupted() -> Result<(), Failure> {
+    let runtime = runtime()?;
+    // The signal is caught from here on, not only once the thread runs.
+    let interrupted = {
+        let _entered = runtime.enter();
+        signal()?
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(interrupted);
+        if io::stderr().is_terminal() {
+            let _ = writeln!(io::stderr());
+        }
+        std::process::exit(FailureKind::Interrupted.status().into());
+    });
+    Ok(())
 }
 
 /// Resolves when the system asks us to end.

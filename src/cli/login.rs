@@ -91,7 +91,7 @@ impl Servers {
                 done = verb(&shell) => done,
                 () = interrupted => {
                     self.screen.clear();
-                    Err(Failure::failed("interrupted", "no login was changed"))
+                    Err(Failure::interrupted("no login was changed"))
                 }
             };
             shell.end().await;

@@ -49,6 +49,10 @@ use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
 use crate::known_clients::KnownClient;
 
+/// Why there is no daemon on systems that we have none for.
+#[cfg(not(unix))]
+const NO_DAEMON_HERE: &str = "this system has none yet";
+
 /// The heading of the options that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
 
@@ -221,7 +225,7 @@ pub fn main(face: Face) -> ExitCode {
             let text = error.to_string();
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message), hint);
-            let manner = Manner { json: true, quiet: false, colour: false };
+            let manner = Manner { json: true, ..Manner::default() };
             return ExitCode::from(failure.tell(manner, &mut out, &mut err).unwrap_or(failure.kind.status()));
         }
         Err(error) => {
@@ -235,9 +239,12 @@ pub fn main(face: Face) -> ExitCode {
         Some(Verb::DaemonProcess { .. }) => {}
         _ => logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok()),
     }
-    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, colour: false };
+    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
+        manner.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
+        // One leak for the life of the process lets every message be shaped where it is printed.
+        manner.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
         run(face, &arguments, manner, world)
     });
     let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
@@ -269,6 +276,9 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     }
     let file = world.locate(face, arguments.config.as_deref());
     let screen = Screen::new(manner, &world);
+    if let Some(Verb::Check | Verb::Files(_)) = &arguments.verb {
+        load::exit_when_interrupted()?;
+    }
     match &arguments.verb {
         Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
         #[cfg(unix)]

@@ -14,17 +14,14 @@ use crate::config::Common;
 use crate::core::process::{Launcher, daemon};
 use crate::daemon::{Alone, Calls, Daemons, Handover, Outcome, Place, Relay};
 
-/// A future that resolves when the system asks us to end.
-pub(super) type Shutdown = Pin<Box<dyn Future<Output = ()>>>;
-
 /// Hands the session to the daemon. `None`: it is over; else it has to go on here.
 pub(super) async fn relay(
     loader: &Loader,
     common: &Common,
-    shutdown: Shutdown,
+    shutdown: &mut Pin<Box<dyn Future<Output = ()>>>,
     stdin: &mut (impl AsyncRead + Unpin),
     stdout: &mut (impl AsyncWrite + Unpin),
-) -> Result<Option<(Alone, Shutdown)>, Failure> {
+) -> Result<Option<Alone>, Failure> {
     let (send, hangup) = mpsc::channel(1);
     let mut signal = Hangup::new()?;
     let hearing = tokio::spawn(async move {
@@ -52,7 +49,7 @@ pub(super) async fn relay(
     hearing.abort();
     match outcome {
         Outcome::Ended => Ok(None),
-        Outcome::Alone(alone) => Ok(Some((alone, calls.shutdown))),
+        Outcome::Alone(alone) => Ok(Some(alone)),
     }
 }
 

@@ -23,10 +23,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use super::{World, logging};
 use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
 use super::reload::FileWatch;
+use super::{World, logging};
 use crate::config::locate::Face;
 use crate::core::engine::Engine;
 use crate::core::logins::Attendance;
@@ -214,7 +214,8 @@ impl Host {
         }
         let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
         if let Some(what) = self.confined_differently(pid) {
-            let reason = format!("the session is confined differently from the daemon: {what} is not the same");
+            let reason =
+                format!("the session is confined differently from the daemon: {what} is not the same");
             return refuse(&mut stream, &reason).await;
         }
         greet(&mut stream, self.place.build()).await?;
@@ -240,7 +241,12 @@ impl Host {
     }
 
     /// Serves a session to its end.
-    async fn take(self: &Arc<Self>, mut stream: UnixStream, handover: Handover, pid: Option<u32>) -> io::Result<()> {
+    async fn take(
+        self: &Arc<Self>,
+        mut stream: UnixStream,
+        handover: Handover,
+        pid: Option<u32>,
+    ) -> io::Result<()> {
         let resumed = handover.record.as_deref().and_then(Record::read);
         let resumed = resumed.map(|record| Resumed { record, first_question: handover.first_question });
         let loaded = spawn_blocking(move || load(handover)).await;
@@ -359,7 +365,9 @@ impl Pool {
         let watch = FileWatch {
             file,
             read: Arc::new(read),
-            reload: Arc::new(move |bytes| pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))),
+            reload: Arc::new(move |bytes| {
+                pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))
+            }),
             put: reload_all,
         };
         let following = watch.follow(async move || reload.notified().await);
@@ -384,7 +392,9 @@ impl Pool {
                 }
                 Err(problems) => {
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
-                    tracing::error!("the configuration in force stays as it was, since the new one is not valid: {first}");
+                    tracing::error!(
+                        "the configuration in force stays as it was, since the new one is not valid: {first}"
+                    );
                 }
             }
         }

@@ -197,6 +197,75 @@ impl Screen {
     }
 }
 
+/// The text with its lines broken between words, so that none is wider than `width` columns unless a single
+/// word is. The rest of a broken line is indented like its beginning.
+pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let lines: Vec<_> = text.split('\n').map(|line| wrapped_line(line, width)).collect();
+    lines.join("\n")
+}
+
+fn wrapped_line(line: &str, width: usize) -> String {
+    if visible_columns(line) <= width {
+        return line.to_owned();
+    }
+    let indent = &line[..line.len() - line.trim_start().len()];
+    let (mut whole, mut used) = (indent.to_owned(), columns(indent));
+    let mut fresh = true;
+    for word in line[indent.len()..].split(' ') {
+        let length = visible_columns(word);
+        if fresh {
+            fresh = false;
+        } else if used + 1 + length > width {
+            whole.truncate(whole.trim_end_matches(' ').len());
+            whole.push('\n');
+            whole.push_str(indent);
+            used = columns(indent);
+        } else {
+            whole.push(' ');
+            used += 1;
+        }
+        whole.push_str(word);
+        used += length;
+    }
+    whole
+}
+
+/// How many columns a text of our own takes on a terminal: its colours take none.
+fn visible_columns(text: &str) -> usize {
+    let mut parts = text.split('\x1b');
+    let plain = parts.next().map_or(0, columns);
+    let coloured = parts.map(|part| part.split_once('m').map_or(0, |(_, shown)| columns(shown)));
+    plain + coloured.sum::<usize>()
+}
+
+/// The text with paths under the home directory written `~/…`. A quoted path stays, because a shell would not
+/// expand it.
+pub(super) fn homely(text: &str, home: &str) -> String {
+    let home = home.trim_end_matches(['/', '\\']);
+    if home.is_empty() {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(home) {
+        let (before, after) = (&rest[..at], &rest[at + home.len()..]);
+        let begins = match before.chars().next_back().or(short.chars().next_back()) {
+            None => true,
+            Some(c) => c.is_whitespace() || matches!(c, '(' | ':' | ',' | ';' | '`'),
+        };
+        let ends = after
+            .chars()
+            .next()
+            .is_none_or(|c| c.is_whitespace() || matches!(c, '/' | '\\' | ':' | ')' | ','));
+        short.push_str(before);
+        short.push_str(if begins && ends { "~" } else { home });
+        rest = after;
+    }
+    short.push_str(rest);
+    short
+}
+
 /// How many columns a text takes on a terminal: characters of some scripts take two, combining marks none.
 pub(super) fn columns(text: &str) -> usize {
     text.width()
@@ -358,6 +427,41 @@ mod tests {
         let expected =
             "NAME  N  TEXT\n文件  7  x\né     7  x\ne\u{301}     7  x\n👩\u{200d}💻    7  x\nlong  7  x\n";
         assert_eq!(PIPE.table(&["NAME", "N", "TEXT"], &rows), expected);
+    }
+
+    #[test]
+    fn messages_wrap_between_words() {
+        for (text, width, expected) in [
+            ("one two three", None, "one two three"),
+            ("one two three", Some(13), "one two three"),
+            ("one two three", Some(12), "one two\nthree"),
+            ("  one two three", Some(9), "  one two\n  three"),
+            ("one\ntwo three", Some(5), "one\ntwo\nthree"),
+            ("unbreakable one", Some(5), "unbreakable\none"),
+            ("文件 系统", Some(8), "文件\n系统"),
+            ("\x1b[1;31merror\x1b[0m: one", Some(10), "\x1b[1;31merror\x1b[0m: one"),
+            ("\x1b[1;31merror\x1b[0m: one", Some(9), "\x1b[1;31merror\x1b[0m:\none"),
+        ] {
+            assert_eq!(wrapped(text, width), expected, "{text} in {width:?}");
+        }
+    }
+
+    #[test]
+    fn paths_at_home_are_short() {
+        for (text, expected) in [
+            ("/home/ada/x.json: ok", "~/x.json: ok"),
+            ("cannot read /home/ada/x.json", "cannot read ~/x.json"),
+            ("PATH /home/ada/bin:/usr/bin:/home/ada/.local/bin", "PATH ~/bin:/usr/bin:~/.local/bin"),
+            ("run `chmod 600 /home/ada/secrets.env`", "run `chmod 600 ~/secrets.env`"),
+            ("(/home/ada)", "(~)"),
+            ("/home/adam/x", "/home/adam/x"),
+            ("/srv/home/ada/x", "/srv/home/ada/x"),
+            ("chmod 600 '/home/ada/my file'", "chmod 600 '/home/ada/my file'"),
+            ("--config=/home/ada/x", "--config=/home/ada/x"),
+        ] {
+            assert_eq!(homely(text, "/home/ada"), expected);
+        }
+        assert_eq!(homely("/a /", "/"), "/a /");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::failure::{Failure, Manner};
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
 use super::reload::{FileWatch, Hangup, accepted};
 use super::{Http, World, serve_http};
+use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
 use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
@@ -60,6 +61,16 @@ pub(super) fn run(
     served
 }
 
+/// The client on our stdin and stdout.
+struct Client {
+    stdin: Box<dyn AsyncRead + Send + Unpin>,
+    stdout: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Resolves when the system asks us to end.
+    shutdown: Pin<Box<dyn Future<Output = ()>>>,
+    /// How its session stood before.
+    resumed: Option<Resumed>,
+}
+
 /// What serves, however clients come.
 struct Server<'a> {
     loader: Arc<Loader>,
@@ -86,21 +97,17 @@ impl Server<'_> {
     }
 
     async fn serve_stdio(self, configured: Configured) -> Result<u8, Failure> {
-        let mut shutdown: Pin<Box<dyn Future<Output = ()>>> = Box::pin(signal()?);
-        let mut stdin: Box<dyn AsyncRead + Send + Unpin> = crate::transport::stdio::stdin();
-        #[allow(unused_mut, reason = "only a system with a daemon hands it on first")]
-        let mut stdout = crate::transport::stdio::stdout();
-        let mut resumed: Option<Resumed> = None;
-        if configured.face.common().daemon.on {
-            let common = configured.face.common();
-            let left = super::relay::relay(&self.loader, common, shutdown, &mut stdin, &mut stdout).await?;
-            let Some((alone, still)) = left else { return Ok(0) };
-            if !self.manner.quiet {
-                writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
-            }
-            (resumed, shutdown) = (alone.resumed, still);
-            stdin = Box::new(io::Cursor::new(alone.unsent).chain(stdin));
-        }
+        let client = Client {
+            stdin: crate::transport::stdio::stdin(),
+            stdout: crate::transport::stdio::stdout(),
+            shutdown: Box::pin(signal()?),
+            resumed: None,
+        };
+        let client = match configured.face.common().daemon.on {
+            true => self.relay(client, configured.face.common()).await?,
+            false => Some(client),
+        };
+        let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
         let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
         let watching = self.follow(&gateway, None)?;
         tokio::select! {
@@ -108,6 +115,24 @@ impl Server<'_> {
             () = watching => {}
         }
         Ok(0)
+    }
+
+    /// Hands the client to the daemon. Returns it if it has to be served here.
+    #[cfg(unix)]
+    async fn relay(&self, mut client: Client, common: &Common) -> Result<Option<Client>, Failure> {
+        let Client { stdin, stdout, shutdown, .. } = &mut client;
+        let Some(alone) = super::relay::relay(&self.loader, common, shutdown, stdin, stdout).await? else {
+            return Ok(None);
+        };
+        writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
+        let stdin = Box::new(tokio::io::AsyncReadExt::chain(io::Cursor::new(alone.unsent), client.stdin));
+        Ok(Some(Client { stdin, resumed: alone.resumed, ..client }))
+    }
+
+    #[cfg(not(unix))]
+    async fn relay(&self, client: Client, _common: &Common) -> Result<Option<Client>, Failure> {
+        writeln!(io::stderr(), "no daemon: {}", super::NO_DAEMON_HERE)?;
+        Ok(Some(client))
     }
 
     /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.

@@ -112,7 +112,10 @@ fn as_text(told: &Value, screen: Screen) -> String {
         false => {
             let (pid, version) = (&daemon["pid"], daemon["version"].as_str().unwrap_or_default());
             let memory = memory(&daemon["rss"]);
-            text.push_str(&format!("daemon {version}, process {pid}, {memory}, up {}\n", seconds(&daemon["uptime"])));
+            text.push_str(&format!(
+                "daemon {version}, process {pid}, {memory}, up {}\n",
+                seconds(&daemon["uptime"])
+            ));
         }
     }
     let others: Vec<_> = told["others"].as_array().into_iter().flatten().map(Value::to_string).collect();
@@ -124,7 +127,14 @@ fn as_text(told: &Value, screen: Screen) -> String {
     };
     let sessions = rows("sessions", &|session| {
         let word = |key: &str| screen.text(session[key].as_str().unwrap_or("-"));
-        vec![word("client"), session["pid"].to_string(), session["calls"].to_string(), word("since"), word("directory"), word("file")]
+        vec![
+            word("client"),
+            session["pid"].to_string(),
+            session["calls"].to_string(),
+            word("since"),
+            word("directory"),
+            word("file"),
+        ]
     });
     if !sessions.is_empty() {
         text.push('\n');
@@ -148,7 +158,9 @@ fn as_text(told: &Value, screen: Screen) -> String {
     });
     if !servers.is_empty() {
         text.push('\n');
-        text.push_str(&screen.table(&["SERVER", "STATE", "PID", "MEMORY", "SESSIONS", "CALLS", "IDLE"], &servers));
+        text.push_str(
+            &screen.table(&["SERVER", "STATE", "PID", "MEMORY", "SESSIONS", "CALLS", "IDLE"], &servers),
+        );
     }
     text
 }
@@ -198,7 +210,8 @@ mod tests {
                 {"namespace": "n", "state": "stopped", "pid": null, "rss": 0, "sessions": 0, "calls": 0, "idle": 61},
             ],
         });
-        let screen = Screen { moves: false, asks: false, terminal: false, colour: false, unicode: true, width: None };
+        let screen =
+            Screen { moves: false, asks: false, terminal: false, colour: false, unicode: true, width: None };
         let text = as_text(&told, screen);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let line = |at: usize| lines[at].join(" ");

@@ -76,7 +76,7 @@ pub struct Workbench {
     /// The most bytes of `instructions`; 0 means no limit.
     pub instructions_limit: usize,
     /// How long answers with many definitions may be.
-    pub open_limit: OpenLimit,
+    pub open_limit: ByteLimit,
     /// Whether the search tool is listed.
     pub search: bool,
     /// The settings that both faces share.
@@ -119,6 +119,8 @@ pub struct NamespacedServer {
     pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
+    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
+    pub offload_over: Option<ByteLimit>,
 }
 
 /// Top-level settings that both faces have.
@@ -136,6 +138,8 @@ pub struct Common {
     pub question_timeout: Duration,
     /// When servers run whose entries do not say so.
     pub running: Running,
+    /// How long results may be before we keep them, of servers whose entries do not say so.
+    pub offload_over: ByteLimit,
     /// How we serve over HTTP.
     pub serving: Serving,
     /// Whether sessions are handed to the daemon, and when it ends what nobody uses.
@@ -205,6 +209,8 @@ pub struct Server {
     pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
+    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
+    pub offload_over: Option<ByteLimit>,
 }
 
 /// How an upstream is reached.
@@ -397,15 +403,26 @@ pub enum ToolMode {
     Flat,
 }
 
-/// How long the text of an answer with many definitions may be.
+/// How long a text for a model may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenLimit {
+pub enum ByteLimit {
     /// As long as the client is known to accept.
     Auto,
     /// At most this many bytes.
     Bytes(usize),
     /// Without a limit.
     None,
+}
+
+impl ByteLimit {
+    /// The most bytes, for a client that is known to accept this many; `None` if there is no limit.
+    pub fn bytes(self, accepted: Option<usize>) -> Option<usize> {
+        match self {
+            Self::Auto => accepted,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::None => None,
+        }
+    }
 }
 
 /// A generation of meta-tools.

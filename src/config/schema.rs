@@ -250,6 +250,22 @@ mod tests {
         ] {
             check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"openLimit\": {limit}}}"), expected);
         }
+        for over in ["0", "4000", "\"auto\""] {
+            check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}"), &[]);
+            check(Face::Workbench, &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")), &[]);
+            let entry = format!("offload_over = {over}\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n");
+            check(Face::Toolman, &format!("{entry}offload_over = {over}\n"), &[]);
+        }
+        for over in ["3999", "\"4000\"", "4000.5", "-1", "true", "[]", "\"on\""] {
+            let top = format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}");
+            check(Face::Workbench, &top, &[".offloadOver: anyOf"]);
+            check(
+                Face::Workbench,
+                &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")),
+                &[".toolboxes.d.mcpServers.s.offloadOver: anyOf"],
+            );
+            check(Face::Toolman, &format!("offload_over = {over}\n"), &[".offload_over: anyOf"]);
+        }
         check(
             Face::Workbench,
             r#"{"_": 1, "toolboxes": {"_": "", "_d": {"_": 1, "mcpServers": {"_": 1, "_s": {"_": 1, "command": "x"}}}},

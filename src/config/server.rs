@@ -10,7 +10,7 @@ use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{
     Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
-    Transport, Unset, downloads,
+    Transport, Unset, downloads, settings,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -27,6 +27,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
     let timeouts = timeouts(&table, transport.as_ref());
     let running = running(&table);
+    let offload_over = settings::offload_over(&table);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
     let unset = unset(entry, &table, disabled, skip);
     if disabled {
@@ -34,7 +35,8 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     }
     // Settings that an unset variable hides get defaults; they do not matter until there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
-    Some(Server { name: name?, transport: unset.or(transport)?, filter, timeouts, isolation, running })
+    let (name, transport) = (name?, unset.or(transport)?);
+    Some(Server { name, transport, filter, timeouts, isolation, running, offload_over })
 }
 
 /// The placeholder transport of a server with unset variables; `None` if all are set.

@@ -1,12 +1,15 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{Common, Daemon, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{ByteLimit, Common, Daemon, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
+
+/// The least number of bytes for `offloadOver`: what stands in the place of a result has to fit.
+const LEAST_OFFLOADED: usize = 4000;
 
 pub(super) const AUTH_KEYS: [&str; 1] = ["tokens"];
 
@@ -26,6 +29,7 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),
+        offload_over: offload_over(root).unwrap_or(ByteLimit::None),
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
             max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),
@@ -39,13 +43,33 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
 }
 
 fn daemon(root: &Table<'_>) -> Daemon {
-    let seconds = |key, default| {
-        root.get(key).and_then(At::seconds_or_none).unwrap_or(Duration::from_secs(default))
-    };
+    let seconds =
+        |key, default| root.get(key).and_then(At::seconds_or_none).unwrap_or(Duration::from_secs(default));
     Daemon {
         on: root.get("daemon").and_then(At::boolean).unwrap_or(false),
         linger: seconds("linger", 60),
         daemon_linger: seconds("daemonLinger", 600),
+    }
+}
+
+/// How long results may be before they are kept, if the file says so here: at its top level or in a server's entry.
+pub(super) fn offload_over(table: &Table<'_>) -> Option<ByteLimit> {
+    let read = |at: &At<'_>| byte_limit(at, LEAST_OFFLOADED, "0 is off; fewer bytes hold no notice");
+    table.get("offloadOver").and_then(read)
+}
+
+/// Reads `"auto"`, 0 for no limit, or a number of bytes that is at least `least`.
+pub(super) fn byte_limit(at: &At<'_>, least: usize, hint: &str) -> Option<ByteLimit> {
+    if at.spelled().is_none() {
+        return at.one_of(&[("auto", ByteLimit::Auto)]);
+    }
+    match at.whole(0)? {
+        0 => Some(ByteLimit::None),
+        bytes if bytes >= least => Some(ByteLimit::Bytes(bytes)),
+        _ => {
+            at.expected(&format!("`\"auto\"`, 0 or a whole number of at least {least}"), hint);
+            None
+        }
     }
 }
 

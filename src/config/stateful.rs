@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn the_documentation_has_the_whole_list() {
         let page = include_str!("../../docs/daemon.md");
-        let listed: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`')).collect();
+        let listed: Vec<_> =
+            page.lines().filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`')).collect();
         assert_eq!(listed, STATEFUL);
     }
 }

@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 21] = [
     "activeToolsets",
     "servers",
     "resourceSeparator",
     "remember",
     "startupWait",
+    "offloadOver",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -41,7 +42,7 @@ pub(super) const KEYS: [&str; 20] = [
     "daemonLinger",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 19] = [
+pub(super) const SERVER_KEYS: [&str; 20] = [
     "namespace",
     "command",
     "url",
@@ -61,6 +62,7 @@ pub(super) const SERVER_KEYS: [&str; 19] = [
     "inheritEnv",
     "isolation",
     "start",
+    "offloadOver",
 ];
 
 /// Reads a `tools.toml`: a valid configuration with warnings, or all errors and warnings, each in the order
@@ -170,6 +172,7 @@ impl ToolmanReader<'_> {
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
         let running = server::running(&table);
+        let offload_over = settings::offload_over(&table);
         if disabled {
             return None;
         }
@@ -180,6 +183,7 @@ impl ToolmanReader<'_> {
             timeouts,
             isolation,
             running,
+            offload_over,
         })
     }
 

@@ -82,6 +82,7 @@ fn the_documented_file() {
 resource_separator = "+"
 remember = true
 startup_wait = 0
+offload_over = "auto"
 search = true
 names = "exact"
 max_name_length = 128
@@ -103,6 +104,7 @@ max_call_time = 7
 inherit_env = ["X"]
 isolation = "session"
 start = "call"
+offload_over = 0
 
 [[servers]]
 namespace = ""
@@ -135,8 +137,13 @@ namespaces = ["zz", ""]
     assert_eq!(serving.tokens[0].scope, Some(vec!["zz".to_owned(), String::new()]));
     assert_eq!(toolman.servers.len(), 2);
     let [first, second] = [&toolman.servers[0], &toolman.servers[1]];
-    assert_eq!((first.namespace.as_str(), first.restart, first.isolation), ("zz", true, Isolation::Session));
+    assert_eq!(
+        (first.namespace.as_str(), first.restart, first.isolation),
+        ("zz", true, Some(Isolation::Session))
+    );
     assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
+    assert_eq!((toolman.common.offload_over, second.offload_over), (ByteLimit::Auto, None));
+    assert_eq!(first.offload_over, Some(ByteLimit::None));
     assert_eq!(first.timeouts.connect, Duration::from_secs(5));
     assert_eq!(first.timeouts.call, Some(Duration::from_millis(500)));
     assert_eq!(first.timeouts.max_call, Some(Duration::from_secs(7)));
@@ -328,7 +335,7 @@ fn everything_wrong_is_told_at_once() {
             &[
                 "3:1 servers[0].command: `command` names no program (name the program to start, such as `npx`)",
                 "4:7 servers[0].cwd: expected a string, found the number 5 (put the value in double quotes)",
-                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation` and `start`)",
+                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation`, `start` and `offload_over`)",
                 "6:14 servers[0].env.A: the environment variable NONE is not set (set NONE before starting, or give a default: `${NONE:-default}`)",
             ],
         ),

@@ -7,20 +7,21 @@ use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::source::Source;
 use super::{
-    Inputs, MetaTools, OpenLimit, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings,
+    ByteLimit, Inputs, MetaTools, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings,
 };
 use std::path::Path;
 use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 21] = [
+pub(super) const KEYS: [&str; 22] = [
     "$schema",
     "toolMode",
     "metaTools",
     "toolboxes",
     "instructionsLimit",
     "openLimit",
+    "offloadOver",
     "names",
     "maxNameLength",
     "maxMessageBytes",
@@ -134,7 +135,7 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
             .and_then(|at| at.one_of(&generations))
             .unwrap_or(MetaTools::Current),
         instructions_limit: root.get("instructionsLimit").and_then(|at| at.whole(0)).unwrap_or(2048),
-        open_limit: root.get("openLimit").and_then(open_limit).unwrap_or(OpenLimit::Auto),
+        open_limit: root.get("openLimit").and_then(open_limit).unwrap_or(ByteLimit::Auto),
         search: root.get("search").and_then(At::boolean).unwrap_or(false),
         common: settings::common(&root, "toolboxes", &names),
         toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory, skip)).collect(),
@@ -142,20 +143,8 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
 }
 
 /// Reads the most bytes of an answer, which must be enough for what every answer contains.
-fn open_limit(at: &At<'_>) -> Option<OpenLimit> {
-    const LEAST: usize = 1000;
-    if at.spelled().is_none() {
-        return at.one_of(&[("auto", OpenLimit::Auto)]);
-    }
-    match at.whole(0)? {
-        0 => Some(OpenLimit::None),
-        bytes if bytes >= LEAST => Some(OpenLimit::Bytes(bytes)),
-        _ => {
-            let wanted = format!("`\"auto\"`, 0 or a whole number of at least {LEAST}");
-            at.expected(&wanted, "0 is no limit; fewer bytes hold no tools");
-            None
-        }
-    }
+fn open_limit(at: &At<'_>) -> Option<ByteLimit> {
+    settings::byte_limit(at, 1000, "0 is no limit; fewer bytes hold no tools")
 }
 
 /// Reports unknown keys. Returns whether the wanted key is there, or was most likely meant by an unknown one.

@@ -42,7 +42,8 @@ impl Record {
         let (open, switched) = session.workspace.read(|view| {
             let open = view.opened().iter().map(|group| group.to_string()).collect();
             let switched = view.switched.each_ref();
-            let switched = switched.map(|names| names.iter().map(|(name, on)| (name.to_string(), *on)).collect());
+            let switched =
+                switched.map(|names| names.iter().map(|(name, on)| (name.to_string(), *on)).collect());
             (open, switched)
         });
         Self { hello, level: session.log_level(), open, switched, subscriptions: session.subscribed() }

@@ -34,7 +34,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{Command, Http, Secret, Start, Timeouts, ToolFilter};
+    use crate::config::{ByteLimit, Command, Http, Secret, Start, Timeouts, ToolFilter};
 
     fn transport(program: &str) -> Transport {
         let (program, args) = (program.to_owned(), vec!["--flag".to_owned()]);
@@ -51,18 +51,20 @@ mod tests {
             isolation: None,
             start: Start::Open,
             always_listed: false,
+            offload_over: ByteLimit::None,
         }
     }
 
     #[test]
     fn only_another_way_to_reach_a_server_restarts_it() {
         type Change = fn(&mut Spec);
-        let changes: [(&str, Change, bool); 12] = [
+        let changes: [(&str, Change, bool); 13] = [
             ("nothing", |_| (), true),
             ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), true),
             ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), true),
             ("restart", |spec| spec.restart = true, true),
             ("start", |spec| spec.start = Start::Call, true),
+            ("offloadOver", |spec| spec.offload_over = ByteLimit::Auto, true),
             ("program", |spec| spec.transport = transport("other"), false),
             ("arguments", |spec| on_command(spec, |command| command.args.clear()), false),
             (

@@ -296,7 +296,8 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
         let workspace = |client| engine.workspace("", 0, Arc::new(Unseen), client, None);
         let one = workspace(None);
         let (other, stranger) = (workspace(Some(one.client)), workspace(None));
-        let spec = Spec { isolation: Some(Isolation::Session), ..(*Upstream::unreal("box", "s").spec()).clone() };
+        let spec =
+            Spec { isolation: Some(Isolation::Session), ..(*Upstream::unreal("box", "s").spec()).clone() };
         let upstream = engine.upstream(&one, "box", "s", "box", spec.clone());
         let known = |workspace| engine.registry.known(workspace, "box", "s", &spec);
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));

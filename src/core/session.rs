@@ -130,8 +130,7 @@ impl ClientSession {
     /// What the client calls itself, in whichever era; `None` before its first message.
     pub fn client_name(&self) -> Option<String> {
         // Names in the view are made for the client that is met first.
-        let modern =
-            || self.first_modern.get().map(|_| self.workspace.read(|view| view.client().to_owned()));
+        let modern = || self.first_modern.get().map(|_| self.workspace.read(|view| view.client().to_owned()));
         self.hello().map(|hello| hello.name.clone()).or_else(modern)
     }
 

@@ -50,7 +50,12 @@ pub struct Resident {
 
 impl Resident {
     /// A session that comes from there.
-    pub fn new(vars: Vec<(OsString, OsString)>, directory: PathBuf, files: PathBuf, umask: Option<u32>) -> Self {
+    pub fn new(
+        vars: Vec<(OsString, OsString)>,
+        directory: PathBuf,
+        files: PathBuf,
+        umask: Option<u32>,
+    ) -> Self {
         Self {
             vars,
             directory,
@@ -255,7 +260,7 @@ impl ClientSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Secret, Start, Timeouts, ToolFilter, Unset};
+    use crate::config::{ByteLimit, Secret, Start, Timeouts, ToolFilter, Unset};
 
     fn command(program: &str) -> Command {
         let (program, args) = (program.to_owned(), vec!["a".to_owned()]);
@@ -272,6 +277,7 @@ mod tests {
             isolation,
             start: Start::Open,
             always_listed: false,
+            offload_over: ByteLimit::None,
         }
     }
 

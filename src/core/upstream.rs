@@ -31,7 +31,7 @@ use super::modern::Watched;
 use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::Items;
-use crate::config::{Isolation, keeps_state, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -79,6 +79,8 @@ pub struct Spec {
     pub start: Start,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 impl Spec {
@@ -638,6 +640,7 @@ impl Upstream {
             isolation: None,
             start: Start::Open,
             always_listed: false,
+            offload_over: ByteLimit::None,
         };
         Self::new(group, server, group, spec, None, None, Weak::new())
     }

@@ -10,7 +10,8 @@ impl Confinement {
     /// which is itself a confinement.
     #[cfg(target_os = "linux")]
     pub fn of(pid: Option<u32>) -> std::io::Result<Self> {
-        let process = std::path::Path::new("/proc").join(pid.map_or("self".to_owned(), |pid| pid.to_string()));
+        let process =
+            std::path::Path::new("/proc").join(pid.map_or("self".to_owned(), |pid| pid.to_string()));
         let status = std::fs::read_to_string(process.join("status"))?;
         let mut found = flags(&status);
         for (namespace, name) in [
@@ -56,7 +57,8 @@ mod tests {
     #[test]
     fn what_differs_is_named() {
         let confinement = |privileges: &str, seccomp: &str, network: &str| {
-            let status = format!("Name:\tx\nNoNewPrivs:\t{privileges}\nSeccomp:\t{seccomp}\nSeccomp_filters:\t9\n");
+            let status =
+                format!("Name:\tx\nNoNewPrivs:\t{privileges}\nSeccomp:\t{seccomp}\nSeccomp_filters:\t9\n");
             let mut all = flags(&status);
             all.push(("the network namespace", network.to_owned()));
             Confinement(all)

@@ -11,7 +11,9 @@ use crate::core::record::{ASIDE, Record};
 use crate::face::{toolman, workbench};
 use crate::json::{Node, Scanner};
 use crate::protocol::cut_off::raw_id;
-use crate::protocol::message::{Id, Message, Refusal, batch_parts, code, own_id, write_notification, write_result};
+use crate::protocol::message::{
+    Id, Message, Refusal, batch_parts, code, own_id, write_notification, write_result,
+};
 
 /// Why a request was not answered.
 pub(super) const ENDED: &str = "The daemon ended before it answered. The request may or may not have taken \
@@ -110,7 +112,9 @@ impl Flight {
                 let id = root.get("id").and_then(|id| own_id(id.raw()));
                 id.map_or(Upward::Other, Upward::Answer)
             }
-            Ok(message) => asked(&message).map_or(Upward::Other, |asked| Upward::Requests(vec![asked], false)),
+            Ok(message) => {
+                asked(&message).map_or(Upward::Other, |asked| Upward::Requests(vec![asked], false))
+            }
             // The daemon refuses it under its id.
             Err(malformed) => match malformed.id {
                 Some(id) => Upward::Requests(vec![Asked { id, method: Method::Other, modern: false }], false),
@@ -162,7 +166,9 @@ impl Flight {
         if let Some((&ASIDE, aside)) = line.split_first() {
             return match str::from_utf8(aside) {
                 Ok("bye") => Downward::Bye,
-                Ok(text) => Record::read(text).map_or(Downward::Strange, |record| Downward::Record(record.into())),
+                Ok(text) => {
+                    Record::read(text).map_or(Downward::Strange, |record| Downward::Record(record.into()))
+                }
                 Err(_) => Downward::Strange,
             };
         }
@@ -174,7 +180,8 @@ impl Flight {
             ids.for_each(|id| drop(self.asked.remove(&id.key())));
             return Downward::Message;
         }
-        let (id, method) = (root.get("id").and_then(Id::from_node), root.get("method").and_then(Node::as_str));
+        let (id, method) =
+            (root.get("id").and_then(Id::from_node), root.get("method").and_then(Node::as_str));
         match (id, method) {
             (Some(id), None) => drop(self.asked.remove(&id.key())),
             (Some(id), Some(_)) => {
@@ -261,7 +268,9 @@ fn write_lost(out: &mut Vec<u8>, face: Face, asked: &Asked) {
                 Face::Toolman => toolman::failed_result(ENDED),
             };
             let members = result.strip_suffix('}').expect("a result is an object");
-            write_result(out, &asked.id, |out| out.extend_from_slice(format!("{members}{kind}}}").as_bytes()));
+            write_result(out, &asked.id, |out| {
+                out.extend_from_slice(format!("{members}{kind}}}").as_bytes())
+            });
         }
         (_, Face::Workbench) => Refusal::new(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
         (_, Face::Toolman) => toolman::refusal(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
@@ -294,7 +303,8 @@ mod tests {
     #[test]
     fn every_request_in_flight_is_answered_once_in_the_order_of_sending() {
         let mut flight = Flight::default();
-        for (id, method) in [("1", "tools/call"), ("\"1\"", "tools/list"), ("2", "ping"), ("3", "tools/call")] {
+        for (id, method) in [("1", "tools/call"), ("\"1\"", "tools/list"), ("2", "ping"), ("3", "tools/call")]
+        {
             send(&mut flight, &request(id, method));
         }
         // Another request under an id in use, and one that the client does not want any more.
@@ -308,7 +318,12 @@ mod tests {
         assert!(text.starts_with("The daemon ended before it answered"), "{text}");
         assert_eq!(told[0]["result"]["isError"], true);
         assert_eq!(told[1]["error"]["code"], -32603);
-        assert!(told[1]["error"]["message"].as_str().expect("a text").starts_with("The daemon ended before it answered"));
+        assert!(
+            told[1]["error"]["message"]
+                .as_str()
+                .expect("a text")
+                .starts_with("The daemon ended before it answered")
+        );
         assert!(flight.is_empty() && lost(&mut flight).is_empty(), "once is enough");
     }
 
@@ -348,7 +363,8 @@ mod tests {
         send(&mut flight, r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#);
         flight.received(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
         let told = lost(&mut flight);
-        let withdrawn: Vec<_> = told.iter().map(|notice| (&notice["method"], &notice["params"]["requestId"])).collect();
+        let withdrawn: Vec<_> =
+            told.iter().map(|notice| (&notice["method"], &notice["params"]["requestId"])).collect();
         let cancelled = Value::from("notifications/cancelled");
         assert_eq!(withdrawn, [(&cancelled, &Value::from(2)), (&cancelled, &Value::from(4))]);
         assert_eq!(flight.first_question, 5);
@@ -362,7 +378,9 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x"{meta}}}}}"#)
         };
         let modern = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
-        for (face, meta) in [(Face::Workbench, ""), (Face::Workbench, modern), (Face::Toolman, ""), (Face::Toolman, modern)] {
+        for (face, meta) in
+            [(Face::Workbench, ""), (Face::Workbench, modern), (Face::Toolman, ""), (Face::Toolman, modern)]
+        {
             let mut flight = Flight::default();
             send(&mut flight, &call(meta));
             let answer: Value = serde_json::from_slice(&flight.lost(face).0).expect("JSON");
@@ -373,7 +391,10 @@ mod tests {
                 Face::Workbench => result["content"][0]["text"].clone(),
                 Face::Toolman => result["structuredContent"]["error"].clone(),
             };
-            assert!(words.as_str().expect("a text").starts_with("The daemon ended before it answered"), "{answer}");
+            assert!(
+                words.as_str().expect("a text").starts_with("The daemon ended before it answered"),
+                "{answer}"
+            );
         }
         let mut flight = Flight::default();
         send(&mut flight, &request("1", "tools/list"));

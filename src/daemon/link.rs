@@ -102,7 +102,7 @@ impl Daemons {
 
     /// Whether a daemon could be used: why not, if not.
     pub async fn check(&self) -> Result<(), NoDaemon> {
-        self.place.prepare(daemon::user())?;
+        self.place.inspect(daemon::user())?;
         self.find().await.map(drop)
     }
 
@@ -168,7 +168,8 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
     };
     let peer = stream.peer_cred();
-    let peer = peer.map_err(|error| NoDaemon::new(format!("nobody can tell who listens on {shown}: {error}")))?;
+    let peer =
+        peer.map_err(|error| NoDaemon::new(format!("nobody can tell who listens on {shown}: {error}")))?;
     if peer.uid() != daemon::user() {
         return Err(NoDaemon::new(format!("somebody else listens on {shown}")));
     }

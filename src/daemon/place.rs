@@ -41,7 +41,8 @@ impl Place {
     /// The place for this build in a directory that was found before.
     pub fn at(directory: PathBuf) -> Self {
         // Both executables of a build are told the same, and share a daemon.
-        let words = [env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"), env!("BUILD_TARGET"), env!("BUILD_SOURCE")];
+        let words =
+            [env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"), env!("BUILD_TARGET"), env!("BUILD_SOURCE")];
         let build = format!("{:016x}", digest::number(words.join(" ").bytes()));
         Self { directory, build }
     }
@@ -59,19 +60,27 @@ impl Place {
     /// Makes the directory if it is not there, and checks that it is this user's alone. One that is not is
     /// left as it is.
     pub fn prepare(&self, user: u32) -> Result<(), NoDaemon> {
-        let socket = self.socket();
-        if socket.as_os_str().len() + LONGEST_ENDING >= LONGEST_PATH {
-            let problem = format!("the path of the socket would be too long: {}", socket.display());
-            return Err(NoDaemon::new(problem));
-        }
-        let shown = self.directory.display();
+        self.fits()?;
         match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(NoDaemon::new(format!("the directory {shown} cannot be made: {error}"))),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let shown = self.directory.display();
+                Err(NoDaemon::new(format!("the directory {shown} cannot be made: {error}")))
+            }
+            _ => self.inspect(user),
         }
-        let found = fs::symlink_metadata(&self.directory)
-            .map_err(|error| NoDaemon::new(format!("the directory {shown} cannot be read: {error}")))?;
+    }
+
+    /// Checks that the directory is this user's alone, if it is there.
+    pub fn inspect(&self, user: u32) -> Result<(), NoDaemon> {
+        self.fits()?;
+        let shown = self.directory.display();
+        let found = match fs::symlink_metadata(&self.directory) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => {
+                return Err(NoDaemon::new(format!("the directory {shown} cannot be read: {error}")));
+            }
+        };
         let kind = match found.file_type() {
             kind if kind.is_symlink() => Kind::Link,
             kind if kind.is_dir() => Kind::Directory,
@@ -81,6 +90,16 @@ impl Place {
             Some(why) => Err(NoDaemon::new(format!("{shown} {why}"))),
             None => Ok(()),
         }
+    }
+
+    /// Whether sockets in the directory can have names.
+    fn fits(&self) -> Result<(), NoDaemon> {
+        let socket = self.socket();
+        if socket.as_os_str().len() + LONGEST_ENDING >= LONGEST_PATH {
+            let problem = format!("the path of the socket would be too long: {}", socket.display());
+            return Err(NoDaemon::new(problem));
+        }
+        Ok(())
     }
 
     /// Where the daemon of this build listens.
@@ -97,9 +116,8 @@ impl Place {
     pub fn sockets(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let paths = entries.map(|entry| entry.path());
-        let is_socket = |path: &PathBuf| {
-            path.extension().is_some_and(|ending| ending == "sock" || ending == "ending")
-        };
+        let is_socket =
+            |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sock" || ending == "ending");
         let mut sockets: Vec<_> = paths.filter(is_socket).collect();
         sockets.sort();
         sockets

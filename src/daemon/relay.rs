@@ -47,9 +47,9 @@ pub struct Relay {
 }
 
 /// What the system asks of the relay.
-pub struct Calls {
+pub struct Calls<'a> {
     /// Resolves when the relay is to end.
-    pub shutdown: Pin<Box<dyn Future<Output = ()>>>,
+    pub shutdown: &'a mut Pin<Box<dyn Future<Output = ()>>>,
     /// Hears when the file is to be read again.
     pub hangup: mpsc::Receiver<()>,
 }
@@ -94,6 +94,8 @@ struct Session {
     deaths: Deaths,
     /// When the session is over at the latest, once its end was asked for.
     end: Option<Instant>,
+    /// Whether the system asked for the end.
+    called_off: bool,
 }
 
 /// How a daemon let go of a session.
@@ -108,12 +110,13 @@ impl Relay {
         mut self,
         stdin: &mut (impl AsyncRead + Unpin),
         stdout: &mut (impl AsyncWrite + Unpin),
-        calls: &mut Calls,
+        calls: &mut Calls<'_>,
     ) -> Outcome {
         let mut session = Session::new(self.limit);
         loop {
             let link = match self.hand_over(&session).await {
                 Ok(link) => link,
+                Err(_) if session.called_off => return Outcome::Ended,
                 Err(reason) => return Outcome::Alone(session.alone(reason)),
             };
             let Some(parting) = session.serve(link, stdin, stdout, calls).await else {
@@ -130,7 +133,7 @@ impl Relay {
             if session.is_over() {
                 return Outcome::Ended;
             }
-            if !parting.orderly && session.deaths.note(Instant::now()) {
+            if !parting.orderly && session.deaths.note(Instant::now()) && !session.called_off {
                 let reason = format!("it ended {MOST_DEATHS} times within a minute");
                 return Outcome::Alone(session.alone(NoDaemon::new(reason)));
             }
@@ -168,7 +171,14 @@ impl Session {
             closed: false,
             shut: false,
         };
-        Self { flight: Flight::default(), up, record: None, deaths: Deaths::default(), end: None }
+        Self {
+            flight: Flight::default(),
+            up,
+            record: None,
+            deaths: Deaths::default(),
+            end: None,
+            called_off: false,
+        }
     }
 
     /// Whether nobody waits for anything any more.
@@ -191,7 +201,7 @@ impl Session {
         link: Link,
         stdin: &mut (impl AsyncRead + Unpin),
         stdout: &mut (impl AsyncWrite + Unpin),
-        calls: &mut Calls,
+        calls: &mut Calls<'_>,
     ) -> Option<Parting> {
         let (mut from, mut to) = link.stream.into_split();
         // How long answers may be is the daemon's business.
@@ -201,7 +211,8 @@ impl Session {
             self.up.say(Aside::End.line());
         }
         loop {
-            let (can_write, can_read, end) = (self.up.can_write(), self.up.can_read(), self.end);
+            let (can_write, can_read) = (self.up.can_write(), self.up.can_read());
+            let (end, called_off) = (self.end, self.called_off);
             let up = &mut self.up;
             tokio::select! {
                 read = lines.read(&mut from) => {
@@ -224,7 +235,7 @@ impl Session {
                         self.begin_end();
                     }
                 }
-                () = &mut calls.shutdown, if end.is_none() => self.begin_end(),
+                () = &mut *calls.shutdown, if !called_off => self.call_off(),
                 Some(()) = calls.hangup.recv() => self.up.say(Aside::Reload.line()),
                 () = until(end) => return None,
             }
@@ -232,18 +243,29 @@ impl Session {
     }
 
     /// Writes whole lines to the client. `false`: it does not take them.
-    async fn tell(&mut self, lines: &[u8], stdout: &mut (impl AsyncWrite + Unpin), calls: &mut Calls) -> bool {
+    async fn tell(
+        &mut self,
+        lines: &[u8],
+        stdout: &mut (impl AsyncWrite + Unpin),
+        calls: &mut Calls<'_>,
+    ) -> bool {
         let writing = async { stdout.write_all(lines).await.is_ok() && stdout.flush().await.is_ok() };
         tokio::pin!(writing);
         loop {
-            let end = self.end;
+            let (end, called_off) = (self.end, self.called_off);
             tokio::select! {
                 biased;
                 written = &mut writing => return written,
-                () = &mut calls.shutdown, if end.is_none() => self.begin_end(),
+                () = &mut *calls.shutdown, if !called_off => self.call_off(),
                 () = until(end) => return false,
             }
         }
+    }
+
+    /// The system asks us to end.
+    fn call_off(&mut self) {
+        self.called_off = true;
+        self.begin_end();
     }
 
     /// Asks the daemon to end the session.
@@ -281,7 +303,7 @@ impl Session {
     async fn wait_for_request(
         &mut self,
         stdin: &mut (impl AsyncRead + Unpin),
-        calls: &mut Calls,
+        calls: &mut Calls<'_>,
     ) -> bool {
         while !self.up.has_request() {
             if self.up.closed || self.end.is_some() {
@@ -289,7 +311,7 @@ impl Session {
             }
             tokio::select! {
                 biased;
-                () = &mut calls.shutdown => return false,
+                () = &mut *calls.shutdown => return false,
                 read = self.up.lines.read(stdin) => self.up.take(read.unwrap_or(0), &mut self.flight),
                 Some(()) = calls.hangup.recv() => {}
             }
@@ -510,7 +532,8 @@ mod tests {
     async fn what_is_too_long_or_looks_like_our_own_is_told_apart() {
         let mut session = session();
         send(&mut session, "\u{1}end\n").await;
-        send(&mut session, &format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"x\":\"{}\"}}\n", "y".repeat(100))).await;
+        send(&mut session, &format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"x\":\"{}\"}}\n", "y".repeat(100)))
+            .await;
         let text = String::from_utf8_lossy(&session.up.waiting).into_owned();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "?\u{1}end");

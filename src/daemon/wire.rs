@@ -233,7 +233,9 @@ mod tests {
         for request in sessions.into_iter().chain([Request::Status, Request::Stop]) {
             assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
         }
-        for broken in [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"stop"] {
+        for broken in
+            [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"stop"]
+        {
             assert_eq!(Request::decode(broken), None, "{broken:?}");
         }
         let too_long = [0xff; 8];
@@ -249,7 +251,10 @@ mod tests {
         assert_eq!(read_word(&mut stream).await.expect("an answer"), Word::Welcome);
         assert_eq!(stream, b"rest");
         assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), Word::Gone);
-        assert!(read_word(&mut &[b'x'; LONGEST_LINE][..]).await.is_err(), "a stranger that never ends its line");
+        assert!(
+            read_word(&mut &[b'x'; LONGEST_LINE][..]).await.is_err(),
+            "a stranger that never ends its line"
+        );
         let mut written = Vec::new();
         refuse(&mut written, "two\nlines").await.expect("memory is writable");
         assert_eq!(written, b"no two lines\n");

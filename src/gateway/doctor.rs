@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
+use crate::config::{Isolation, keeps_state};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
@@ -41,6 +42,8 @@ pub struct Finding {
     pub login: Option<(String, Login)>,
     /// Items of the server that do not fit MCP's own schema.
     pub oddities: Vec<Oddity>,
+    /// Whether the server keeps something for one client, and yet may be shared.
+    pub keeps_state: bool,
 }
 
 /// Something that a server offers and that clients are not shown as it came.
@@ -123,6 +126,8 @@ impl Gateway {
                 known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
                 oddities: oddities(&upstream.items()),
+                keeps_state: keeps_state(&upstream.spec().transport)
+                    && upstream.spec().isolation != Some(Isolation::Session),
             });
         }
         findings

@@ -54,8 +54,10 @@ impl Moves {
             settings = Some(face.common().clone());
         }
         let gone = settings.map(|settings| {
-            let servers: Vec<_> =
-                gateways.iter().map(|(gateway, face)| (workspaces(gateway), gateway, face.servers())).collect();
+            let servers: Vec<_> = gateways
+                .iter()
+                .map(|(gateway, face)| (workspaces(gateway), gateway, face.servers()))
+                .collect();
             engine.renew(settings, |upstream, share| {
                 servers.iter().find_map(|(workspaces, gateway, servers)| {
                     let is_it = |server: &&Declared<'_>| {

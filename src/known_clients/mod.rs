@@ -74,6 +74,13 @@ pub struct OpenLimit {
     pub structured_content: bool,
 }
 
+impl OpenLimit {
+    /// The limit in an era.
+    pub fn bytes(&self, modern: bool) -> Option<usize> {
+        if modern { self.modern } else { self.legacy }
+    }
+}
+
 /// What a client does to the names of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolNames {

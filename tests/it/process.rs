@@ -330,7 +330,6 @@ async fn a_program_of_the_login_shells_path_is_found_and_the_shell_asked_once() 
         args: vec![],
         env: vec![],
         cwd: None,
-        umask: None,
         inherit_env: vec![],
     };
 

@@ -54,26 +54,37 @@ impl Place {
 #[test]
 fn a_change_is_asked_for() {
     let add = ["add", "two", "--", "npx", "two"];
-    for (keys, status, signal, written, last) in [
-        ("y\n", Some(0), None, true, "added two"),
-        ("Yes\n", Some(0), None, true, "added two"),
-        ("n\n", Some(1), None, false, "error\u{1b}[0m: nothing was written: you did not say yes"),
-        ("\n", Some(1), None, false, "run it again and answer y, or add --yes"),
+    for (keys, status, written, last) in [
+        ("y\n", 0, true, "Wrote ~/workbench-config.json\r\n"),
+        ("Yes\n", 0, true, "Wrote ~/workbench-config.json\r\n"),
+        ("n\n", 0, false, "Nothing changed.\r\n"),
+        ("\n", 0, false, "Nothing changed.\r\n"),
         // Ctrl-D at the beginning of a line is the end of input.
-        ("\u{4}", Some(1), None, false, "[y/N] \r\n"),
+        ("\u{4}", 0, false, "[y/N/d] \r\nNothing changed.\r\n"),
         // Ctrl-C
-        ("\u{3}", None, Some(libc::SIGINT), false, "[y/N] "),
+        ("\u{3}", 130, false, "\r\n"),
     ] {
         let place = Place::plain();
         let mut terminal = place.start(&add);
-        terminal.wait_for("workbench-config.json? [y/N] ").press(keys);
+        terminal.wait_for("Adds two to toolbox `dev`\r\n");
+        terminal.wait_for("Change ~/workbench-config.json? [y/N/d] ").press(keys);
         let ended = terminal.end();
-        assert_eq!((ended.code, ended.signal), (status, signal), "{keys:?}: {ended:?}");
+        assert_eq!((ended.code, ended.signal), (Some(status), None), "{keys:?}: {ended:?}");
         assert_eq!(place.file().contains("\"two\""), written, "{keys:?}");
         assert_eq!(place.file() == CONFIG, !written, "{keys:?}");
-        assert!(ended.shown.contains(last), "{keys:?}: {ended:?}");
-        assert!(ended.shown.contains("\u{1b}[32m+"), "what is new is green: {ended:?}");
+        assert!(ended.shown.ends_with(last), "{keys:?}: {ended:?}");
+        assert!(!ended.shown.contains("+++"), "the diff only comes if it is wanted: {ended:?}");
     }
+}
+
+#[test]
+fn a_diff_is_shown_before_the_answer_if_somebody_wants_it() {
+    let place = Place::plain();
+    let mut terminal = place.start(&["add", "two", "--", "npx", "two"]);
+    terminal.wait_for("[y/N/d] ").press("d\n").wait_for("+++ ~/workbench-config.json");
+    terminal.wait_for("\u{1b}[32m+").wait_for("[y/N/d] ").press("y\n");
+    let ended = terminal.end();
+    assert_eq!((ended.code, place.file().contains("\"two\"")), (Some(0), true), "{ended:?}");
 }
 
 /// With `--json`, or with stdout in a pipe, the person sees the change all the same, and data stays data.
@@ -81,13 +92,18 @@ fn a_change_is_asked_for() {
 fn what_is_asked_about_is_shown() {
     let place = Place::plain();
     let mut terminal = Terminal::start(place.command(&["add", "two", "--json", "--", "npx"], &[]), PIPED);
-    terminal.wait_for("\"two\"").wait_for("[y/N] ").press("y\n");
+    terminal.wait_for("Adds two").wait_for("[y/N/d] ").press("y\n");
     let ended = terminal.end();
     let answer: Value = serde_json::from_str(&ended.stdout).expect("one JSON value");
     assert_eq!((ended.code, &answer["written"]), (Some(0), &json!(true)), "{ended:?}");
     let ended = place.run(&["add", "three", "--yes", "--", "npx"], &[], PIPED);
     assert_eq!(ended.code, Some(0));
-    assert!(ended.stdout.contains("+        \"three\"") || ended.stdout.contains("three"), "{ended:?}");
+    assert_eq!(ended.stdout, "");
+    assert!(ended.shown.starts_with("Adds three"), "{ended:?}");
+    let ended = place.run(&["add", "three", "--yes", "--dry-run", "--", "npx"], &[], PIPED);
+    assert!(ended.code == Some(2), "it is there already: {ended:?}");
+    let ended = place.run(&["add", "four", "--dry-run", "--", "npx"], &[], PIPED);
+    assert!(ended.stdout.contains("+        \"four\"") || ended.stdout.contains("four"), "{ended:?}");
     assert!(!ended.stdout.contains('\u{1b}'), "{ended:?}");
     // A keyboard alone is no terminal to ask on.
     let ended =
@@ -225,7 +241,7 @@ fn questions_of_a_server_are_asked_here() {
     let mut terminal = start();
     terminal.wait_for("Answer it? [y/N] ").press("\u{3}");
     let ended = terminal.end();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(ended.shown.contains("interrupted"), "{ended:?}");
     place.lab.wait_until_gone(DEADLINE);
 }

@@ -116,14 +116,14 @@ fn a_turn_ends_with_its_process() {
     use std::io::Read;
     let home = Home::new();
     home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
-    // It shows more than a pipe holds, and nobody reads it.
-    let variables: Vec<_> = (0..6000).map(|number| format!("--env=VARIABLE_{number}=1")).collect();
+    // Its summary is more than a pipe holds, and nobody reads it.
+    let variables: Vec<_> = (0..6000).map(|number| format!("--env=API_TOKEN_{number}=fixture")).collect();
     let mut args = vec!["add", "stuck", "--yes"];
     args.extend(variables.iter().map(String::as_str));
     args.extend(["--", "x"]);
-    let mut stuck = home.command("mcp-workbench", &args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut stuck = home.command("mcp-workbench", &args).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut begun = [0; 3];
-    stuck.stdout.as_mut().expect("piped").read_exact(&mut begun).expect("it shows its change");
+    stuck.stderr.as_mut().expect("piped").read_exact(&mut begun).expect("it shows its change");
     let mut next = home.command("mcp-workbench", &["add", "next", "--yes", "-v", "--", "x"]);
     let mut next = next.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = [0; 64];
@@ -144,20 +144,22 @@ fn a_question_keeps_nobody_waiting() {
     let home = Home::new();
     home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
     let mut terminal = Terminal::start(home.command("mcp-workbench", &["add", "mine", "--", "x"]), ALL);
-    terminal.wait_for("[y/N] ");
+    terminal.wait_for("[y/N/d] ");
     assert_eq!(home.run(&["add", "theirs", "--yes", "--", "y"]).code, Some(0));
     terminal
         .press("y\n")
         .wait_for("has changed meanwhile")
+        .wait_for("[y/N/d] ")
+        .press("d\n")
         .wait_for("theirs")
-        .wait_for("[y/N] ")
+        .wait_for("[y/N/d] ")
         .press("y\n");
     let ended = terminal.end();
     assert_eq!(ended.code, Some(0), "{}", ended.shown);
     assert_eq!(servers(&home), ["mine", "theirs"]);
     // What cannot be done any more is said, and nothing is written.
     let mut terminal = Terminal::start(home.command("mcp-workbench", &["remove", "mine"]), ALL);
-    terminal.wait_for("[y/N] ");
+    terminal.wait_for("[y/N/d] ");
     assert_eq!(home.run(&["remove", "mine", "--yes"]).code, Some(0));
     terminal.press("y\n").wait_for("has changed meanwhile").wait_for("there is no server `mine`");
     assert_eq!(terminal.end().code, Some(2));

@@ -44,8 +44,8 @@ fn with_config(text: &str) -> Home {
 #[test]
 fn add_shows_asks_and_keeps_comments() {
     let home = with_config(CONFIG);
-    let diff = "--- HOME/project/workbench-config.json
-+++ HOME/project/workbench-config.json
+    let diff = "--- ~/project/workbench-config.json
++++ ~/project/workbench-config.json
 @@ -3,8 +3,16 @@
    \"toolboxes\": {
      \"dev\": {
@@ -69,16 +69,17 @@ fn add_shows_asks_and_keeps_comments() {
     let args =
         ["add", "two", "--env", "MODE=fixture-edited", "--", "npx", "-y", "a b", "--token", "t0", "${KEY}"];
     let with = |option: &'static str| [&args[..2], &[option], &args[2..]].concat();
-    check(&home, &with("--dry-run"), 0, diff, "nothing was written: this is a dry run\n");
+    let summary = "Adds two to toolbox `dev`
+Its secrets become variables, kept in ~/project/secrets.env: TWO_TOKEN
+";
+    let only = "Nothing was written: this is a dry run.\n";
+    check(&home, &with("--dry-run"), 0, diff, &format!("{summary}{only}"));
     let refused = "error: nothing was written: there is no terminal to ask on
 add --yes to write it, or --dry-run to only see it
 ";
-    check(&home, &args, 2, diff, refused);
+    check(&home, &args, 2, diff, &format!("{summary}{refused}"));
     assert_eq!(text(&home.config()), CONFIG);
-    let added = "added two in toolbox `dev`
-its secrets are variables, kept in HOME/project/secrets.env: TWO_TOKEN
-";
-    check(&home, &with("--yes"), 0, diff, added);
+    check(&home, &with("--yes"), 0, "", &format!("{summary}Wrote ~/project/workbench-config.json\n"));
     assert_eq!(home.secrets(), "TWO_TOKEN=t0\n");
     let written = text(&home.config());
     assert!(written.contains("// mine\n") && written.contains("// first\n"), "{written}");
@@ -88,7 +89,10 @@ choose another name, or `mcp-workbench remove` it first
 ";
     check(&home, &with("--yes"), 2, "", again);
     let (status, _, stderr) = said(&home, "mcp-workbench", &["remove", "two", "--yes"]);
-    assert_eq!((status, stderr.as_str()), (0, "removed two in toolbox `dev`\n"));
+    assert_eq!(
+        (status, stderr.as_str()),
+        (0, "Removes two from toolbox `dev`\nWrote ~/project/workbench-config.json\n")
+    );
     let servers: Value =
         serde_json::from_str(&text(&home.config()).replace("// mine", "").replace("// first", ""))
             .expect("JSON");
@@ -161,7 +165,7 @@ fn usage_errors() {
         (&["import", "nowhere.json"], "or the path of a file"),
         (
             &["import", "cursor"],
-            "has no file here; looked for HOME/.cursor/mcp.json and HOME/project/.cursor/mcp.json",
+            "has no file here; looked for ~/.cursor/mcp.json and ~/project/.cursor/mcp.json",
         ),
         (&["init", "--toolbox", "a__b"], "may not contain `__`"),
         (&["conect", "cursor"], "connect"),
@@ -347,7 +351,7 @@ fn a_dry_run_is_one_also_beside_yes() {
         assert_eq!((&answer["changed"], &answer["written"]), (&json!(true), &json!(false)), "{args:?}");
         let (status, _, stderr) = said(&home, "mcp-workbench", &[args, &["--dry-run", "-y"]].concat());
         assert_eq!(status, 0, "{args:?}: {stderr}");
-        assert!(stderr.contains("nothing was written: this is a dry run\n"), "{args:?}: {stderr}");
+        assert!(stderr.contains("Nothing was written: this is a dry run.\n"), "{args:?}: {stderr}");
     }
     assert_eq!((text(&home.config()).as_str(), read(&home.file_of("cursor"))), (CONFIG, client));
     home.json(&["connect", "cursor", "--yes"]);
@@ -363,7 +367,7 @@ fn json_shows_a_change_that_is_not_made() {
     let value: Value = serde_json::from_str(&stdout).expect("one JSON value");
     assert_eq!((status, &value["error"]["kind"]), (2, &json!("usage")), "{stdout}");
     assert!(
-        stderr.starts_with("--- HOME/project/workbench-config.json\n")
+        stderr.starts_with("Adds two to toolbox `dev`\n--- HOME/project/workbench-config.json\n")
             && stderr.contains("+        \"two\": {")
     );
 }
@@ -378,7 +382,10 @@ fn toolman_has_the_same_verbs() {
         assert_eq!(status, 0, "{args:?}: {stderr}");
         stderr
     };
-    assert_eq!(run(&["add", "two", "--yes", "--", "npx", "a b", "${KEY}", "it's"]), "added two\n");
+    assert_eq!(
+        run(&["add", "two", "--yes", "--", "npx", "a b", "${KEY}", "it's"]),
+        "Adds two\nWrote ~/project/tools.toml\n"
+    );
     run(&["add", "three", "--yes", "--url", "https://h/mcp"]);
     let expected = "# top
 active_toolsets = [\"a_*\"] # mine
@@ -427,7 +434,7 @@ fn init_merges_and_lists_secrets() {
     let home = Home::with(&["claude-desktop", "cursor"]);
     let (status, _, stderr) = said(&home, "mcp-workbench", &["init", "--yes"]);
     let expected = "Claude Desktop: 2 servers in DESKTOP
-Cursor: 4 servers in HOME/.cursor/mcp.json
+Cursor: 4 servers in ~/.cursor/mcp.json
 + filesystem (Claude Desktop)
 + github (Claude Desktop)
 + github-2 (Cursor, there called github)
@@ -436,14 +443,14 @@ Cursor: 4 servers in HOME/.cursor/mcp.json
 = fs (Cursor) is the same as filesystem
 warning: Cursor: local: args has ${workspaceFolder}, which is not replaced here
 warning: Cursor: local: envFile is not read here; set its variables, or write them into `env`
-secrets that stood in clear text are variables now, kept in HOME/project/secrets.env:
+Secrets in clear text become variables, kept in ~/project/secrets.env:
   GITHUB_PERSONAL_ACCESS_TOKEN (github: env.GITHUB_PERSONAL_ACCESS_TOKEN)
   GITHUB_PERSONAL_ACCESS_TOKEN_2 (github-2: env.GITHUB_PERSONAL_ACCESS_TOKEN)
-wrote HOME/project/workbench-config.json
+Wrote ~/project/workbench-config.json
 next: `mcp-workbench connect claude-desktop` or `mcp-workbench connect cursor`
 ";
     let desktop = home.file_of("claude-desktop").display().to_string();
-    let desktop = desktop.replace(home.path("").display().to_string().trim_end_matches('/'), "HOME");
+    let desktop = desktop.replace(home.path("").display().to_string().trim_end_matches('/'), "~");
     assert_eq!((status, stderr.replace(&desktop, "DESKTOP").as_str()), (0, expected));
     assert!(!text(&home.config()).contains("fixture"), "no secret is written");
     let written = read(&home.config());

@@ -75,6 +75,9 @@ fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Resul
         Ok(()) => Ok(0),
         // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            Err(Failure::interrupted("nothing is left of it"))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -155,7 +155,7 @@ pub(super) fn run(
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {
                 screen.clear();
-                Err(Failure::failed("interrupted", "what was started has been ended"))
+                Err(Failure::interrupted("what was started has been ended"))
             }
         };
         shell.end().await;
@@ -236,13 +236,13 @@ impl Run {
     }
 
     fn warn_of_failures(&self, catalog: &Catalog) {
-        let warning = if self.manner.colour { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
         let mut failures = catalog.failures().peekable();
         if failures.peek().is_none() {
             return;
         }
         for (label, error) in failures {
-            let _ = writeln!(io::stderr(), "{warning}: {label}: {}", error.problem);
+            let warning = self.manner.warning(&format!("{label}: {}", error.problem));
+            let _ = writeln!(io::stderr(), "{}", self.manner.message(&warning));
         }
         if !self.manner.quiet && !self.manner.json {
             let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());

@@ -13,14 +13,19 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use super::shim::{close_all_but, let_go_of_stdio};
 use super::Launcher;
+use super::shim::{close_all_but, let_go_of_stdio};
 
 /// The daemon's name in process lists.
 const NAME: &str = "mcp-workbench-daemon";
 
 /// Starts this very executable with these arguments as the daemon. It gets the listener and the lock.
-pub fn start(launcher: &Launcher, arguments: &[OsString], listener: UnixListener, lock: File) -> io::Result<()> {
+pub fn start(
+    launcher: &Launcher,
+    arguments: &[OsString],
+    listener: UnixListener,
+    lock: File,
+) -> io::Result<()> {
     #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
     let mut command = std::process::Command::new(&launcher.shim);
     command

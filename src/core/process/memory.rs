@@ -75,7 +75,8 @@ mod system {
     pub(super) fn processes() -> HashMap<u32, Process> {
         #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
         let output = std::process::Command::new("/bin/ps").args(["-axo", "pid=,ppid=,rss="]).output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         let process = |line: &str| {
             let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
             let (pid, parent) = (numbers.next()??, numbers.next()??);

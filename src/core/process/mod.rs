@@ -25,8 +25,8 @@ mod command;
 #[cfg(unix)]
 pub mod daemon;
 mod git;
-mod memory;
 mod login;
+mod memory;
 #[cfg(unix)]
 mod shim;
 #[cfg(unix)]

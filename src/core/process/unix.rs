@@ -356,8 +356,13 @@ mod tests {
 
     #[test]
     fn a_zero_byte_is_refused() {
-        let launch =
-            Launch { program: "/bin/true".into(), args: vec!["a\0b".into()], env: vec![], cwd: None, umask: None };
+        let launch = Launch {
+            program: "/bin/true".into(),
+            args: vec!["a\0b".into()],
+            env: vec![],
+            cwd: None,
+            umask: None,
+        };
         assert_eq!(encode(&launch).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -49,6 +49,7 @@ impl Face for Toolman {
                 isolation: server.isolation,
                 start: server.running.or(self.config.common.running).start.unwrap_or(Start::Open),
                 always_listed: false,
+                offload_over: server.offload_over.unwrap_or(self.config.common.offload_over),
             },
         });
         declared.collect()

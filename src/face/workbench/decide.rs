@@ -422,7 +422,7 @@ pub(in crate::face) fn declared<'a>(
     common: &Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    let running = common.running;
+    let (running, offload_over) = (common.running, common.offload_over);
     let start = if flat { Start::Call } else { Start::Open };
     toolbox.servers.iter().map(move |server| {
         let name = server.name.as_str();
@@ -440,6 +440,7 @@ pub(in crate::face) fn declared<'a>(
                 isolation: server.isolation,
                 start: server.running.or(running).start.unwrap_or(start),
                 always_listed: flat,
+                offload_over: server.offload_over.unwrap_or(offload_over),
             },
         }
     })

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use crate::catalog::{Kind, NameLimits};
-use crate::config::{self, MetaTools, OpenLimit, ToolMode, Toolbox};
+use crate::config::{self, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::face::{Viewer, name_limits};
@@ -160,12 +160,7 @@ impl Workbench {
         let name =
             if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
         let known = Behaviour::of(name).open_limit;
-        let bytes = match self.config.open_limit {
-            OpenLimit::Auto if viewer.modern => known.modern,
-            OpenLimit::Auto => known.legacy,
-            OpenLimit::Bytes(bytes) => Some(bytes),
-            OpenLimit::None => None,
-        };
+        let bytes = self.config.open_limit.bytes(known.bytes(viewer.modern));
         Takes { bytes, structured_content: known.structured_content }
     }
 
