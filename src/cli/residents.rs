@@ -296,6 +296,8 @@ impl Host {
         });
         let pool = pool.clone();
         drop(pools);
+        // Nobody has followed the file while there was no session.
+        pool.engine.set_settings(configured.face.common().clone());
         let (vars, directory) = (world.vars.clone(), world.directory.clone());
         let resident = Arc::new(Resident::new(vars, directory, files, Some(umask)));
         let beside = pool.members.lock().first().cloned();
@@ -336,9 +338,11 @@ impl Drop for Seat {
             watching.abort();
         }
         let mut pools = self.host.pools.lock();
-        pools.retain(|_, pool| !pool.members.lock().is_empty() || !pool.engine.registry.all().is_empty());
+        pools.retain(|_, pool| !pool.members.lock().is_empty() || pool.engine.is_at_work());
         if pools.values().all(|pool| pool.members.lock().is_empty()) {
-            *self.host.idle_end.lock() = Some(Instant::now() + self.linger);
+            // Nobody comes back to a build that has been replaced.
+            let linger = if self.host.place.is_outdated() { Duration::ZERO } else { self.linger };
+            *self.host.idle_end.lock() = Some(Instant::now() + linger);
         }
         drop(pools);
         self.host.changed.notify_one();

@@ -163,6 +163,16 @@ impl Engine {
         self.settings.read().clone()
     }
 
+    /// Puts other top-level settings in force.
+    pub fn set_settings(&self, settings: Common) {
+        let state_key = |settings: &Common| settings.serving.state_key.clone();
+        if state_key(&self.settings()) != state_key(&settings) {
+            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+        }
+        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
+        *self.settings.write() = Arc::new(settings);
+    }
+
     /// The largest message that readers accept; the number follows the file.
     pub fn limit(&self) -> Arc<AtomicUsize> {
         self.limit.clone()
@@ -456,17 +466,20 @@ impl Engine {
         settings: Common,
         spec: impl Fn(&Upstream, &Share) -> Option<Spec>,
     ) -> Vec<Arc<Upstream>> {
-        let state_key = |settings: &Common| settings.serving.state_key.clone();
-        if state_key(&self.settings()) != state_key(&settings) {
-            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
-        }
-        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
-        *self.settings.write() = Arc::new(settings);
+        self.set_settings(settings);
         let Renewed { gone, wanted_again } = self.registry.renew(spec);
         for upstream in wanted_again {
             self.upstream_changed(&upstream);
         }
         gone
+    }
+
+    /// Whether an upstream lives, or something else is still to be finished.
+    pub fn is_at_work(&self) -> bool {
+        self.tasks.lock().as_mut().is_some_and(|tasks| {
+            while tasks.try_join_next().is_some() {}
+            !tasks.is_empty()
+        })
     }
 
     /// Whether the gateway is ending, so that no further task can be spawned.

@@ -152,13 +152,9 @@ impl Flight {
         }
     }
 
-    /// Whether a line can be left out because it belongs to something that is over.
+    /// Whether a line can be left out because it answers a question that was withdrawn.
     pub(super) fn is_stale(&self, what: &Upward) -> bool {
-        match what {
-            Upward::Cancelled(key) => !self.asked.contains_key(key),
-            Upward::Answer(id) => !self.questions.contains(id),
-            _ => false,
-        }
+        matches!(what, Upward::Answer(id) if !self.questions.contains(id))
     }
 
     /// Notes a line of the daemon, and says what it is.

@@ -174,9 +174,8 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         return Err(NoDaemon::new(format!("somebody else listens on {shown}")));
     }
     match read_word(&mut stream).await {
-        Ok(Word::Welcome) => {
-            Ok(Reached::Link(Link { stream, pid: peer.pid().and_then(|pid| pid.try_into().ok()) }))
-        }
+        // The system knows who began to listen, which is whoever started the daemon.
+        Ok(Word::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
         Ok(Word::Refused(reason)) => Err(NoDaemon::new(reason)),
         Ok(Word::Gone) => Ok(Reached::Gone),
         Err(error) => Err(NoDaemon::new(format!("what listens on {shown} is no daemon of ours: {error}"))),
@@ -188,7 +187,7 @@ impl Link {
     pub(super) async fn ask(&mut self, request: &Request) -> Result<(), Refusal> {
         self.stream.write_all(&request.encode()).await.map_err(|_| Refusal::Gone)?;
         match read_word(&mut self.stream).await {
-            Ok(Word::Welcome) => Ok(()),
+            Ok(Word::Welcome(_)) => Ok(()),
             Ok(Word::Refused(reason)) => Err(Refusal::Because(NoDaemon::new(reason))),
             Ok(Word::Gone) | Err(_) => Err(Refusal::Gone),
         }

@@ -123,6 +123,15 @@ impl Place {
         sockets
     }
 
+    /// Whether a daemon of another build has begun to listen since this build's has.
+    pub fn is_outdated(&self) -> bool {
+        let begun = |socket: &Path| fs::symlink_metadata(socket).and_then(|about| about.modified()).ok();
+        let (own, sockets) = (begun(&self.socket()), self.sockets());
+        let others = sockets.iter().filter(|socket| **socket != self.socket());
+        let mut others = others.filter(|socket| socket.extension().is_some_and(|ending| ending == "sock"));
+        others.any(|other| begun(other) > own)
+    }
+
     /// The file that only one process at a time locks: who starts the daemon, then the daemon itself.
     pub(super) fn lock(&self) -> io::Result<File> {
         let path = self.directory.join(format!("{}.lock", self.build));

@@ -2,7 +2,7 @@
 //! wanted. The daemon speaks first, so that whoever connects learns at once whether it is there.
 //!
 //! ```text
-//! daemon: mcp-workbench-daemon BUILD⏎      or: no REASON⏎
+//! daemon: mcp-workbench-daemon BUILD PID⏎  or: no REASON⏎
 //! other:  length, then texts that each end with a zero byte: session …, status, or stop
 //! daemon: ok⏎ and the session's messages   or: no REASON⏎   or, for a status: JSON
 //! ```
@@ -145,7 +145,7 @@ fn os_string(bytes: &[u8]) -> OsString {
 
 /// Greets whoever connected.
 pub async fn greet(stream: &mut (impl AsyncWrite + Unpin), build: &str) -> io::Result<()> {
-    stream.write_all(format!("{GREETING} {build}\n").as_bytes()).await
+    stream.write_all(format!("{GREETING} {build} {}\n", std::process::id()).as_bytes()).await
 }
 
 /// Refuses whoever connected, or what was wanted.
@@ -168,8 +168,8 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<R
 /// What the daemon answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// It greets, or accepts what was wanted.
-    Welcome,
+    /// It greets, as the process with this id, or accepts what was wanted.
+    Welcome(Option<u32>),
     /// It refuses, for this reason.
     Refused(String),
     /// It is gone.
@@ -198,8 +198,11 @@ fn understand(line: &[u8]) -> Option<Word> {
     let line = str::from_utf8(line).ok()?;
     match line.strip_prefix(REFUSAL) {
         Some(reason) => Some(Word::Refused(reason.to_owned())),
-        None if line == "ok" || line.split(' ').next() == Some(GREETING) => Some(Word::Welcome),
-        None => None,
+        None if line == "ok" => Some(Word::Welcome(None)),
+        None => {
+            let mut words = line.strip_prefix(GREETING)?.strip_prefix(' ')?.split(' ');
+            Some(Word::Welcome(words.nth(1).and_then(|pid| pid.parse().ok())))
+        }
     }
 }
 
@@ -244,11 +247,11 @@ mod tests {
 
     #[tokio::test]
     async fn words_are_read_to_their_end_and_no_further() {
-        let mut stream = &b"mcp-workbench-daemon 12\nno, really\nno way\nok\nrest"[..];
-        assert_eq!(read_word(&mut stream).await.expect("a greeting"), Word::Welcome);
+        let mut stream = &b"mcp-workbench-daemon 12 34\nno, really\nno way\nok\nrest"[..];
+        assert_eq!(read_word(&mut stream).await.expect("a greeting"), Word::Welcome(Some(34)));
         assert!(read_word(&mut stream).await.is_err(), "this is no word of ours");
         assert_eq!(read_word(&mut stream).await.expect("a refusal"), Word::Refused("way".into()));
-        assert_eq!(read_word(&mut stream).await.expect("an answer"), Word::Welcome);
+        assert_eq!(read_word(&mut stream).await.expect("an answer"), Word::Welcome(None));
         assert_eq!(stream, b"rest");
         assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), Word::Gone);
         assert!(

@@ -208,6 +208,11 @@ impl StdioClient {
     fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
         let text = match line {
             Line::Whole(text) => text,
+            Line::TooLong(TooLong { start, .. })
+                if start.first() == Some(&ASIDE) && self.on_reload.is_some() =>
+            {
+                return self.take_aside(scanner, start);
+            }
             Line::TooLong(TooLong { start, length, .. }) => {
                 let id = raw_id(scanner, start).and_then(Id::from_raw);
                 let limit = self.gateway.engine.settings().max_message_bytes;

@@ -106,10 +106,11 @@ impl Den {
         }
     }
 
-    /// Kills the daemon and waits until all that it had is gone.
+    /// Kills the daemon, which is gone when this returns, and returns its process id.
     fn kill_daemon(&self) -> u32 {
         let pid = self.daemon_pid();
         signal(pid, "KILL");
+        wait_until_dead(pid);
         pid
     }
 
@@ -145,6 +146,20 @@ fn pid_of(peer: &mut Peer, server: &str) -> u64 {
 
 fn ended(message: &Message) -> bool {
     message.raw.contains("The daemon ended before it answered")
+}
+
+/// Waits until a session is in the next daemon. Until its relay has noticed the death, requests are lost.
+fn recover(peer: &mut Peer) {
+    while peer.request("ping", "{}").at(&["result"]).is_empty() {}
+}
+
+/// Waits until a process is gone.
+fn wait_until_dead(pid: u32) {
+    let end = Instant::now() + DEADLINE;
+    while Path::new("/proc").join(pid.to_string()).exists() {
+        assert!(Instant::now() < end, "it does not die");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Ends a session as a client does that goes away.
@@ -215,12 +230,16 @@ fn isolation_decides_server_by_server() {
         ("the same", Box::new(|_| ()), [false, true, true, true, true]),
         (
             "another client and mode",
-            Box::new(|command| drop(command.args(["--tool-mode", "auto"]))),
+            Box::new(|command| {
+                command.args(["--tool-mode", "auto"]);
+            }),
             [false, true, true, true, true],
         ),
         (
             "another variable",
-            Box::new(|command| drop(command.env("WHO", "me"))),
+            Box::new(|command| {
+                command.env("WHO", "me");
+            }),
             [false, true, true, false, false],
         ),
         (
@@ -233,7 +252,9 @@ fn isolation_decides_server_by_server() {
         ),
     ];
     let names = ["session", "default", "shared", "varied", "inherits"];
-    let mut first = den.session_with(|command| drop(command.arg("--config").arg(&file)));
+    let mut first = den.session_with(|command| {
+        command.arg("--config").arg(&file);
+    });
     open(&mut first, "dev");
     let own = names.map(|name| pid_of(&mut first, name));
     for (what, change, expected) in sessions {
@@ -297,9 +318,13 @@ fn files_faces_and_homes_share_nothing_and_one_daemon_serves_both_faces() {
     );
     let mut one = den.session();
     open(&mut one, "dev");
-    let mut second = den.session_with(|command| drop(command.arg("--config").arg(&other)));
+    let mut second = den.session_with(|command| {
+        command.arg("--config").arg(&other);
+    });
     open(&mut second, "dev");
-    let mut homeless = den.session_with(|command| drop(command.env("XDG_DATA_HOME", "/nowhere")));
+    let mut homeless = den.session_with(|command| {
+        command.env("XDG_DATA_HOME", "/nowhere");
+    });
     open(&mut homeless, "dev");
     let mut toolman = Peer::spawn(&mut den.program(&toolman_path()));
     toolman.initialize(VERSION);
@@ -466,6 +491,7 @@ fn the_daemon_ends_after_its_last_session_when_it_is_asked_and_when_it_is_stoppe
     let second = den.daemon_pid();
     assert_ne!(pid, second);
     signal(second, "TERM");
+    wait_until_dead(second);
     assert_eq!(peer.call("dev__a__tool-1", "{}").is_error(), false);
     let third = den.daemon_pid();
     assert_ne!(second, third);
@@ -507,14 +533,15 @@ fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
     let cancelled = peer.post_call("dev__a__never", "{}");
     peer.notify("notifications/cancelled", json!({"requestId": cancelled.parse::<u64>().expect("a number")}));
     peer.fence();
+    let daemon = den.daemon_pid();
     let killed = Instant::now();
-    let pid = den.kill_daemon();
+    signal(daemon, "KILL");
     let answer = peer.answer(&call);
     assert!(killed.elapsed() < Duration::from_secs(1) && ended(&answer) && answer.is_error(), "{answer:?}");
     assert!(answer.text_block(0).contains("may or may not have taken effect"), "{answer:?}");
     // The next request starts a new daemon, in which all is as it was.
     assert_eq!(peer.tools(), tools);
-    assert_ne!(den.daemon_pid(), pid);
+    assert_ne!(den.daemon_pid(), daemon);
     for method in [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED] {
         assert!(peer.count(method) <= 1, "{method}");
     }
@@ -522,7 +549,7 @@ fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
     let told = report(&mut peer, "a");
     assert_eq!(
         (&told["subscriptions"], &told["level"]),
-        (&json!(["fake://resource/1"]), &json!("error")),
+        (&json!(["fake://resource/1"]), &json!({"level": "error"})),
         "{told}"
     );
     assert_eq!(peer.call("more__b__tool-1", r#"{"x":1}"#).is_error(), false);
@@ -581,12 +608,8 @@ fn after_the_third_death_within_a_minute_a_session_goes_on_alone() {
     open(&mut peer, "dev");
     for _ in 0..3 {
         assert!(report(&mut peer, "a")["pid"].is_u64());
-        let pid = den.kill_daemon();
-        let end = Instant::now() + DEADLINE;
-        while Path::new("/proc").join(pid.to_string()).exists() {
-            assert!(Instant::now() < end, "it does not die");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        den.kill_daemon();
+        recover(&mut peer);
     }
     assert!(report(&mut peer, "a")["pid"].is_u64(), "the toolbox is open as before");
     assert!(peer.stderr_with("no daemon: ").contains("3 times within a minute"));
@@ -604,7 +627,8 @@ fn toolman_goes_on_with_what_was_active() {
     let den = Den { lab };
     let mut peer = Peer::spawn(&mut den.program(&toolman_path()));
     peer.initialize(VERSION);
-    peer.call("toolman_activate", r#"{"activate_tools":["a_*"],"deactivate_tools":["a_echo"]}"#);
+    let switch = r#"{"tools_on":["a_report","a_never"],"tools_off":[],"resources_on":[],"resources_off":[]}"#;
+    peer.call("toolman_activate", switch).text();
     let tools = peer.tools();
     assert!(
         tools.iter().any(|name| name == "a_report") && !tools.iter().any(|name| name == "a_echo"),
@@ -765,7 +789,9 @@ fn where_there_can_be_no_daemon_a_session_is_served_in_its_own_process() {
     }
     let long = den.lab.dir.join("x".repeat(90));
     fs::create_dir(&long).expect("the directory is ours");
-    let mut peer = den.session_with(|command| drop(command.env("XDG_RUNTIME_DIR", &long)));
+    let mut peer = den.session_with(|command| {
+        command.env("XDG_RUNTIME_DIR", &long);
+    });
     assert_eq!(open(&mut peer, "dev")["tools_registered"], 1);
     assert!(peer.stderr_with("no daemon: ").contains("too long"));
     leave(peer);
@@ -819,8 +845,9 @@ fn a_squatter_on_the_socket_gets_nothing() {
 #[test]
 fn the_daemon_keeps_nothing_of_who_starts_it_and_logs_to_its_own_file() {
     let den = Den::new(&dev(json!({"a": fake("--with report")})));
-    let peer =
-        den.session_with(|command| drop(command.env("SECRET_OF_THE_STARTER", "1").env("RUST_LOG", "debug")));
+    let peer = den.session_with(|command| {
+        command.env("SECRET_OF_THE_STARTER", "1").env("RUST_LOG", "debug");
+    });
     let pid = den.daemon_pid();
     let process = Path::new("/proc").join(pid.to_string());
     assert_eq!(fs::read_link(process.join("cwd")).expect("ours"), Path::new("/"));
@@ -1060,7 +1087,66 @@ fn a_removed_program_still_finds_its_next_daemon() {
     open(&mut peer, "dev");
     fs::remove_file(&copy).expect("it is ours");
     den.kill_daemon();
-    assert!(report(&mut peer, "a")["pid"].is_u64() || report(&mut peer, "a")["pid"].is_u64());
+    recover(&mut peer);
+    assert!(report(&mut peer, "a")["pid"].is_u64());
     assert_eq!(peer.stderr(), "");
     leave(peer);
+}
+
+#[test]
+fn each_build_has_a_daemon_and_stop_ends_them_all() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let mut old = den.session();
+    open(&mut old, "dev");
+    let pid = den.daemon_pid();
+    // As far as anybody can see, a daemon of another name is one of another build.
+    let names = fs::read_dir(den.directory()).expect("it is there").flatten().map(|entry| entry.path());
+    let socket = names
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "sock"))
+        .expect("it listens");
+    let lock = socket.with_extension("lock");
+    fs::rename(&socket, den.directory().join("0123456789abcdef.sock")).expect("it is ours");
+    fs::rename(&lock, den.directory().join("0123456789abcdef.lock")).expect("it is ours");
+    let mut new = den.session();
+    open(&mut new, "dev");
+    assert_ne!(pid_of(&mut old, "a"), pid_of(&mut new, "a"));
+    let status = den.status();
+    assert_eq!((&status["others"], status["sessions"].as_array().map(Vec::len)), (&json!([pid]), Some(1)));
+    let stopped = den.run(&["stop"]);
+    assert_eq!(stopped.stdout, "2 daemons have ended, and their servers with them\n");
+    assert_eq!(den.servers_of(), 0);
+    leave(old);
+    leave(new);
+}
+
+#[test]
+fn a_daemon_of_an_older_build_ends_with_its_last_session() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let peer = den.session();
+    let pid = den.daemon_pid();
+    let newer = den.directory().join("0123456789abcdef.sock");
+    let listener = UnixListener::bind(&newer).expect("it is free");
+    leave(peer);
+    wait_until_dead(pid);
+    drop(listener);
+    fs::remove_file(newer).expect("it is ours");
+}
+
+#[test]
+fn a_session_that_starts_while_the_daemon_ends_gets_another_one() {
+    let mut config = dev(json!({"a": fake("--with echo")}));
+    config["daemonLinger"] = json!(0);
+    let den = Den::new(&config);
+    for _ in 0..10 {
+        let mut first = den.session();
+        open(&mut first, "dev");
+        first.close();
+        let mut second = den.session();
+        open(&mut second, "dev");
+        assert!(!second.call("dev__a__echo", "{}").is_error());
+        assert_eq!(second.stderr(), "");
+        assert!(first.wait().success());
+        leave(second);
+    }
 }
