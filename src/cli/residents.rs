@@ -105,6 +105,9 @@ pub(super) struct Member {
     session: Mutex<Weak<ClientSession>>,
 }
 
+/// What a new file means for each session.
+type Renewals = Vec<(Arc<Gateway>, Configured)>;
+
 /// A file that was read for a session.
 struct Loaded {
     loader: Loader,
@@ -379,7 +382,7 @@ impl Pool {
     }
 
     /// Reads the file with this content for every session.
-    fn read(&self, bytes: Vec<u8>) -> (Option<Vec<(Arc<Gateway>, Configured)>>, Read) {
+    fn read(&self, bytes: Vec<u8>) -> (Option<Renewals>, Read) {
         let members = self.members.lock().clone();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), named: Vec::new() });
         for member in members {

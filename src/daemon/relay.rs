@@ -537,7 +537,7 @@ mod tests {
         let text = String::from_utf8_lossy(&session.up.waiting).into_owned();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "?\u{1}end");
-        assert!(lines[1].starts_with("\u{1}long 135 {\"jsonrpc\":\"2.0\",\"id\":7,"), "{}", lines[1]);
+        assert!(lines[1].starts_with("\u{1}long 131 {\"jsonrpc\":\"2.0\",\"id\":7,"), "{}", lines[1]);
         assert!(session.up.has_request(), "its id is known, so it is answered");
     }
 

@@ -105,6 +105,7 @@ pub fn umask() -> u32 {
     unsafe {
         let umask = libc::umask(0o077);
         libc::umask(umask);
+        #[allow(clippy::useless_conversion, reason = "macOS has smaller ones")]
         umask.into()
     }
 }
