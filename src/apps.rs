@@ -95,16 +95,16 @@ fn pages_in<'a>(meta: Node<'a>) -> impl Iterator<Item = (Option<&'static str>, A
 }
 
 /// The definition of a tool with its pages under the URIs that the client sees; `known` returns them.
-pub fn exposed<'a>(definition: &'a str, known: &mut dyn FnMut(&str) -> Arc<str>) -> Cow<'a, str> {
-    if !may_name_page(definition) {
-        return definition.into();
+pub fn exposed<'a>(definition: Cow<'a, str>, known: &mut dyn FnMut(&str) -> Arc<str>) -> Cow<'a, str> {
+    if !may_name_page(&definition) {
+        return definition;
     }
-    let mut scanner = Scanner::default();
-    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
-    match exposed_meta(node, known) {
-        Some(meta) => node.with(&[("_meta", Some(&meta))]).into(),
-        None => definition.into(),
-    }
+    let changed = {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(&definition).expect("definitions are valid JSON").root();
+        exposed_meta(node, known).map(|meta| node.with(&[("_meta", Some(&meta))]))
+    };
+    changed.map_or(definition, Cow::Owned)
 }
 
 /// The `_meta` of a definition or result with its pages under the URIs that the client sees; `None` if it
@@ -240,7 +240,7 @@ mod tests {
             ),
             (r#"[{"_meta":{"ui/resourceUri":"ui://a"}}]"#, r#"[{"_meta":{"ui/resourceUri":"ui://a"}}]"#),
         ] {
-            assert_eq!(exposed(given, &mut |uri| placed(uri, &["p"]).into()), expected);
+            assert_eq!(exposed(given.into(), &mut |uri| placed(uri, &["p"]).into()), expected);
         }
     }
 

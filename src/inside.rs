@@ -7,6 +7,7 @@ pub use crate::config::Command;
 pub use crate::core::process::{Child, Control, Exit, Launch, Launcher};
 pub use crate::known_clients::page as page_of_clients;
 pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
+pub use crate::tokens::{count, of_definition};
 
 use crate::config;
 use crate::core::engine::Surroundings;

@@ -24,6 +24,7 @@ mod memory;
 mod protocol;
 mod search;
 mod text;
+mod tokens;
 mod transport;
 
 pub use crate::cli::main;

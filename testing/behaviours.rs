@@ -311,7 +311,13 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
         }
         "job" => {}
         "finish" => {
-            tasks::set_status(peer, &arguments.id, arguments.status.as_deref().unwrap_or("completed"));
+            let result = serde_json::from_str(&arguments.json).ok();
+            tasks::set_status(
+                peer,
+                &arguments.id,
+                arguments.status.as_deref().unwrap_or("completed"),
+                result,
+            );
         }
         "forget" => peer.update(|heard| heard.session = None),
         "cut" => peer.cut(),

@@ -84,7 +84,7 @@
 //! | `cancelled` | `count` | answers once so many requests have been cancelled |
 //! | `chaos`, `chaos-…` | `mark`, `fault`?, `n`? | reports progress n times, answers with the mark, and does what the fault says (`chaos/fault.rs` lists them) |
 //! | `job` | | begins a task, `task-1` and so on, if the caller takes one: by `task` in its `params`, or by the extension |
-//! | `finish` | `id`, `status`? | lets a task have this status (`completed`), and tells of it |
+//! | `finish` | `id`, `status`?, `json`? | lets a task have this status (`completed`) and this result, and tells of it |
 //! | `forget` | | forgets the session over HTTP, as a server does that was started anew |
 //! | `cut` | | breaks the streams over HTTP that are open for what belongs to no call: subscriptions, and the one of the session |
 //!

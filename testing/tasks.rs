@@ -12,6 +12,8 @@ pub(crate) struct Task {
     status: &'static str,
     /// The answers that it was given.
     inputs: Value,
+    /// Its result, if `finish` said which.
+    result: Option<Value>,
 }
 
 impl Task {
@@ -34,6 +36,9 @@ impl Task {
     }
 
     fn result(&self) -> Value {
+        if let Some(result) = &self.result {
+            return result.clone();
+        }
         let text = format!("{} is done with {}", self.id, self.inputs);
         json!({"content": [{"type": "text", "text": text}]})
     }
@@ -43,7 +48,7 @@ impl Task {
 pub(crate) fn begin(peer: &Peer, modern: bool) -> Value {
     peer.update(|heard| {
         let id = format!("task-{}", heard.tasks.len() + 1);
-        heard.tasks.push(Task { id, status: "working", inputs: Value::Null });
+        heard.tasks.push(Task { id, status: "working", inputs: Value::Null, result: None });
         let mut shown = heard.tasks[heard.tasks.len() - 1].shown(modern);
         if !modern {
             return json!({"task": shown});
@@ -54,12 +59,13 @@ pub(crate) fn begin(peer: &Peer, modern: bool) -> Value {
 }
 
 /// Lets a task have another status, and tells whoever wants to hear of it.
-pub(crate) fn set_status(peer: &Peer, id: &str, status: &str) {
+pub(crate) fn set_status(peer: &Peer, id: &str, status: &str, result: Option<Value>) {
     let status =
         ["working", "input_required", "completed", "cancelled"].into_iter().find(|known| *known == status);
     let shown = peer.update(|heard| {
         let task = heard.tasks.iter_mut().find(|task| task.id == id)?;
         task.status = status.expect("a status");
+        task.result = result;
         Some([task.shown(false), task.shown(true)])
     });
     let Some([legacy, modern]) = shown else { return };
@@ -98,7 +104,7 @@ pub(crate) fn request(peer: &Peer, key: &RawValue, method: &str, params: Option<
         (Some(_), "tasks/result") => {
             let finished = |task: &&Task| task.id == params.task_id && task.status == "completed";
             let mut result = peer.wait(|heard| heard.tasks.iter().find(finished).map(Task::result));
-            result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": params.task_id}});
+            result["_meta"]["io.modelcontextprotocol/related-task"] = json!({"taskId": params.task_id});
             peer.result(key, &result.to_string());
         }
         (Some(task), _) => peer.result(key, &task.to_string()),

@@ -92,6 +92,8 @@ fn connect_now(
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
     change.sum_up(client, order.face, console);
+    let hidden = hidden_apps(order, client, config, &ours);
+    hidden.iter().for_each(|hidden| console.plan(hidden));
     let outcome = console.settle(&proposal, &mut answer, |_| {
         backup.write(&record, base.text.as_bytes(), change.after.as_bytes()).map_err(|error| {
             let message = format!("cannot make a backup in {}: {error}", backup.directory().display());
@@ -99,7 +101,10 @@ fn connect_now(
         })
     })?;
     match outcome {
-        Settled::Same => console.say(&format!("{} is connected already", client.title))?,
+        Settled::Same => {
+            console.say(&format!("{} is connected already", client.title))?;
+            hidden.iter().try_for_each(|hidden| console.say(hidden))?;
+        }
         Settled::Shown => {}
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
@@ -109,22 +114,14 @@ fn connect_now(
                 order.face.program(),
                 client.id
             ))?;
-            let hidden = hidden_apps(order, client, config, &ours);
-            if !hidden.is_empty() {
-                console.say(&format!(
-                    "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
-                    hidden.join(", "),
-                    client.title,
-                    client.id
-                ))?;
-            }
         }
     }
     Ok(answer)
 }
 
-/// The servers known to have apps that the client would render, if it were shown the tools that name them.
-fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Vec<String> {
+/// Says which servers are known to have apps that the client would render, if it were shown the tools that
+/// name them.
+fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Config) -> Option<String> {
     let world = order.world;
     let variable = |name: &str| world.variable(name);
     let inputs = Inputs { environment: &variable, read: &env_file, skip_missing: true };
@@ -132,14 +129,14 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
         Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &inputs).ok(),
         Face::Toolman => None,
     };
-    let (Some((file, _)), Some(cache)) = (loaded, world.cache_directory()) else { return Vec::new() };
+    let ((file, _), cache) = (loaded?, world.cache_directory()?);
     let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
         ToolMode::Proxy => true,
         ToolMode::Auto => !client.behaviour.takes_up_changes(),
         ToolMode::Dynamic | ToolMode::Flat => false,
     };
     if !is_proxied || !client.behaviour.renders_apps {
-        return Vec::new();
+        return None;
     }
     let definitions = Definitions::new(&cache, &world.directory);
     let has_apps = |server: &&Arc<Server>| {
@@ -147,7 +144,15 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
         items.is_some_and(|items| items.of(Kind::Tool).iter().any(|tool| tool.pages().next().is_some()))
     };
     let servers = file.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
-    servers.filter(has_apps).map(|server| server.name.to_string()).collect()
+    let hidden: Vec<_> = servers.filter(has_apps).map(|server| server.name.as_str()).collect();
+    (!hidden.is_empty()).then(|| {
+        format!(
+            "apps of {} are not shown, since {} gets proxy mode; `connect {} --tool-mode flat` shows them",
+            hidden.join(", "),
+            client.title,
+            client.id
+        )
+    })
 }
 
 /// The mode that the client's file is to name; `None` if our own file decides.

@@ -80,7 +80,7 @@ use Standing::{Foreign, Ours, Strange, Synonym};
 
 /// Every key that any client writes: its name, its field, and its standing in our own file. Where several
 /// documented keys are equally close to a misspelt one, the first is suggested.
-const KEYS: [(&str, Field, Standing); 50] = [
+const KEYS: &[(&str, Field, Standing)] = &[
     ("command", Field::Command, Ours),
     ("cmd", Field::Command, Foreign("use `command`")),
     ("args", Field::Args, Ours),
@@ -129,6 +129,7 @@ const KEYS: [(&str, Field, Standing); 50] = [
     ("env_vars", Field::Inherited, Foreign("use `inheritEnv`")),
     ("isolation", Field::Setting, Ours),
     ("start", Field::Setting, Ours),
+    ("idleTimeout", Field::Setting, Ours),
     ("offloadOver", Field::Setting, Ours),
     ("autoApprove", Field::Approval, Strange),
     ("autoapprove", Field::Approval, Strange),

@@ -333,12 +333,19 @@ impl Isolation {
 pub struct Running {
     /// When the server starts.
     pub start: Option<Start>,
+    /// How long the server may be unused before it is stopped; zero: for ever.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl Running {
     /// The settings of `self`, completed by those of `other`.
     pub fn or(self, other: Self) -> Self {
-        Self { start: self.start.or(other.start) }
+        Self { start: self.start.or(other.start), idle_timeout: self.idle_timeout.or(other.idle_timeout) }
+    }
+
+    /// How long the server may be unused before it is stopped; `None`: for ever.
+    pub fn longest_idle(self) -> Option<Duration> {
+        self.idle_timeout.filter(|timeout| !timeout.is_zero())
     }
 }
 

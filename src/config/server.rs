@@ -296,7 +296,10 @@ pub(super) fn inherited(at: &At<'_>) -> Option<Vec<String>> {
 
 pub(super) fn running(table: &Table<'_>) -> Running {
     let start = |at: &At<'_>| at.one_of(&[("open", Start::Open), ("call", Start::Call)]);
-    Running { start: table.get("start").and_then(start) }
+    Running {
+        start: table.get("start").and_then(start),
+        idle_timeout: table.get("idleTimeout").and_then(At::seconds_or_none),
+    }
 }
 
 pub(super) fn timeouts(table: &Table<'_>, transport: Option<&Transport>) -> Timeouts {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 21] = [
+pub(super) const KEYS: &[&str] = &[
     "activeToolsets",
     "servers",
     "resourceSeparator",
@@ -37,12 +37,13 @@ pub(super) const KEYS: [&str; 21] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "idleTimeout",
     "daemon",
     "linger",
     "daemonLinger",
 ];
 
-pub(super) const SERVER_KEYS: [&str; 20] = [
+pub(super) const SERVER_KEYS: &[&str] = &[
     "namespace",
     "command",
     "url",
@@ -62,6 +63,7 @@ pub(super) const SERVER_KEYS: [&str; 20] = [
     "inheritEnv",
     "isolation",
     "start",
+    "idleTimeout",
     "offloadOver",
 ];
 
@@ -119,7 +121,7 @@ impl ToolmanReader<'_> {
     fn toolman(&self, report: &Report, root: &Node, inputs: &Inputs<'_>) -> Option<Toolman> {
         let root = At::root(report, root).table()?;
         let mut explained = Vec::new();
-        for entry in root.unknown(&KEYS) {
+        for entry in root.unknown(KEYS) {
             if let Some((key, whose)) = FOREIGN_ROOTS.iter().find(|(key, _)| *key == entry.key) {
                 let hint =
                     "write `[[servers]]` with a `namespace` for each, or let `toolman import FILE` do it";
@@ -127,8 +129,8 @@ impl ToolmanReader<'_> {
                 explained.push(*key);
             }
         }
-        root.refuse_unknown(&KEYS, &explained);
-        let servers = root.get_or_meant("servers", &KEYS).and_then(At::list).unwrap_or_default();
+        root.refuse_unknown(KEYS, &explained);
+        let servers = root.get_or_meant("servers", KEYS).and_then(At::list).unwrap_or_default();
         let skip = settings::skips_missing(&root, inputs);
         // The names of all servers count, so that a problem of a server does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
@@ -150,7 +152,7 @@ impl ToolmanReader<'_> {
 
     fn server(&self, at: &At<'_>, skip: bool) -> Option<NamespacedServer> {
         let table = at.table()?;
-        table.refuse_unknown(&SERVER_KEYS, &[]);
+        table.refuse_unknown(SERVER_KEYS, &[]);
         let namespace = match table.get("namespace") {
             Some(namespace) => namespace.string().filter(|name| {
                 let sound = !name.chars().any(char::is_control);

@@ -335,7 +335,7 @@ fn everything_wrong_is_told_at_once() {
             &[
                 "3:1 servers[0].command: `command` names no program (name the program to start, such as `npx`)",
                 "4:7 servers[0].cwd: expected a string, found the number 5 (put the value in double quotes)",
-                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation`, `start` and `offload_over`)",
+                "5:1 servers[0].timeout: unknown key `timeout` (remove it; known here: `namespace`, `command`, `url`, `env`, `cwd`, `restart`, `shell`, `headers`, `oauth`, `transport`, `type`, `disabled`, `connect_timeout`, `start_timeout`, `call_timeout`, `max_call_time`, `inherit_env`, `isolation`, `start`, `idle_timeout` and `offload_over`)",
                 "6:14 servers[0].env.A: the environment variable NONE is not set (set NONE before starting, or give a default: `${NONE:-default}`)",
             ],
         ),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MINIMAL: &str = r#"{ "toolboxes": { "dev": { "mcpServers": {} } } }"#;
 
-pub(super) const KEYS: [&str; 22] = [
+pub(super) const KEYS: &[&str] = &[
     "$schema",
     "toolMode",
     "metaTools",
@@ -34,6 +34,7 @@ pub(super) const KEYS: [&str; 22] = [
     "envFile",
     "onMissingVariable",
     "start",
+    "idleTimeout",
     "daemon",
     "linger",
     "daemonLinger",
@@ -111,10 +112,10 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
         return None;
     }
     let root = at.table()?;
-    if !has(&root, "toolboxes", "a workbench", &KEYS, INTO_A_TOOLBOX) {
+    if !has(&root, "toolboxes", "a workbench", KEYS, INTO_A_TOOLBOX) {
         at.key_error("the file has no `toolboxes`", format!("the smallest file is `{MINIMAL}`"));
     }
-    let entries = root.get_or_meant("toolboxes", &KEYS).and_then(At::table);
+    let entries = root.get_or_meant("toolboxes", KEYS).and_then(At::table);
     let entries = entries.as_ref().map(Table::entries).unwrap_or_default();
     let names: Vec<_> = entries.iter().map(|entry| entry.key).collect();
     let modes = [

@@ -243,12 +243,14 @@ fn directories_are_relative_to_the_file() {
 fn other_settings_of_a_server() {
     let server = server(
         r#"{"command": "x", "connectTimeout": 0.5, "callTimeout": 60, "maxCallTime": 1e300,
-            "inheritEnv": ["*", "SSH_AUTH_SOCK"], "isolation": "session", "start": "call", "offloadOver": 4000, "disabled": false}"#,
+            "inheritEnv": ["*", "SSH_AUTH_SOCK"], "isolation": "session", "start": "call", "idleTimeout": 0.5,
+            "offloadOver": 4000, "disabled": false}"#,
     );
     assert_eq!(server.timeouts.connect, Duration::from_millis(500));
     assert_eq!(server.timeouts.call, Some(Duration::from_secs(60)));
     assert_eq!(server.timeouts.max_call, Some(Duration::from_secs(3_000_000_000)));
     assert_eq!((server.isolation, server.running.start), (Some(Isolation::Session), Some(Start::Call)));
+    assert_eq!(server.running.longest_idle(), Some(Duration::from_millis(500)));
     assert_eq!(server.offload_over, Some(ByteLimit::Bytes(4000)));
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!(command.inherit_env, ["*", "SSH_AUTH_SOCK"]);

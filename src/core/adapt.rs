@@ -1,8 +1,9 @@
 //! Adapts results to a client of another protocol version. Every answer to a client's call goes through
-//! [`deliver`], and lists of tools go through [`tools`].
+//! [`deliver`], lists of tools go through [`tools`], and single definitions of tools through [`tool`].
 //!
 //! Invariant: nothing is changed between equal versions, and whatever no rule names passes unchanged.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
@@ -78,18 +79,27 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
     }
     let whole = format!("[{text}]");
     let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
-    let mut scanner = Scanner::default();
     list.truncate(start);
-    for (index, tool) in tools.iter().enumerate() {
+    for (index, definition) in tools.iter().enumerate() {
         if index > 0 {
             list.push(b',');
         }
-        let tool = scanner.scan_str(tool.get()).expect("a part of valid JSON is valid").root();
-        let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
-        match tool.get("outputSchema") {
-            Some(schema) if !is_object(schema) => tool.write_with(list, &[("outputSchema", None)]),
-            _ => tool.write(list),
-        }
+        list.extend_from_slice(tool(definition.get()).as_bytes());
+    }
+}
+
+/// The definition of a tool as legacy clients accept it: an output schema must be that of an object.
+pub fn tool(definition: &str) -> Cow<'_, str> {
+    static SCHEMA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("outputSchema"));
+    if SCHEMA.find(definition.as_bytes()).is_none() {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let is_object = |schema: Node<'_>| schema.get("type").is_some_and(|kind| kind.raw() == "\"object\"");
+    match node.get("outputSchema") {
+        Some(schema) if !is_object(schema) => node.with(&[("outputSchema", None)]).into(),
+        _ => definition.into(),
     }
 }
 
@@ -157,6 +167,24 @@ fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn legacy_clients_see_output_schemas_of_objects_only() {
+        for (definition, shown) in [
+            (r#"{"name":"a"}"#, None),
+            (r#"{ "name":"outputSchema", "n":1.10 }"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"object"},"n":1.10}"#, None),
+            (r#"{"name":"a","outputSchema":{"type":"array"},"n":1.10}"#, Some(r#"{"name":"a","n":1.10}"#)),
+            (r#"{"outputSchema":{},"name":"a"}"#, Some(r#"{"name":"a"}"#)),
+        ] {
+            assert_eq!(tool(definition), shown.unwrap_or(definition));
+            let mut list = b"[".to_vec();
+            list.extend_from_slice(format!("{definition},{definition}").as_bytes());
+            tools(&mut list, 1);
+            let shown = tool(definition);
+            assert_eq!(String::from_utf8(list).unwrap(), format!("[{shown},{shown}"));
+        }
+    }
 
     #[test]
     fn only_what_the_client_cannot_know_becomes_text() {

@@ -188,12 +188,10 @@ impl Engine {
         spec: Spec,
     ) -> Arc<Upstream> {
         let make = |spec: Spec, history| {
-            let offered = self.known.offered(&spec);
+            let (offered, modern) = (self.known.offered(&spec), self.known.is_modern(&spec.transport));
             let (origin, engine) = (workspace.resident_handle(), Arc::downgrade(self));
             let upstream = Upstream::new(group, server, label, spec, history, origin, engine);
-            if let Some((items, modern)) = offered {
-                upstream.recall(items, modern);
-            }
+            upstream.recall(offered, modern);
             upstream
         };
         self.registry.get(workspace, (group, server), spec, make)

@@ -76,11 +76,14 @@ impl Known {
         }
     }
 
-    /// What a server offered when it was last asked, and whether in the modern era; `None` if it is not on
-    /// offer before it runs.
-    pub(super) fn offered(&self, spec: &Spec) -> Option<(Items, bool)> {
-        let items = find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())?;
-        Some((items, self.manner(&spec.transport).is_some_and(|manner| manner.era == Era::Modern)))
+    /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
+    pub(super) fn offered(&self, spec: &Spec) -> Option<Items> {
+        find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())
+    }
+
+    /// Whether a server spoke the modern era when it was last asked.
+    pub(super) fn is_modern(&self, transport: &Transport) -> bool {
+        self.manner(transport).is_some_and(|manner| manner.era == Era::Modern)
     }
 
     /// How a server spoke when it was last asked.

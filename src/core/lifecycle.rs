@@ -4,7 +4,7 @@
 //! ```text
 //! begin carrier ─▶ greet: era, handshake, lists ─▶ up: calls; lists again when they change ─▶ stop carrier
 //!       │                 │ it ended over the probe: once more, as legacy                      ▲
-//!       └── failed ───────┴── failed ─────────── stopped, crashed, or replaced by another ─────┘
+//!       └── failed ───────┴── failed ───── stopped, unused, crashed, or replaced by another ───┘
 //! ```
 //!
 //! Invariant: a life reports under its generation; reports of an older life change nothing.
@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 use super::carrier::Carrier;
 use super::connection::{Caller, Changes, Connection};
 use super::engine::Engine;
+use super::idle;
 use super::modern::Cache;
 use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
@@ -119,13 +120,14 @@ async fn live(
             engine.remember(&connection, items);
             let ended = tokio::select! {
                 biased;
-                _ = &mut *stop => None,
-                error = carrier.over() => Some(error),
-                error = refresh(engine, &connection, generation) => Some(error),
+                _ = &mut *stop => Err(End::Stopped),
+                error = carrier.over() => Ok(error),
+                error = refresh(engine, &connection, generation) => Ok(error),
+                () = idle::unused(engine, &connection) => Err(End::Unused),
             };
             match ended {
-                None => End::Stopped,
-                Some(error) => {
+                Err(end) => end,
+                Ok(error) => {
                     let error = carrier.explain(error).redacted(&connection.redactor);
                     // The calls first: their callers wait, the lists can be a moment late.
                     connection.stop(&error.to_string());
@@ -134,7 +136,7 @@ async fn live(
             }
         }
     };
-    let polite = matches!(end, End::Stopped);
+    let polite = matches!(end, End::Stopped | End::Unused);
     upstream.ended(generation, end);
     connection.stop("it was closed");
     connection.noise.report(upstream);

@@ -4,7 +4,7 @@
 //! connection to an upstream, a view to both. The gateway above asks it to open, close and send; faces tell it names by
 //! the trait [`Exposure`](view::Exposure), so that it knows none of them.
 
-mod adapt;
+pub mod adapt;
 pub mod audience;
 pub mod backoff;
 pub mod bridge;
@@ -14,6 +14,7 @@ pub mod engine;
 mod eras;
 mod gate;
 mod held;
+mod idle;
 pub mod known;
 mod lifecycle;
 pub mod logins;
@@ -22,6 +23,7 @@ mod names;
 pub mod notices;
 pub mod opening;
 pub mod process;
+mod recent;
 pub mod record;
 pub mod registry;
 mod relay;

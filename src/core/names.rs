@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::upstream::Upstream;
 use super::view::{Clash, Exposure};
 use crate::apps::placed;
-use crate::catalog::{Exposed, ExposedItem, Item, Items, Kind, NameLimits, is_marked};
+use crate::catalog::{Exposed, Item, Items, Kind, NameLimits, is_marked};
 
 /// What names depend on, besides the claims.
 pub(super) struct Naming<'a> {
@@ -323,9 +323,15 @@ fn origin<'a>(face: &dyn Exposure, upstream: &'a Upstream, key: &'a str) -> [&'a
 }
 
 /// Whether some client knows a tool by this shortened name.
-pub(super) fn is_shortened(face: &dyn Exposure, upstream: &Upstream, item: &ExposedItem, name: &str) -> bool {
-    is_marked(name, item.full_name(), &origin(face, upstream, &item.own.key))
-        || face.short_name(upstream, &item.own.key).is_some_and(|short| short == name)
+pub(super) fn is_shortened(
+    face: &dyn Exposure,
+    upstream: &Upstream,
+    full: &str,
+    key: &str,
+    name: &str,
+) -> bool {
+    is_marked(name, full, &origin(face, upstream, key))
+        || face.short_name(upstream, key).is_some_and(|short| short == name)
 }
 
 impl Naming<'_> {
@@ -337,7 +343,11 @@ impl Naming<'_> {
             Kind::Resource | Kind::Template => self.face.other_spelling(claim.upstream, &item.key),
         };
         let remembered = self.remembered[class(kind)].get(full).copied();
-        remembered.unwrap_or_else(|| self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)]))
+        let is_shortened =
+            |name: &str| kind == Kind::Tool && is_shortened(self.face, claim.upstream, full, &item.key, name);
+        remembered.unwrap_or_else(|| {
+            self.face.starts_active(&[full, name, other.as_deref().unwrap_or(full)], &is_shortened)
+        })
     }
 }
 

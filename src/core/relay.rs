@@ -15,7 +15,7 @@ use super::tasks::{related_id, with_related};
 use super::workspace::Workspace;
 use crate::apps::{is_page, placed};
 use crate::catalog::Kind;
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::{Progress, write_params};
@@ -206,7 +206,13 @@ impl<'a> Relay<'a> {
         for workspace in self.engine.audience.workspaces() {
             let Some(id) = workspace.tasks.known(self.connection, &own) else { continue };
             if self.connection.version().is_modern() {
-                workspace.each_listener(|listener| listener.task_changed(&id, params));
+                let for_host = workspace.task_for_host(&self.connection.upstream, params).map(Raw::own);
+                let for_host = for_host.as_ref().map_or(params, Raw::root);
+                let keeps_pages = workspace.exposure().keeps_pages();
+                workspace.each_listener(|listener| match listener.renders_apps() || keeps_pages {
+                    true => listener.task_changed(&id, for_host),
+                    false => listener.task_changed(&id, params),
+                });
                 continue;
             }
             for session in workspace.sessions() {

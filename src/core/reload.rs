@@ -50,6 +50,7 @@ mod tests {
             lives_on: false,
             isolation: None,
             start: Start::Open,
+            idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
         }
@@ -58,12 +59,13 @@ mod tests {
     #[test]
     fn only_another_way_to_reach_a_server_restarts_it() {
         type Change = fn(&mut Spec);
-        let changes: [(&str, Change, bool); 13] = [
+        let changes: Vec<(&str, Change, bool)> = vec![
             ("nothing", |_| (), true),
             ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), true),
             ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), true),
             ("restart", |spec| spec.restart = true, true),
             ("start", |spec| spec.start = Start::Call, true),
+            ("idle timeout", |spec| spec.idle_timeout = Some(Duration::from_secs(1)), true),
             ("offloadOver", |spec| spec.offload_over = ByteLimit::Auto, true),
             ("program", |spec| spec.transport = transport("other"), false),
             ("arguments", |spec| on_command(spec, |command| command.args.clear()), false),

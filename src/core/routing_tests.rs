@@ -335,7 +335,7 @@ impl Exposure for Unseen {
         false
     }
 
-    fn starts_active(&self, _: &[&str]) -> bool {
+    fn starts_active(&self, _: &[&str], _: &dyn Fn(&str) -> bool) -> bool {
         false
     }
 

@@ -276,6 +276,7 @@ mod tests {
             lives_on: false,
             isolation,
             start: Start::Open,
+            idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
         }

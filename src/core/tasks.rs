@@ -4,6 +4,7 @@
 //! Invariant: a client sees only the tasks that it began, under ids that are unique for it.
 
 use std::sync::{Arc, LazyLock, Weak};
+use std::time::{Duration, Instant};
 
 use memchr::memmem::Finder;
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use super::upstream::Upstream;
 use crate::config::Transport;
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::meta;
+use crate::transport::peer::Answer;
 
 /// The largest number of tasks that are remembered per client. The oldest are forgotten first.
 const MOST_TASKS: usize = 1000;
@@ -48,6 +50,18 @@ struct Task {
     connection: Weak<Connection>,
     /// Our request that began the task, whose id is the progress token, and the client's own token, raw.
     progress: Option<(u64, Box<str>)>,
+    /// Whether the client still has something to expect of the task.
+    expected: Expected,
+}
+
+/// Whether a client still has something to expect of a task.
+enum Expected {
+    /// The result, or the news that there is none.
+    Outcome,
+    /// The same, until the upstream may forget the task.
+    OutcomeUntil(Instant),
+    /// Nothing: the client knows how the task ended.
+    Nothing,
 }
 
 impl Task {
@@ -74,8 +88,15 @@ pub struct TaskPlace {
 }
 
 impl Tasks {
-    /// Records a task that the client has begun, and returns the client's id for it.
-    fn begin(&self, connection: &Arc<Connection>, own: &str, progress: Option<(u64, Box<str>)>) -> Arc<str> {
+    /// Records a task that the client has begun, and returns the client's id for it. `task` is what the
+    /// upstream says about it.
+    fn begin(
+        &self,
+        connection: &Arc<Connection>,
+        own: &str,
+        task: Node<'_>,
+        progress: Option<(u64, Box<str>)>,
+    ) -> Arc<str> {
         let mut table = self.0.lock();
         if let Some(known) = table.find(connection, own) {
             return known.id.clone();
@@ -91,6 +112,10 @@ impl Tasks {
         table.begun += 1;
         let number = table.begun;
         let (upstream, way) = (Arc::downgrade(&connection.upstream), Arc::downgrade(connection));
+        let ttl = ["ttl", "ttlMs"].iter().find_map(|key| task.get(key)?.raw().parse::<f64>().ok());
+        let ttl = ttl.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
+        let expected = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
+        let expected = expected.map_or(Expected::Outcome, Expected::OutcomeUntil);
         table.tasks.push(Task {
             number,
             id: id.clone(),
@@ -98,11 +123,39 @@ impl Tasks {
             upstream,
             connection: way,
             progress,
+            expected,
         });
         if table.tasks.len() > MOST_TASKS {
             table.tasks.remove(0);
         }
         id
+    }
+
+    /// Whether the client still expects something of a task of this connection.
+    pub(super) fn any_open(&self, connection: &Arc<Connection>) -> bool {
+        let table = self.0.lock();
+        table.tasks.iter().filter(|task| task.is_of(connection)).any(|task| match task.expected {
+            Expected::Outcome => true,
+            Expected::OutcomeUntil(end) => Instant::now() < end,
+            Expected::Nothing => false,
+        })
+    }
+
+    /// Notes what an upstream answered to a request about a task. The task is over for its client once the
+    /// client has the result, or hears that there is none.
+    pub fn answered(&self, id: &str, method: &str, answer: &Answer<'_>) {
+        let is_over = match answer {
+            Answer::Result(result) => {
+                let status = result.get("status").and_then(Node::as_str);
+                let has_result = method == "tasks/result" || result.get("result").is_some();
+                has_result || matches!(status.as_deref(), Some("failed" | "cancelled"))
+            }
+            Answer::Error(_) => true,
+            Answer::Lost(_) => false,
+        };
+        if is_over && let Some(task) = self.0.lock().tasks.iter_mut().find(|task| *task.id == *id) {
+            task.expected = Expected::Nothing;
+        }
     }
 
     /// The address of the task with this client's id.
@@ -159,11 +212,12 @@ pub(super) fn results(
     let (mut id, mut task) = (None, None);
     if let Some(own) = legacy.and_then(id_in) {
         let mut text = Vec::new();
-        let known = quote(&tasks.begin(connection, &own, begun_by));
-        legacy.expect("it has an id").write_with(&mut text, &[("taskId", Some(&known))]);
+        let begun = legacy.expect("it has an id");
+        let known = quote(&tasks.begin(connection, &own, begun, begun_by));
+        begun.write_with(&mut text, &[("taskId", Some(&known))]);
         task = Some(String::from_utf8(text).expect("written from UTF-8 texts"));
     } else if method == "tools/call" && is_modern {
-        id = id_in(result).map(|own| tasks.begin(connection, &own, begun_by));
+        id = id_in(result).map(|own| tasks.begin(connection, &own, result, begun_by));
     } else if method.starts_with("tasks/") {
         id = id_in(result).and_then(|own| tasks.known(connection, &own));
     }
@@ -265,7 +319,7 @@ mod tests {
         upstream.pretend(Some(Default::default()));
         let connection = upstream.connection().unwrap();
         for n in 0..MOST_TASKS + 10 {
-            tasks.begin(&connection, &n.to_string(), None);
+            tasks.begin(&connection, &n.to_string(), Scanner::default().scan_str("{}").unwrap().root(), None);
         }
         assert!(tasks.find("9").is_none());
         let (mut seen, mut after) = (Vec::new(), 0);

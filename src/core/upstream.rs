@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
-//!   ^                 └──────error───────────────────^
+//!   ^                 └──────error────│──────────────^
+//!   ├──unused for `idleTimeout`───────┘
 //!   └──stop, from wherever it is
 //! ```
 //!
@@ -58,6 +59,8 @@ pub struct Upstream {
     lives: watch::Sender<usize>,
     /// Notified whenever a request stops waiting for the upstream to come up.
     less_waiting: Notify,
+    /// Notified whenever other settings are in force.
+    pub(super) renewed: Notify,
 }
 
 /// What the file says about an upstream, whatever the face.
@@ -77,6 +80,8 @@ pub struct Spec {
     pub isolation: Option<Isolation>,
     /// When the upstream starts.
     pub start: Start,
+    /// How long the upstream may be unused before it is stopped; `None`: for ever.
+    pub idle_timeout: Option<Duration>,
     /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
     pub always_listed: bool,
     /// How long results of its tools may be before we keep them.
@@ -171,6 +176,8 @@ pub enum Phase {
 pub enum End {
     /// We stopped it.
     Stopped,
+    /// We stopped it because nobody used it. Its things stay on offer, and whoever uses one starts it.
+    Unused,
     /// The upstream did not come up.
     Failed(StartError),
     /// The upstream went down after it had been up for this long.
@@ -202,15 +209,20 @@ impl Upstream {
             state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
             less_waiting: Notify::new(),
+            renewed: Notify::new(),
         })
     }
 
-    /// Offers what is remembered of the upstream until it has run.
-    pub(super) fn recall(&self, items: Items, modern: bool) {
+    /// Takes over what is remembered of the upstream: its era and, if it is on offer before it runs, what it
+    /// offers.
+    pub(super) fn recall(&self, offered: Option<Items>, modern: bool) {
         let at_rest = self.spec().start == Start::Call;
         let mut state = self.state.lock();
-        (state.items, state.modern) = (Arc::new(items), modern);
-        state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        state.modern = modern;
+        if let Some(items) = offered {
+            state.items = Arc::new(items);
+            state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+        }
     }
 
     /// What the file says about the upstream now.
@@ -222,6 +234,7 @@ impl Upstream {
     /// upstream.
     pub(super) fn set_spec(&self, spec: Spec) {
         *self.spec.write() = Arc::new(spec);
+        self.renewed.notify_waiters();
     }
 
     /// The connection, while there is one.
@@ -306,7 +319,12 @@ impl Upstream {
             self.phase.send_replace(Phase::Starting);
             let life = Life::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
+            let (upstream, was_at_rest) = (self.clone(), state.standing == Standing::AtRest);
             let whole = async move {
+                if was_at_rest {
+                    // The process that was stopped for want of use may still hold what the next one needs.
+                    let _ = upstream.lives.subscribe().wait_for(|lives| *lives == 1).await;
+                }
                 run.await;
                 drop(life);
             };
@@ -371,6 +389,12 @@ impl Upstream {
                 None => return,
             }
         }
+    }
+
+    /// Whether a client waits for the upstream to come up, or watches something of it.
+    pub(super) fn is_awaited(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting > 0 || !state.watched.is_empty()
     }
 
     /// Whether a client waits for the upstream.
@@ -570,6 +594,12 @@ impl Upstream {
                     self.phase.send_replace(Phase::Idle);
                     return;
                 }
+                End::Unused => {
+                    state.standing = Standing::AtRest;
+                    state.backoff.ended_well(Instant::now());
+                    self.phase.send_replace(Phase::Idle);
+                    return;
+                }
                 End::Failed(reason) => (reason, Duration::ZERO),
                 End::Down(reason, uptime) => (reason, uptime),
             };
@@ -639,6 +669,7 @@ impl Upstream {
             lives_on: false,
             isolation: None,
             start: Start::Open,
+            idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
         };
@@ -733,7 +764,7 @@ mod tests {
             let upstream = Upstream::unreal("box", "a");
             upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
             let now = || (upstream.is_on_offer(), upstream.is_at_rest());
-            upstream.recall(items(), true);
+            upstream.recall(Some(items()), true);
             assert!(upstream.is_modern());
             let before = now();
             upstream.pretend(Some(items()));

@@ -5,12 +5,14 @@
 //! read it to decide what a request means. [`names`](super::names) makes the names in it, and
 //! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
+use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
 use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
@@ -40,7 +42,8 @@ pub trait Exposure {
         None
     }
     /// Whether a thing that can be called by these names is active until it is switched by hand.
-    fn starts_active(&self, _names: &[&str]) -> bool {
+    /// `is_shortened` says whether some client knows the thing by a name.
+    fn starts_active(&self, _names: &[&str], _is_shortened: &dyn Fn(&str) -> bool) -> bool {
         true
     }
     /// What happens to two tools that would share a name.
@@ -54,6 +57,11 @@ pub trait Exposure {
     /// Whether the lists of modern clients follow the catalog; otherwise they never change.
     fn lists_to_modern(&self) -> bool {
         false
+    }
+    /// Whether every modern client is shown the same list of this kind. The names of tools, the URIs of
+    /// resources and what apps need depend on the client.
+    fn lists_alike(&self, kind: Kind) -> bool {
+        kind == Kind::Prompt
     }
     /// The names that go into the URIs of an upstream's pages; empty where these URIs stay unchanged.
     fn page_place<'a>(&self, _upstream: &'a Upstream) -> Vec<&'a str> {
@@ -109,14 +117,11 @@ pub struct View {
     /// What was switched by hand before the view began, and so counts as switched from the start.
     pub remembered: [HashMap<Arc<str>, bool>; 2],
     /// The pages that results named, and the group and server of each result.
-    named_pages: HashMap<Box<str>, Vec<Origin>>,
+    named_pages: Recent<Vec<Origin>>,
 }
 
 /// A group and a server in it. The pair stays valid when the file puts another upstream there.
 pub(super) type Origin = (Arc<str>, Arc<str>);
-
-/// The most pages that are remembered because results named them.
-const MOST_PAGES: usize = 10_000;
 
 /// How a client looks at lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +177,7 @@ impl Entry {
         shelf.for_hosts.get_or_init(|| {
             Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
                 Kind::Tool => {
-                    let exposed = exposed(definition.raw(), &mut |uri| pages[uri].clone());
+                    let exposed = exposed(definition.raw().into(), &mut |uri| pages[uri].clone());
                     out.extend_from_slice(exposed.as_bytes());
                 }
                 _ => match pages.get(&item.own.key) {
@@ -181,6 +186,16 @@ impl Entry {
                 },
             })
         })
+    }
+
+    /// The definition of one thing as a client that looks at lists like this sees it.
+    pub fn shown(&self, face: &dyn Exposure, kind: Kind, item: &ExposedItem, look: Look) -> Cow<'_, str> {
+        let definition = self.rendered_for(face, kind, look.as_host).definition(item);
+        // Only modern clients look at the lists of the start.
+        match kind == Kind::Tool && !look.from_start {
+            true => adapt::tool(definition),
+            false => definition.into(),
+        }
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
@@ -456,15 +471,29 @@ impl View {
         face.limits(&self.client)
     }
 
-    /// Names everything for the client with this name; `strict_uris` says that it rejects odd URIs.
-    pub fn name_for(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) {
+    /// Names everything for the client with this name; `strict_uris` says that it rejects odd URIs. `true`:
+    /// names were made anew.
+    pub fn name_for(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) -> bool {
         let before = (self.limits(face), self.strict_uris);
         client.clone_into(&mut self.client);
         self.strict_uris = strict_uris;
-        if (self.limits(face), strict_uris) != before {
+        let is_other = (self.limits(face), strict_uris) != before;
+        if is_other {
             self.entries.values_mut().for_each(|entry| entry.exposed = Arc::default());
             self.name_all(face, false);
         }
+        is_other
+    }
+
+    /// Lets another client share the view: names are made for the strictest of them. `true`: names were made
+    /// anew.
+    pub fn admit(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) -> bool {
+        let is_stricter = face.limits(client).length < self.limits(face).length;
+        if !is_stricter && (self.strict_uris || !strict_uris) {
+            return false;
+        }
+        let client = if is_stricter { client.to_owned() } else { self.client.clone() };
+        self.name_for(face, &client, strict_uris || self.strict_uris)
     }
 
     /// Names what one entry offers now.
@@ -575,7 +604,9 @@ impl View {
             .entries
             .values()
             .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(move |item| (entry, item)));
-        let mut meant = all.filter(|(entry, item)| is_shortened(face, &entry.upstream, item, name));
+        let mut meant = all.filter(|(entry, item)| {
+            is_shortened(face, &entry.upstream, item.full_name(), &item.own.key, name)
+        });
         let (entry, item) = meant.next()?;
         let target = entry.target(Kind::Tool, item.at as usize, self.is_active(Kind::Tool, item));
         meant.next().is_none().then_some(target)
@@ -604,10 +635,7 @@ impl View {
         if let Some(page) = known.and_then(|entry| entry.exposed.pages().get(uri)) {
             return page.clone();
         }
-        if self.named_pages.len() >= MOST_PAGES && !self.named_pages.contains_key(uri) {
-            self.named_pages.clear();
-        }
-        let owners = self.named_pages.entry(uri.into()).or_default();
+        let owners = self.named_pages.entry(uri);
         let origin = (upstream.group.clone(), upstream.server.clone());
         if !owners.contains(&origin) {
             owners.push(origin.clone());

@@ -29,7 +29,7 @@ impl Exposure for Plain {
         true
     }
 
-    fn starts_active(&self, _: &[&str]) -> bool {
+    fn starts_active(&self, _: &[&str], _: &dyn Fn(&str) -> bool) -> bool {
         true
     }
 

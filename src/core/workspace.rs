@@ -7,7 +7,8 @@
 //! Invariant: a workspace's locks stay inside. The view is accessed in [`Workspace::read`] and
 //! [`Workspace::change`], neither of which may be called within the other.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -15,11 +16,14 @@ use parking_lot::{Mutex, RwLock};
 
 use super::modern::Listener;
 use super::notices::{Ledger, Lists};
+use super::recent::Recent;
 use super::session::ClientSession;
 use super::sharing::Resident;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, Origin, View};
+use crate::apps::{exposed, exposed_meta};
+use crate::json::Node;
 use crate::protocol::message::Id;
 
 /// A view and the sessions that share it: one session over stdio and in the legacy era, all callers with the
@@ -38,7 +42,7 @@ pub struct Workspace {
     /// What was begun through the workspace and goes on upstream.
     pub tasks: Tasks,
     /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
-    links: Mutex<HashMap<String, Origin>>,
+    links: Mutex<Recent<Option<Origin>>>,
     sessions: Mutex<Vec<Weak<ClientSession>>>,
     /// The modern clients that listen, and what each was told.
     listeners: Mutex<Vec<(Listener, Ledger)>>,
@@ -60,9 +64,6 @@ impl Drop for Hold {
         }
     }
 }
-
-/// The most URIs of links that are remembered.
-const MOST_LINKS: usize = 10_000;
 
 impl Workspace {
     /// An empty workspace, for a client that has others or for a new client.
@@ -215,17 +216,34 @@ impl Workspace {
 
     /// Remembers who sent a link to this URI.
     pub fn remember_link(&self, uri: &str, upstream: &Arc<Upstream>) {
-        let mut links = self.links.lock();
-        if links.len() >= MOST_LINKS && !links.contains_key(uri) {
-            links.clear();
+        *self.links.lock().entry(uri) = Some((upstream.group.clone(), upstream.server.clone()));
+    }
+
+    /// A tool's result with the URIs by which hosts know the pages in it; `None` if it names none.
+    pub fn result_for_host(&self, upstream: &Upstream, result: Node<'_>) -> Option<String> {
+        let meta = exposed_meta(result, &mut |uri| self.name_page(upstream, uri))?;
+        Some(result.with(&[("_meta", Some(&meta))]))
+    }
+
+    /// The same for a modern task, which holds the result of its tool when it is finished.
+    pub fn task_for_host(&self, upstream: &Upstream, task: Node<'_>) -> Option<String> {
+        // The result is scanned anew, because its own members stand too deep in the task.
+        let result = task.get("result")?.raw();
+        match exposed(result.into(), &mut |uri| self.name_page(upstream, uri)) {
+            Cow::Owned(changed) => Some(task.with(&[("result", Some(&changed))])),
+            Cow::Borrowed(_) => None,
         }
-        links.insert(uri.to_owned(), (upstream.group.clone(), upstream.server.clone()));
+    }
+
+    fn name_page(&self, upstream: &Upstream, uri: &str) -> Arc<str> {
+        let exposure = self.exposure();
+        self.change(|view| view.name_page(&*exposure, upstream, uri))
     }
 
     /// Who sent a link to this URI, or the upstream that replaced the sender, as long as it is in `view`,
     /// which is this workspace's.
     pub fn link_sender(&self, view: &View, uri: &str) -> Option<Arc<Upstream>> {
-        let (group, server) = self.links.lock().get(uri).cloned()?;
+        let (group, server) = self.links.lock().get(uri)?.clone()?;
         view.server(&group, &server).map(|entry| entry.upstream.clone())
     }
 
@@ -255,7 +273,6 @@ mod tests {
     use crate::catalog::{Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
-    use crate::json::Node;
     use crate::protocol::era::{ClientHello, Version};
 
     /// A face that lists everything to everybody.

@@ -4,8 +4,8 @@
 //! The workbench's openings go through [`Answer::fit`].
 //!
 //! Invariants: an answer that fits is given whole. One that does not fit loses descriptions first, then
-//! signatures, then tools from the end, and it says how many tools are missing; a name is left out only if
-//! the names alone do not fit.
+//! signatures and members that say a thing twice, then tools from the end, and it says how many tools are
+//! missing; a name is left out only if the names alone do not fit.
 
 use std::borrow::Cow;
 
@@ -34,6 +34,8 @@ pub(super) struct Entry<'a> {
     /// The members that identify the tool, with their raw values; they replace members of the same name in
     /// the definition.
     pub(super) names: Vec<(&'static str, String)>,
+    /// More of the same kind, which say what `names` says in other words.
+    pub(super) also: Vec<(&'static str, String)>,
     /// The tool's definition.
     pub(super) definition: Cow<'a, str>,
 }
@@ -51,8 +53,8 @@ impl Answer<'_> {
 
     fn brief(&self, limit: usize) -> String {
         let entries: Vec<_> = self.tools.iter().map(Entry::parts).collect();
-        for shown in [&[0, 1, 2][..], &[0, 2], &[0]] {
-            let entry = |parts: &[String; 3]| {
+        for shown in [&[0, 1, 2, 3][..], &[0, 1, 3], &[0]] {
+            let entry = |parts: &[String; 4]| {
                 let parts = shown.iter().map(|at| parts[*at].as_str());
                 format!("{{{}}}", parts.collect::<String>())
             };
@@ -90,19 +92,21 @@ impl Entry<'_> {
     pub(super) fn whole(&self) -> String {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
-        let gone: Vec<(&str, Option<&str>)> = self.names.iter().map(|(key, _)| (*key, None)).collect();
+        let gone: Vec<(&str, Option<&str>)> =
+            self.names.iter().chain(&self.also).map(|(key, _)| (*key, None)).collect();
         let mut rest = Vec::new();
         node.write_with(&mut rest, &gone);
         let rest = String::from_utf8(rest).expect("written from UTF-8 texts");
+        let (names, also) = (members(&self.names), after_comma(&self.also));
         match rest.as_str() {
-            "{}" => format!("{{{}}}", self.members()),
-            rest => format!("{{{},{}", self.members(), &rest[1..]),
+            "{}" => format!("{{{names}{also}}}"),
+            rest => format!("{{{names}{also},{}", &rest[1..]),
         }
     }
 
-    /// What the brief form shows of the tool: names, description and signature. The description and the
-    /// signature each have a comma before them.
-    fn parts(&self) -> [String; 3] {
+    /// What the brief form shows of the tool: names, the same in other words, description and signature. All
+    /// but the first have a comma before them.
+    fn parts(&self) -> [String; 4] {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
         let description = node.get("description").and_then(Node::as_str).unwrap_or_default();
@@ -111,14 +115,20 @@ impl Entry<'_> {
             text => format!(",\"description\":{}", quote(&text)),
         };
         let signature = signature(node.get("inputSchema").map_or("{}", Node::raw));
-        [self.members(), description, format!(",\"signature\":{}", quote(&signature))]
+        let signature = format!(",\"signature\":{}", quote(&signature));
+        [members(&self.names), after_comma(&self.also), description, signature]
     }
+}
 
-    fn members(&self) -> String {
-        let members: Vec<_> =
-            self.names.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
-        members.join(",")
-    }
+/// Members of an object, separated by commas.
+fn members(members: &[(&str, String)]) -> String {
+    let members: Vec<_> = members.iter().map(|(key, value)| format!("{}:{value}", quote(key))).collect();
+    members.join(",")
+}
+
+/// The same, with a comma before each.
+fn after_comma(more: &[(&str, String)]) -> String {
+    more.iter().map(|(key, value)| format!(",{}:{value}", quote(key))).collect()
 }
 
 /// A description up to its first line break or full stop, cut to the length that the brief form allows.
@@ -145,8 +155,10 @@ mod tests {
             ];
             (names.to_vec(), definition.clone())
         };
-        let tools =
-            tools.iter().map(|tool| Entry { names: entry(tool).0, definition: (&*tool.1).into() }).collect();
+        let tools = tools
+            .iter()
+            .map(|tool| Entry { names: entry(tool).0, also: Vec::new(), definition: (&*tool.1).into() })
+            .collect();
         let head =
             "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();
         Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned() }

@@ -48,6 +48,11 @@ impl Glob {
         text.contains(['*', '?', '['])
     }
 
+    /// The pattern as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether the whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         if name == self.text {

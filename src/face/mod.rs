@@ -20,6 +20,7 @@ pub mod toolman;
 pub mod uri_template;
 pub mod workbench;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
-use crate::protocol::era::{ClientHello, OUR_NAME};
+use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
 use crate::transport::peer::Lost;
 
@@ -175,8 +176,8 @@ pub trait Face: Exposure + Send + Sync {
 pub struct Viewer<'a> {
     /// What a legacy client said about itself.
     pub client: Option<&'a ClientHello>,
-    /// `clientInfo.name` of a modern client; empty where it is not known.
-    pub modern_name: &'a str,
+    /// The parameters of the request, in which a modern client says who it is.
+    pub params: Node<'a>,
     /// Whether the client speaks the modern era.
     pub modern: bool,
     /// Whether the client renders apps.
@@ -186,6 +187,15 @@ pub struct Viewer<'a> {
 }
 
 impl Viewer<'_> {
+    /// What the client calls itself; empty where that is not known.
+    pub fn name(&self) -> Cow<'_, str> {
+        match (self.modern, self.client) {
+            (true, _) => modern_name(self.params),
+            (false, Some(client)) => client.name.as_str().into(),
+            (false, None) => "".into(),
+        }
+    }
+
     /// How this viewer looks at lists.
     pub fn look(&self) -> Look {
         Look { from_start: self.modern, as_host: self.renders_apps }

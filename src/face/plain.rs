@@ -75,7 +75,8 @@ impl Face for Plain {
         if let Some(target) = view.find(Kind::Tool, call.name) {
             return Step::Forward(target, None);
         }
-        let near = nearest(call.name, view.items(Kind::Tool).map(|(_, item)| &*item.name), 5);
+        let for_model = view.items(Kind::Tool).filter(|(_, item)| !item.own.is_app_only());
+        let near = nearest(call.name, for_model.map(|(_, item)| &*item.name), 5);
         let near = if near.is_empty() { String::new() } else { format!(" Nearest names: {}", listed(&near)) };
         Step::Say(Wording::Error(Refusal::new(
             code::INVALID_PARAMS,
@@ -150,6 +151,10 @@ impl Exposure for Plain {
     }
 
     fn lists_to_modern(&self) -> bool {
+        true
+    }
+
+    fn lists_alike(&self, _kind: Kind) -> bool {
         true
     }
 }

@@ -18,6 +18,7 @@ use crate::core::view::Entry;
 use crate::core::workspace::Workspace;
 use crate::face::find::{Query, document};
 use crate::face::{Declared, Face, FoundThing, Searched, ServerPlace, Viewer};
+use crate::json::{Node, Raw};
 use crate::memory::definitions::{self, Stamp};
 use crate::search::{Index, ServerDoc};
 
@@ -225,10 +226,18 @@ impl Finders {
     }
 
     /// Searches in the background and answers in the words of the face. A search starts no server.
-    pub(super) fn find(&self, gateway: &Gateway, face: &Arc<dyn Face>, query: Query, reply: Reply) {
+    pub(super) fn find(
+        &self,
+        gateway: &Gateway,
+        face: &Arc<dyn Face>,
+        query: Query,
+        params: Node<'_>,
+        reply: Reply,
+    ) {
         let (face, session) = (face.clone(), reply.session().clone());
         let workspace = session.workspace.clone();
-        let Viewer { modern, renders_apps, settled, .. } = gateway.viewer(&reply);
+        let Viewer { modern, renders_apps, settled, .. } = gateway.viewer(&reply, params);
+        let params = Raw::from(params);
         let (sources, places) = sources(&gateway.engine, &*face, &workspace);
         let finder = self.of(workspace.face());
         tokio::spawn(async move {
@@ -241,8 +250,8 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                let viewer =
-                    Viewer { client: session.hello(), modern_name: "", modern, renders_apps, settled };
+                let (client, params) = (session.hello(), params.root());
+                let viewer = Viewer { client, params, modern, renders_apps, settled };
                 workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {

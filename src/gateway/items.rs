@@ -112,7 +112,7 @@ fn find_resource(
     session.workspace.read(|view| {
         let sender = session.workspace.link_sender(view, uri);
         let wanted = WantedUri { uri, sender, leaves, reads };
-        gateway.face(session).resource(view, &gateway.viewer(reply), &wanted)
+        gateway.face(session).resource(view, &gateway.viewer(reply, Node::empty()), &wanted)
     })
 }
 
@@ -124,7 +124,7 @@ pub(super) fn resource_of(
 ) -> Option<(Arc<Upstream>, String)> {
     let viewer = Viewer {
         client: None,
-        modern_name: "",
+        params: Node::empty(),
         modern: true,
         renders_apps: true,
         settled: gateway.startup.is_settled(),

@@ -163,18 +163,18 @@ impl Gateway {
     }
 
     /// Who is asking, as faces see it.
-    fn viewer<'a>(&self, reply: &'a Reply) -> Viewer<'a> {
-        self.viewer_of(reply.session(), reply.modern().is_some(), reply.renders_apps())
+    fn viewer<'a>(&self, reply: &'a Reply, params: Node<'a>) -> Viewer<'a> {
+        self.viewer_of(reply.session(), params, reply.modern().is_some(), reply.renders_apps())
     }
 
-    fn viewer_of<'a>(&self, session: &'a ClientSession, modern: bool, renders_apps: bool) -> Viewer<'a> {
-        Viewer {
-            client: session.hello(),
-            modern_name: "",
-            modern,
-            renders_apps,
-            settled: self.startup.is_settled(),
-        }
+    fn viewer_of<'a>(
+        &self,
+        session: &'a ClientSession,
+        params: Node<'a>,
+        modern: bool,
+        renders_apps: bool,
+    ) -> Viewer<'a> {
+        Viewer { client: session.hello(), params, modern, renders_apps, settled: self.startup.is_settled() }
     }
 
     /// Takes one message from a client. The answer, and every message that belongs to it, goes by `route`, or
@@ -310,7 +310,8 @@ impl Gateway {
         };
         let (version, renders_apps) = (hello.version, hello.renders_apps);
         let session = reply.session().clone();
-        let viewer = Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply) };
+        let viewer =
+            Viewer { client: Some(&hello), renders_apps: hello.renders_apps, ..self.viewer(&reply, params) };
         let instructions = self.instructions(&session, &viewer);
         let name = hello.name.clone();
         if !reply.session().greet(hello) {
@@ -362,7 +363,7 @@ impl Gateway {
         let step = reply.session().workspace.read(|view| {
             match face.opens_first().filter(|group| !view.is_open(group)) {
                 Some(group) => Step::Open(group.to_owned(), Then::Request),
-                None => face.call(view, &self.viewer(&reply), &call, remembered),
+                None => face.call(view, &self.viewer(&reply, params), &call, remembered),
             }
         });
         self.carry_out(step, face, params, reply);
@@ -377,11 +378,10 @@ impl Gateway {
             let message = "Invalid params: unknown cursor; every list is one page";
             return self.refuse(reply, code::INVALID_PARAMS, message);
         }
-        let modern_name = modern_name(params);
-        let viewer = Viewer {
-            modern_name: &modern_name,
-            ..self.viewer_of(&session, reply.modern().is_some(), reply.renders_apps())
-        };
+        let viewer = self.viewer_of(&session, params, reply.modern().is_some(), reply.renders_apps());
+        if viewer.modern {
+            share_names(&session.workspace, &viewer.name());
+        }
         let answer = || {
             session.workspace.read(|view| {
                 let hint = match viewer.modern {
@@ -540,6 +540,14 @@ fn progress(session: &ClientSession, params: Option<Node<'_>>) {
         connection.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);
         });
+    }
+}
+
+/// Lets names fit a modern client too, which shares them with all callers that have the same credentials.
+fn share_names(workspace: &Workspace, client: &str) {
+    let (exposure, strict_uris) = (workspace.exposure(), Behaviour::of(client).strict_uri_schemes);
+    if workspace.change(|view| view.admit(&*exposure, client, strict_uris)) {
+        workspace.tell();
     }
 }
 

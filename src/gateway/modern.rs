@@ -11,9 +11,8 @@ use crate::core::modern::{Cache, Listener, Watched};
 use crate::core::reply::Reply;
 use crate::core::view::View;
 use crate::core::workspace::Workspace;
-use crate::face::Viewer;
 use crate::json::{Node, Raw, quote};
-use crate::protocol::era::{Version, modern_name};
+use crate::protocol::era::Version;
 use crate::protocol::message::code;
 
 /// How many milliseconds a client may keep our own answers. A client that does not listen for changes sees a
@@ -39,18 +38,13 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
 }
 
 fn discover(gateway: &Gateway, params: Node<'_>, reply: Reply) {
-    let viewer = Viewer { modern_name: &modern_name(params), ..gateway.viewer(&reply) };
-    let instructions = gateway.instructions(reply.session(), &viewer);
+    let instructions = gateway.instructions(reply.session(), &gateway.viewer(&reply, params));
     let capabilities = tasks::capabilities(gateway, reply.session(), Version::MODERN, reply.renders_apps());
     let version = quote(Version::MODERN.as_str());
     let members = format!("\"supportedVersions\":[{version}],\"capabilities\":{capabilities}{instructions}");
-    reply.result_kept(own_hint(gateway), |out| out.extend_from_slice(members.as_bytes()));
-}
-
-/// How long our own answers may be kept, and by whom: they change with the file, and may differ between
-/// tokens.
-fn own_hint(gateway: &Gateway) -> Cache {
-    Cache { ttl: OWN_TTL, public: !tokens_differ(gateway) }
+    // Instructions and capabilities depend on the client.
+    let hint = Cache { ttl: OWN_TTL, public: false };
+    reply.result_kept(hint, |out| out.extend_from_slice(members.as_bytes()));
 }
 
 /// Whether callers with different tokens see different things.
@@ -58,10 +52,12 @@ pub(super) fn tokens_differ(gateway: &Gateway) -> bool {
     gateway.engine.settings().serving.tokens.iter().any(|token| token.scope.is_some())
 }
 
-/// How long a list may be kept: no longer than any part of it.
+/// How long a list may be kept, and by whom: no longer than any part of it, and by the client alone where
+/// others, or the same one with another token, would be shown something else.
 pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, kind: Kind) -> Cache {
-    let own = own_hint(gateway);
-    if !workspace.exposure().lists_to_modern() {
+    let exposure = workspace.exposure();
+    let own = Cache { ttl: OWN_TTL, public: exposure.lists_alike(kind) && !tokens_differ(gateway) };
+    if !exposure.lists_to_modern() {
         return own;
     }
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Gateway, name_for};
@@ -13,7 +14,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::Viewer;
-use crate::json::{Scanner, quote};
+use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
 use crate::transport::peer::Answer;
@@ -111,19 +112,20 @@ impl Shell {
         view
     }
 
-    /// What a model is given about the gateway itself before it opens anything: definitions and instructions.
-    pub fn surface(&self, view: &View) -> String {
-        let viewer =
-            Viewer { client: None, modern_name: "", modern: false, renders_apps: false, settled: true };
+    /// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
+    /// definitions of tools in their order, then the instructions.
+    pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
+        let params = Node::empty();
+        let viewer = Viewer { client: None, params, modern: false, renders_apps: false, settled: true };
         let face = self.gateway.face(&self.session);
-        let mut text = Vec::new();
-        let [first, last] = face.own_tools(view, &viewer);
-        text.extend_from_slice(first.as_bytes());
-        if face.starts_all().is_some() {
-            view.write_list(&*face, Kind::Tool, viewer.look(), false, &mut text);
-        }
-        let instructions = face.instructions(&viewer).unwrap_or_default();
-        format!("{}{last}\n{instructions}", String::from_utf8_lossy(&text))
+        let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
+        let shown = view.items(Kind::Tool).filter(|(entry, item)| {
+            let from_start = face.starts_all().is_some() && view.is_active(Kind::Tool, item);
+            from_start || opened == Some(&*entry.upstream.group)
+        });
+        let shown = shown.map(|(entry, item)| entry.rendered(&*face, Kind::Tool).definition(item).to_owned());
+        let tools = first.into_iter().chain(shown).chain(last).collect();
+        (tools, face.instructions(&viewer).unwrap_or_default())
     }
 
     /// Calls a tool by the upstream's own name. Every message that arrives meanwhile goes to `hear`; if
@@ -187,4 +189,11 @@ impl Shell {
         self.session.end();
         self.gateway.engine.stop().await;
     }
+}
+
+/// The definitions in a text that separates them by commas.
+fn elements(text: &str) -> Vec<String> {
+    let elements: Vec<Box<RawValue>> =
+        serde_json::from_str(&format!("[{text}]")).expect("our own definitions are JSON");
+    elements.iter().map(|element| element.get().to_owned()).collect()
 }

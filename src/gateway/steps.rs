@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::{Gateway, startup};
-use crate::apps::exposed_meta;
 use crate::catalog::Kind;
 use crate::core::opening::Failures;
 use crate::core::reply::Reply;
@@ -12,9 +11,8 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::face::toolman::Change;
-use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Viewer, Wording};
+use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Wording};
 use crate::json::{Node, Raw};
-use crate::protocol::era::modern_name;
 use crate::transport::peer::Answer;
 
 impl Gateway {
@@ -31,8 +29,8 @@ impl Gateway {
             Step::Say(wording) => say(reply, wording, None),
             Step::Open(group, then) => self.open(group, then, "tools/call", params, reply),
             Step::Close(group) => self.close(&face, &group, reply),
-            Step::Switch(change) => self.switch(&face, change, reply),
-            Step::Find(query) => self.finders.find(self, &face, query, reply),
+            Step::Switch(change) => self.switch(&face, change, params, reply),
+            Step::Find(query) => self.finders.find(self, &face, query, params, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
             Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
@@ -57,7 +55,8 @@ impl Gateway {
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             match answer {
                 Answer::Result(result) if names_pages => {
-                    finish_for_host(&*face, &asked.upstream, result, reply)
+                    let changed = reply.session().workspace.result_for_host(&asked.upstream, result);
+                    relay_changed(result, changed, reply);
                 }
                 answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
             }
@@ -112,8 +111,7 @@ impl Gateway {
             // The file may have changed while the group opened.
             let face = gateway.face(&session);
             let opening = Opening { group: &group, then: &then, failed: failed.as_deref() };
-            let modern_name = modern_name(params.root());
-            let viewer = Viewer { modern_name: &modern_name, ..gateway.viewer(&reply) };
+            let viewer = gateway.viewer(&reply, params.root());
             let (step, is_open) = session.workspace.read(|view| {
                 (face.opened(view, &viewer, &opening), failed.is_some() && view.is_open(&group))
             });
@@ -185,11 +183,11 @@ impl Gateway {
     }
 
     /// Switches things on and off, tells the client which lists changed, and remembers the switches.
-    fn switch(&self, face: &Arc<dyn Face>, change: Change, reply: Reply) {
+    fn switch(&self, face: &Arc<dyn Face>, change: Change, params: Node<'_>, reply: Reply) {
         let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
-            face.switched(view, &self.viewer(&reply), &change)
+            face.switched(view, &self.viewer(&reply, params), &change)
         });
         reply.session().record();
         workspace.tell();
@@ -228,12 +226,10 @@ impl Gateway {
     }
 }
 
-/// Answers with a tool's result, in which pages have the URIs that hosts know.
-fn finish_for_host(face: &dyn Face, upstream: &Upstream, result: Node<'_>, reply: Reply) {
-    let workspace = reply.session().workspace.clone();
-    let mut name = |uri: &str| workspace.change(|view| view.name_page(face, upstream, uri));
-    match exposed_meta(result, &mut name) {
-        Some(meta) => reply.relay(Raw::own(result.with(&[("_meta", Some(&meta))])).root(), &[]),
+/// Answers with an upstream's result, or with what was made of it.
+pub(super) fn relay_changed(result: Node<'_>, changed: Option<String>, reply: Reply) {
+    match changed {
+        Some(changed) => reply.relay(Raw::own(changed).root(), &[]),
         None => reply.relay(result, &[]),
     }
 }

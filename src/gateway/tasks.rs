@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::steps::relay_changed;
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
@@ -71,15 +72,26 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
         let message = format!("Task not found: {id}");
         return reply.error(code::INVALID_PARAMS, &message, None);
     };
-    let own = quote(&place.own);
+    let (own, id, upstream) = (quote(&place.own), place.id, place.connection.upstream.clone());
     let changes = [("taskId", Some(&*own))];
-    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, |answer, reply| {
+    let names_pages = reply.renders_apps() || gateway.face(reply.session()).keeps_pages();
+    let finish = move |answer: Answer<'_>, reply: Reply| {
+        let workspace = reply.session().workspace.clone();
+        workspace.tasks.answered(&id, method, &answer);
         match answer {
+            Answer::Result(result) if names_pages => {
+                let changed = match method {
+                    "tasks/result" => workspace.result_for_host(&upstream, result),
+                    _ => workspace.task_for_host(&upstream, result),
+                };
+                relay_changed(result, changed, reply);
+            }
             Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
         }
-    });
+    };
+    gateway.engine.forward(&place.connection.upstream, method, params, &changes, reply, finish);
 }
 
 /// `tasks/list`: every task of the client, in the state that its server reports now. We ask for each task by

@@ -21,6 +21,21 @@ name that it gives itself in `clientInfo.name`; case does not matter, and `*` st
 |---|---|---|---|---|---|---|
 ";
 
+const TAIL: &str = "
+Clients of the modern era that come over HTTP with the same token share what is open, and so its names: these fit the
+strictest of the clients that have asked for a list so far. Every client can call a tool by its full name, and by the short
+name that any client has for it.
+
+An answer that is too long for the client loses descriptions, then signatures, then tools from the end, which `more` counts.
+The names of 80 tools of ordinary size fit every client of the table. With `\"metaTools\": \"classic\"` each entry has two
+names, so that a tool takes about 120 bytes: of 80, Cline, Gemini CLI and Codex then see about 55, 64 and 72.
+
+pydantic-ai, openai-agents and the AI SDK speak the modern era and see `open_toolbox` and `use_tool`. LangChain's
+`get_tools()` starts the gateway anew for each call, so that nothing stays open: load the tools in a session
+(`client.session(…)`), write `\"search\": true`, which lets `use_tool` open toolboxes by itself, or connect to
+`/mcp/{toolbox}` of `serve --http`.
+";
+
 /// The whole page.
 pub fn page() -> String {
     let known = CLIENTS.iter().map(|client| (client.title, &client.behaviour));
@@ -35,6 +50,7 @@ pub fn page() -> String {
     let _ = write!(page, "\nRefuses every resource over one URI whose scheme has `_`: {strict}.\n");
     let hosts = titles(|behaviour| behaviour.renders_apps);
     let _ = write!(page, "\nRenders [apps](apps.md) of tools that stand in its list: {hosts}.\n");
+    page.push_str(TAIL);
     page
 }
 

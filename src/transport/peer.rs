@@ -133,6 +133,11 @@ impl Paused {
         }
     }
 
+    /// Whether any client's requests are paused.
+    pub fn any(&self) -> bool {
+        !self.0.lock().is_empty()
+    }
+
     fn contains(&self, who: u64) -> bool {
         self.0.lock().contains(&who)
     }
@@ -338,6 +343,16 @@ impl<T: Send + 'static> Peer<T> {
     /// Whether any open request is wanted.
     pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
         self.calls.lock().open.values().any(|call| wanted(&call.tag))
+    }
+
+    /// How many ids have been reserved so far.
+    pub fn reserved(&self) -> u64 {
+        self.next.load(Ordering::Relaxed) - 1
+    }
+
+    /// Whether any request besides these is open.
+    pub fn any_open_besides(&self, others: &[u64]) -> bool {
+        self.calls.lock().open.keys().any(|id| !others.contains(id))
     }
 
     /// Waits until no open request is wanted.

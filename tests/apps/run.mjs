@@ -32,7 +32,7 @@ const SERVERS = {
 };
 const TOOLS = { vanilla: "get-time", react: "get-time", monitor: "get-system-info", left: "show-left", right: "show-right" };
 
-const workbench = JSON.stringify({
+const workbench = {
   toolboxes: {
     apps: {
       description: "Five servers with apps",
@@ -41,21 +41,29 @@ const workbench = JSON.stringify({
       ),
     },
   },
-});
+};
 const toolman = Object.entries(SERVERS).reduce(
   (file, [name, words]) => `${file}\n[[servers]]\nnamespace = "${name}"\ncommand = ${JSON.stringify(words.join(" "))}\n`,
   `active_toolsets = [${Object.entries(TOOLS).map(([server, tool]) => `"${server}_${tool}"`)}]\nstartup_wait = 20\n`,
 );
 
-// Where hosts meet apps. The modern era has no dynamic mode.
+// Where hosts meet apps. The modern era has no dynamic mode; flat mode shows what dynamic mode has left in memory.
 const SETUPS = [
   {
     title: "workbench, dynamic mode",
     program: "mcp-workbench",
-    file: ["workbench-config.json", workbench],
+    file: ["workbench-config.json", JSON.stringify(workbench)],
     path: "",
     eras: ["legacy"],
     open: { name: "open_toolbox", args: { toolbox_name: "apps" } },
+    exposed: (server) => `apps__${server}__${TOOLS[server]}`,
+  },
+  {
+    title: "workbench, flat mode",
+    program: "mcp-workbench",
+    file: ["workbench-config.json", JSON.stringify({ ...workbench, toolMode: "flat" })],
+    path: "",
+    eras: ["legacy", "modern"],
     exposed: (server) => `apps__${server}__${TOOLS[server]}`,
   },
   {
@@ -69,7 +77,7 @@ const SETUPS = [
   {
     title: "/mcp/{toolbox}",
     program: "mcp-workbench",
-    file: ["workbench-config.json", workbench],
+    file: ["workbench-config.json", JSON.stringify(workbench)],
     path: "/apps",
     eras: ["legacy", "modern"],
     exposed: (server) => (server === "react" ? "react__get-time" : TOOLS[server]),

@@ -246,6 +246,9 @@ fn the_model_does_not_read_of_tools_for_apps_alone() {
         assert_eq!(opened.contains("poll-left"), mentioned, "{opened}");
         let found = client.call("find_tools", r#"{"query":"poll left","limit":20}"#).text();
         assert_eq!(found.contains("poll-left"), mentioned, "{found}");
+        let wanted = json!({"tools": [{"toolbox": "dev", "server": "left", "tool": "poll-left"}]});
+        let described = client.call("describe_tools", wanted);
+        assert_eq!(described.is_error(), !mentioned, "{described:?}");
         // Its app can call it all the same.
         client.gateway().use_tool("left", "poll-left", "{}").text();
 
@@ -364,11 +367,14 @@ fn connect_says_where_apps_would_not_be_shown() {
         let listed = lab.run(lab.command().args(["list", "tools"]));
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
         let mode = mode.map(|mode| ["--tool-mode", mode]);
-        let connected = lab.run(lab.command().args(["connect", client, "--yes"]).args(mode.iter().flatten()));
-        assert_eq!(connected.code, Some(0), "{client}: {}", connected.stderr);
-        let said = connected.stderr.contains("apps of left are not shown")
-            && connected.stderr.contains("--tool-mode flat");
-        assert_eq!(said, says, "{client}: {}", connected.stderr);
+        // Before anything is written, when it is, and when it was already.
+        for how in ["--dry-run", "--yes", "--yes"] {
+            let connected = lab.run(lab.command().args(["connect", client, how]).args(mode.iter().flatten()));
+            assert_eq!(connected.code, Some(0), "{client}: {}", connected.stderr);
+            let said = connected.stderr.contains("apps of left are not shown")
+                && connected.stderr.contains("--tool-mode flat");
+            assert_eq!(said, says, "{client} {how}: {}", connected.stderr);
+        }
     }
 }
 
@@ -403,4 +409,138 @@ fn toolman_asks_which_tool_is_meant_even_if_only_one_is_active() {
     client.tools();
     let answer = client.call("result", json!({"json": "{}"})).failure();
     assert!(answer.contains("l_result") && answer.contains("r_result"), "{answer}");
+}
+
+/// Errors are for the model, too.
+#[test]
+fn errors_do_not_name_tools_for_apps_alone() {
+    for (capabilities, mentioned) in [(RENDERS, false), (PLAIN, true)] {
+        let mut client = opened(capabilities, two("dynamic"));
+        let wanted = json!({"toolbox": "dev", "server": "left", "tool": "poll-lefd"});
+        let registered = client.call("dev__left__poll-lefd", "{}").failure();
+        let used = client.call("use_tool", json!({"tool": wanted})).failure();
+        let described = client.call("describe_tools", json!({"tools": [wanted]})).text_block(0);
+        for error in [registered, used, described] {
+            assert_eq!(error.contains("poll-left"), mentioned, "{error}");
+        }
+        let config = SOME.to_owned() + &toolman_app("l", "left", "");
+        let mut client = toolman(Era::Legacy, capabilities, config);
+        client.tools();
+        for error in [
+            client.call("l_poll-lefd", "{}").failure(),
+            client.call("toolman_call", r#"{"name":"l_poll-lefd"}"#).failure(),
+        ] {
+            assert_eq!(error.contains("l_poll-left"), mentioned, "{error}");
+        }
+        let error = read(&mut client, "l_ui://left/node").at(&["error", "message"]);
+        assert_eq!(error.contains("left/note"), mentioned, "{error}");
+    }
+    let host = Host::workbench(two("dynamic"));
+    let mut client = host.client_at(Era::Legacy, "/mcp/dev");
+    let error = client.call("poll-lefd", "{}").at(&["error", "message"]);
+    assert!(!error.contains("poll-left") && error.contains("Unknown tool"), "{error}");
+}
+
+/// The result of a task names pages as that of a call does.
+#[test]
+fn results_of_tasks_name_pages_as_others_do() {
+    let result = json!({"content": [], "_meta": {"ui": {"resourceUri": "ui://a"}}});
+    let waits = r#""io.modelcontextprotocol/tasks":{},"#;
+    for (capabilities, page) in [(RENDERS, "ui://l/a"), (PLAIN, "ui://a")] {
+        for era in [Era::Legacy, Era::Modern] {
+            let capabilities = match capabilities {
+                PLAIN => format!(r#"{{"extensions":{{{}}}}}"#, waits.trim_end_matches(',')),
+                renders => renders.replacen(r#"{"extensions":{"#, &format!(r#"{{"extensions":{{{waits}"#), 1),
+            };
+            let flags = format!("--with job,finish --era {}", format!("{era:?}").to_lowercase());
+            let config = format!("active_toolsets = [\"*\"]\n{}", server("l", &flags, ""));
+            let mut client = toolman(era, &capabilities, config);
+            client.tools();
+            let mut call = json!({"name": "l_job", "arguments": {}});
+            if era == Era::Legacy {
+                call["task"] = json!({"ttl": 60000});
+            }
+            client.request("tools/call", call).result();
+            if era == Era::Modern {
+                let filter = json!({"notifications": {"taskIds": ["task-1"]}});
+                client.post("subscriptions/listen", filter);
+                client.notification("notifications/subscriptions/acknowledged");
+                client.until("the server knows of the subscription", |client| {
+                    client.call("l_finish", json!({"id": "task-1", "json": result.to_string()})).text();
+                    client.left().iter().any(|message| message.method() == "notifications/tasks")
+                });
+                let told = client.notification("notifications/tasks").value()["params"]["result"].clone();
+                assert_eq!(told["_meta"]["ui"]["resourceUri"], page, "{told}");
+            } else {
+                client.call("l_finish", json!({"id": "task-1", "json": result.to_string()})).text();
+            }
+            let asked = if era == Era::Legacy { "tasks/result" } else { "tasks/get" };
+            let mut answer = client.request(asked, r#"{"taskId":"task-1"}"#).result();
+            if era == Era::Modern {
+                answer = answer["result"].clone();
+            }
+            assert_eq!(answer["_meta"]["ui"]["resourceUri"], page, "{era:?}: {answer}");
+        }
+    }
+}
+
+/// Every toolbox is open from the start, so that apps are rendered, in both eras.
+#[test]
+fn apps_work_in_flat_mode() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut config = two("flat");
+        config["search"] = json!(true);
+        let mut client = Client::pipe(era, Gateway::spawn(config), RENDERS);
+        let uri = "ui://dev/left/shared/page.html";
+        client.until("both are up", |client| field(client, "resources", "uri").len() == 4);
+        assert_eq!(field(&mut client, "resources", "uri")[0], uri, "{era:?}");
+        assert_eq!(meta(&mut client, "dev__left__show-left")["ui"]["resourceUri"], uri, "{era:?}");
+        assert_eq!(
+            meta(&mut client, "dev__left__poll-left")["ui"]["resourceUri"],
+            uri,
+            "listed for the host"
+        );
+        reads(&mut client, uri, PAGE);
+        reads(&mut client, "ui://left/note", "ui://left/note");
+        client.call("poll-left", "{}").text();
+        let result = json!({"content": [], "_meta": {"ui": {"resourceUri": PAGE}}}).to_string();
+        let answer = client.call("dev__left__result", json!({"json": result})).result();
+        assert_eq!(answer["_meta"]["ui"]["resourceUri"], uri, "{era:?}");
+        let found = client.call("find_tools", r#"{"query":"poll left show","limit":20}"#).text();
+        assert!(found.contains("show-left") && !found.contains("poll-left"), "{found}");
+        assert!(found.contains(uri) && !found.contains(&format!("\"{PAGE}")), "{found}");
+        let wanted = json!({"tools": [{"toolbox": "dev", "server": "left", "tool": "poll-left"}]});
+        assert!(client.call("describe_tools", wanted).is_error(), "{era:?}");
+    }
+}
+
+/// The definitions that a modern client finds in the answers of the workbench name pages as the host knows them.
+#[test]
+fn answers_to_modern_clients_name_pages_as_hosts_know_them() {
+    for (capabilities, page) in [(RENDERS, "ui://dev/left/shared/page.html"), (PLAIN, PAGE)] {
+        let mut config = dev("proxy", json!({"left": app("left", "--with result")}));
+        config["search"] = json!(true);
+        let mut client = Client::pipe(Era::Modern, Gateway::spawn(config), capabilities);
+        let opened = client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).json();
+        let wanted = json!({"tools": [{"toolbox": "dev", "server": "left", "tool": "show-left"}]});
+        let described = client.call("describe_tools", wanted).json();
+        let found = client.call("find_tools", r#"{"query":"show left","limit":1}"#).json();
+        for answer in [&opened, &described, &found] {
+            let mut tools = answer["tools"].as_array().expect("a list").iter();
+            let meta = &tools.find(|tool| tool["name"] == "show-left").expect("it is shown")["_meta"];
+            assert_eq!(
+                (&meta["ui"]["resourceUri"], &meta["ui/resourceUri"]),
+                (&json!(page), &json!(page)),
+                "{answer}"
+            );
+        }
+        let listed =
+            if capabilities == RENDERS { page } else { "workbench://dev/left/ui://shared/page.html" };
+        assert_eq!(opened["resources"][0]["uri"], listed);
+        reads(&mut client, "ui://dev/left/shared/page.html", PAGE);
+        let result = json!({"content": [], "_meta": {"ui": {"resourceUri": PAGE}}}).to_string();
+        let address = json!({"toolbox": "dev", "server": "left", "tool": "result"});
+        let used = client.call("use_tool", json!({"tool": address, "arguments": {"json": result}})).result();
+        assert_eq!(used["_meta"]["ui"]["resourceUri"], page, "{used}");
+    }
 }

@@ -481,7 +481,7 @@ fn hint(client: &mut Client, method: &str, params: Value) -> (u64, String) {
 fn what_is_made_of_many_parts_is_kept_no_longer_than_any_of_them() {
     let tools = |ttl: u64, scope: &str| {
         let result = json!({"tools": [], "ttlMs": ttl, "cacheScope": scope});
-        format!("--era modern --resources 1 --result 'tools/list={result}'")
+        format!("--era modern --resources 1 --result tools/list={result}")
     };
     let public = |ttl: u64| (ttl, "public".to_owned());
     let nothing = (0, "private".to_owned());
@@ -491,14 +491,12 @@ fn what_is_made_of_many_parts_is_kept_no_longer_than_any_of_them() {
         (vec![tools(7000, "private"), tools(8000, "public")], (7000, "private".to_owned())),
         (vec![tools(7000, "public"), "--with echo".to_owned()], nothing.clone()),
     ] {
-        let servers = flags.iter().enumerate().map(|(n, flags)| server(&format!("s{n}"), flags, ""));
-        let config = format!("active_toolsets = [\"*\"]\n{}", servers.collect::<String>());
-        let gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
-        let mut client = Client::pipe(Era::Modern, gateway, CAN_ALL);
+        let servers = flags.iter().enumerate().map(|(n, flags)| (format!("s{n}"), fake(flags)));
+        let host = Host::workbench(dev("dynamic", servers.collect()));
+        let mut client = host.client_at(Era::Modern, "/mcp/dev");
         assert_eq!(hint(&mut client, "tools/list", json!({})), expected, "{flags:?}");
-        assert_eq!(hint(&mut client, "server/discover", json!({})), public(60_000), "what we say ourselves");
         assert_eq!(hint(&mut client, "prompts/list", json!({})), public(60_000), "nobody has any");
-        let uri = "s0_fake://resource/1";
+        let uri = "fake://resource/1";
         assert_eq!(
             hint(&mut client, "resources/read", json!({"uri": uri})),
             public(60_000),
@@ -513,18 +511,37 @@ fn what_is_made_of_many_parts_is_kept_no_longer_than_any_of_them() {
 
 #[test]
 fn what_tokens_see_differently_is_private() {
-    let flags = "--with echo --resources 1 --era modern";
+    let flags = "--with echo --resources 1 --prompts 1 --era modern";
     for (scope, expected) in [("namespaces = [\"p\"]", "private"), ("", "public")] {
         let token = format!("[[auth.tokens]]\nname = \"a\"\ntoken = \"token-of-a\"\n{scope}\n");
         let config = format!("active_toolsets = [\"*\"]\n{}{token}", server("p", flags, ""));
         let host = Host::toolman(config);
         let mut client = host.client_with(Era::Modern, "token-of-a");
         let read = json!({"uri": "p_fake://resource/1"});
-        for (method, params) in
-            [("server/discover", json!({})), ("tools/list", json!({})), ("resources/read", read)]
-        {
+        for (method, params) in [("prompts/list", json!({})), ("resources/read", read)] {
             assert_eq!(hint(&mut client, method, params), (60_000, expected.to_owned()), "{method}");
         }
+    }
+}
+
+/// Instructions, meta-tools, names and what apps need depend on the client; a plain toolbox and prompts do not.
+#[test]
+fn what_clients_see_differently_is_private() {
+    let flags = "--with echo --resources 1 --prompts 1 --era modern";
+    let private = (60_000, "private".to_owned());
+    let toolman = Host::toolman(format!("active_toolsets = [\"*\"]\n{}", server("p", flags, "")));
+    let workbench = Host::workbench(dev("proxy", json!({"a": fake(flags)})));
+    for host in [&toolman, &workbench] {
+        let mut client = host.client(Era::Modern);
+        for method in ["server/discover", "tools/list", "resources/list", "resources/templates/list"] {
+            assert_eq!(hint(&mut client, method, json!({})), private, "{method}");
+        }
+        assert_eq!(hint(&mut client, "prompts/list", json!({})), (60_000, "public".to_owned()));
+    }
+    let mut plain = workbench.client_at(Era::Modern, "/mcp/dev");
+    assert_eq!(hint(&mut plain, "server/discover", json!({})), private);
+    for method in ["tools/list", "resources/list", "resources/templates/list", "prompts/list"] {
+        assert_eq!(hint(&mut plain, method, json!({})), (60_000, "public".to_owned()), "{method}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::client::MODERN;
-use crate::harness::{Gateway, Message, VERSION, dev, fake, fake_with};
+use crate::client::{Client, Era, MODERN};
+use crate::harness::{Gateway, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_with};
 
 /// Flags of a server with so many tools of ordinary size.
 fn tools(count: usize) -> Vec<String> {
@@ -22,8 +22,10 @@ fn tools(count: usize) -> Vec<String> {
     ];
     let tool = |n: usize| {
         let (verb, thing) = (verbs[n % verbs.len()], things[n / verbs.len() % things.len()]);
+        let round = n / (verbs.len() * things.len());
+        let version = if round == 0 { String::new() } else { format!("_v{round}") };
         json!({
-            "name": format!("{verb}_{thing}"),
+            "name": format!("{verb}_{thing}{version}"),
             "description": format!("{verb} a {thing} of a repository. {}", "The token needs access to it. ".repeat(12)),
             "inputSchema": {
                 "type": "object",
@@ -95,15 +97,73 @@ fn every_client_of_the_table_sees_every_name() {
 
 /// Some clients cut what an answer holds twice.
 #[test]
-fn what_is_found_is_structured_for_those_who_can_take_it() {
-    for (client, structured) in [("@cline/core", false), ("codex-mcp-client", true)] {
-        let mut gateway = Gateway::spawn(github(json!({"toolMode": "proxy", "search": true}), 8));
-        gateway.initialize_as(VERSION, "{}", client);
-        open(&mut gateway);
-        let found = gateway.call("find_tools", r#"{"query": "create issue"}"#);
-        assert!(found.text().contains("create_issue"), "{client}: {}", found.text());
-        assert_eq!(found.result()["structuredContent"].is_object(), structured, "{client}");
+fn what_is_found_and_described_is_structured_for_those_who_can_take_it() {
+    for (name, structured) in [("@cline/core", false), ("codex-mcp-client", true)] {
+        for era in [Era::Legacy, Era::Modern] {
+            let gateway = Gateway::spawn(github(json!({"toolMode": "proxy", "search": true}), 8));
+            let mut client = match era {
+                Era::Legacy => Client::named(gateway, name),
+                Era::Modern => Client::pipe(era, gateway, "{}"),
+            };
+            client.name = name.to_owned();
+            client.call("open_toolbox", r#"{"toolbox_name": "github"}"#).text();
+            let wanted =
+                json!({"tools": [{"toolbox": "github", "server": "github", "tool": "create_issue"}]});
+            for answer in [
+                client.call("find_tools", r#"{"query": "create issue"}"#),
+                client.call("describe_tools", wanted),
+            ] {
+                assert!(answer.text().contains("create_issue"), "{name}: {}", answer.text());
+                assert_eq!(answer.result()["structuredContent"].is_object(), structured, "{name} {era:?}");
+            }
+        }
     }
+}
+
+/// A modern Claude Code takes three times as much as a legacy one.
+#[test]
+fn claude_code_takes_longer_answers_in_the_modern_era() {
+    for (count, era, brief) in [(80, Era::Legacy, true), (80, Era::Modern, false), (200, Era::Modern, true)] {
+        let gateway = Gateway::spawn(github(json!({"toolMode": "proxy"}), count));
+        let mut client = match era {
+            Era::Legacy => Client::named(gateway, "claude-code"),
+            Era::Modern => Client::pipe(era, gateway, "{}"),
+        };
+        client.name = "claude-code".to_owned();
+        let text = client.call("open_toolbox", r#"{"toolbox_name": "github"}"#).text();
+        let opened: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(opened["brief"] == true, brief, "{count} {era:?}: {}", text.len());
+        assert!(text.len() <= 180_000, "{}", text.len());
+    }
+}
+
+/// Our ancestor's members say a thing twice; where nothing but names fits, each is said once.
+#[test]
+fn every_name_stands_in_the_answer_to_our_ancestors_call_as_well() {
+    for (client, limit) in
+        [("gemini-cli-mcp-client", 8_000), ("codex-mcp-client", 9_000), ("@cline/core", 7_000)]
+    {
+        let mut gateway = Gateway::spawn(github(json!({"toolMode": "auto"}), 80));
+        gateway.initialize_as(VERSION, "{}", client);
+        let id = gateway.post_call("open_toolbox", r#"{"toolbox": "github"}"#);
+        if client.starts_with("gemini") {
+            gateway.notification(TOOLS_CHANGED);
+            gateway.tools();
+        }
+        let text = gateway.answer(&id).text();
+        let opened: Value = serde_json::from_str(&text).expect("JSON");
+        assert!(text.len() <= limit, "{client}: {}", text.len());
+        assert_eq!((names(&opened["tools"]).len(), &opened["more"]), (80, &Value::Null), "{client}");
+        let expected = json!({"name": "create_issue", "toolbox_name": "github", "source_server": "github"});
+        assert_eq!(opened["tools"][0], expected, "{client}");
+    }
+    let mut gateway = Gateway::start(github(json!({"toolMode": "proxy", "openLimit": 3000}), 8));
+    let opened = gateway.call("open_toolbox", r#"{"toolbox": "github"}"#).json();
+    assert_eq!(opened["brief"], true);
+    assert_eq!(
+        (&opened["tools"][0]["toolbox"], &opened["tools"][0]["server"]),
+        (&json!("github"), &json!("github"))
+    );
 }
 
 #[test]

@@ -174,6 +174,8 @@ impl Remote {
 /// A client.
 pub(crate) struct Client {
     pub(crate) era: Era,
+    /// What it calls itself in the modern era; `test-client` unless changed.
+    pub(crate) name: String,
     capabilities: String,
     way: Way,
 }
@@ -190,7 +192,16 @@ impl Client {
         if era == Era::Legacy {
             gateway.initialize_with(VERSION, capabilities);
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Pipe(Box::new(gateway)) }
+        let (name, way) = ("test-client".to_owned(), Way::Pipe(Box::new(gateway)));
+        Self { era, name, capabilities: capabilities.to_owned(), way }
+    }
+
+    /// A legacy client over stdio that calls itself so.
+    #[track_caller]
+    pub(crate) fn named(mut gateway: Gateway, name: &str) -> Self {
+        gateway.initialize_as(VERSION, "{}", name);
+        let (era, capabilities) = (Era::Legacy, "{}".to_owned());
+        Self { era, name: name.to_owned(), capabilities, way: Way::Pipe(Box::new(gateway)) }
     }
 
     /// A client over HTTP; in the legacy era it opens a session and its stream.
@@ -200,7 +211,8 @@ impl Client {
             web.open_session(capabilities);
             web.listen();
         }
-        Self { era, capabilities: capabilities.to_owned(), way: Way::Web(Box::new(web)) }
+        let (name, way) = (web.name.clone(), Way::Web(Box::new(web)));
+        Self { era, name, capabilities: capabilities.to_owned(), way }
     }
 
     /// The same client with other capabilities, which only a modern one can change.
@@ -233,8 +245,8 @@ impl Client {
         let mut members: Vec<String> = Vec::new();
         if self.era == Era::Modern {
             members.push(format!(
-                r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{{"name":"test-client","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{}"#,
-                self.capabilities
+                r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{{"name":"{}","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{}"#,
+                self.name, self.capabilities
             ));
         }
         members.extend((!meta.is_empty()).then(|| meta.to_owned()));
@@ -437,7 +449,7 @@ pub(crate) struct Web {
     pub(crate) path: String,
     /// Sent as `Authorization: Bearer`.
     pub(crate) token: Option<String>,
-    /// What it calls itself in the legacy era; `test-client` unless changed.
+    /// What it calls itself; `test-client` unless changed.
     pub(crate) name: String,
     /// Further headers, whole lines.
     pub(crate) headers: String,

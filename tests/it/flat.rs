@@ -218,3 +218,19 @@ fn toolman_names_what_to_write_in_its_place() {
         assert!(finished.stderr.contains("active_toolsets = [\"*\"]"), "{}", finished.stderr);
     }
 }
+
+#[test]
+fn a_tool_that_does_not_exist_is_not_looked_for_in_closed_toolboxes() {
+    for generation in ["current", "classic"] {
+        let mut file = file();
+        file["metaTools"] = json!(generation);
+        let mut gateway = start(known(&self::file()), &file);
+        let near = gateway.call("dev__a__eco", "{}").failure();
+        assert!(near.contains("Nearest names") && near.contains("dev__a__echo"), "{near}");
+        for name in ["nothing-like-it", "open_toolboxes", "workbench_open"] {
+            let unknown = gateway.call(name, "{}").failure();
+            let expected = format!("Tool '{name}' not found. All tools are in your tool list");
+            assert_eq!(unknown, expected, "no meta-tool is listed, so none is named");
+        }
+    }
+}

@@ -75,7 +75,8 @@ impl Gateway {
 
 #[test]
 fn the_answer_follows_when_the_client_has_the_tools_and_a_moment_to_take_them_up() {
-    for (name, settling) in [(GEMINI, 500), (CLAUDE, 100)] {
+    let all = [(GEMINI, 500), (CLAUDE, 100), ("opencode", 500), ("Zed", 100), ("goose-desktop", 100)];
+    for (name, settling) in all {
         for mode in ["auto", "dynamic"] {
             let mut gateway = client(name, &toolboxes(mode));
             for (toolbox, tools) in [("dev", 2), ("ops", 3)] {
@@ -154,6 +155,13 @@ fn nobody_else_is_held() {
         gateway.open("dev");
         assert_eq!(gateway.given_up(), 0, "{name} {mode}");
     }
+    let gateway = Gateway::spawn_with(Lab::new(), toolboxes("auto"), |command| {
+        command.arg("-vv");
+    });
+    let mut modern = Client::pipe(Era::Modern, gateway, "{}");
+    modern.name = CLAUDE.to_owned();
+    modern.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).json();
+    assert_eq!(modern.gateway().given_up(), 0, "a modern client's list does not change");
 }
 
 #[test]

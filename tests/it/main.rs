@@ -36,6 +36,7 @@ mod harness;
 mod held;
 #[cfg(unix)]
 mod http;
+mod idle;
 #[cfg(unix)]
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

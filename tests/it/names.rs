@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Lab, VERSION, fake, fake_with, server};
+use crate::client::{Client, Era, Host};
+use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, fake, fake_with, server};
 use crate::shell::Place;
 
 fn config(toolbox: &str, servers: Value) -> Value {
@@ -253,6 +254,8 @@ fn every_spelling_of_a_name_can_be_called() {
     gateway.open("docs");
     for (name, tool) in [(short, 41), (cut, 60)] {
         assert_eq!(gateway.call(name, "{}").json()["name"], "t".repeat(tool), "{name}");
+        let classic = json!({"toolbox_name": "docs", "tool_name": name});
+        assert_eq!(gateway.call("workbench_use_tool", classic).json()["name"], "t".repeat(tool), "{name}");
     }
 }
 
@@ -277,4 +280,61 @@ fn a_modern_client_says_who_it_is_with_its_first_request() {
     let lists: [&[&str]; 4] = [&[], &[cut], &[], &[]];
     assert!(!gateway.activate(lists).is_error(), "another client's name means the same tool");
     assert!(!gateway.tools().contains(&format!("a_{}", "t".repeat(60))));
+}
+
+/// Modern callers with the same token share what is open, and so its names.
+#[test]
+fn modern_clients_over_http_share_names_that_fit_the_strictest_of_them() {
+    let long = json!({"name": "t".repeat(60)}).to_string();
+    let config = format!(
+        "active_toolsets = [\"*\"]\n{}",
+        server("a", &format!("--tool '{long}' --resources 1 --tools 1"), "")
+    );
+    let host = Host::toolman(config);
+    let named = |name: &str| {
+        let mut client = host.client(Era::Modern);
+        client.name = name.to_owned();
+        client
+    };
+    let name_in =
+        |names: &[String]| names.iter().find(|name| name.starts_with("a_tt")).expect("listed").clone();
+    let mut other = named("nobody-knows-it");
+    let full = format!("a_{}", "t".repeat(60));
+    assert_eq!(name_in(&other.tools()), full, "nobody else is there");
+    other.post("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    other.notification("notifications/subscriptions/acknowledged");
+    let mut claude = named("claude-code");
+    let cut = name_in(&claude.tools());
+    assert_eq!(cut.len(), 64 - "mcp__toolman__".len(), "{cut}");
+    other.notification(TOOLS_CHANGED);
+    for (client, strictness) in [(&mut other, "less"), (&mut named("opencode"), "less"), (&mut claude, "as")]
+    {
+        assert_eq!(name_in(&client.tools()), cut, "who is {strictness} strict");
+        for name in [&full, &cut] {
+            client.call(name, "{}").text();
+        }
+    }
+    let uris =
+        |client: &mut Client| client.request("resources/list", "{}").result()["resources"][0]["uri"].clone();
+    assert_eq!(uris(&mut other), "a_fake://resource/1");
+    assert_eq!(uris(&mut named("mcp")), "a+fake://resource/1");
+    assert_eq!(uris(&mut other), "a+fake://resource/1", "which everybody accepts");
+    assert_eq!(name_in(&named("mcp").tools()), cut);
+}
+
+#[test]
+fn the_file_may_name_what_is_active_as_any_client_knows_it() {
+    let tools = ["t".repeat(60), "u".repeat(60)].map(|name| json!({"name": name}).to_string());
+    let servers = server("a", &format!("--tool '{}' --tool '{}'", tools[0], tools[1]), "");
+    let mut claude =
+        Gateway::spawn_toolman(Lab::new(), format!("active_toolsets = [\"*\"]\n{servers}"), |_| ());
+    claude.initialize_as(VERSION, "{}", "claude-code");
+    let cut = claude.tools().into_iter().find(|name| name.starts_with("a_t")).expect("listed");
+    assert!(cut.len() < 60, "{cut}");
+    for (client, expected) in [("test-client", &*format!("a_{}", "t".repeat(60))), ("claude-code", &*cut)] {
+        let config = format!("active_toolsets = [\"{cut}\"]\n{servers}");
+        let mut gateway = Gateway::spawn_toolman(Lab::new(), config, |_| ());
+        gateway.initialize_as(VERSION, "{}", client);
+        assert_eq!(gateway.tools(), ["toolman_activate", expected], "{client}");
+    }
 }

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Lab, dev, fake_path, fake_with, toolman_path};
+use crate::client::{Client, Era};
+use crate::harness::{Gateway, Lab, dev, fake_path, fake_with, server, toolman_path};
 use crate::npm;
 
 /// One odd definition.
@@ -185,4 +186,85 @@ fn listed(lab: &Lab, major: &str, servers: [&[String]; 2]) -> [Value; 2] {
     let output = child.wait_with_output().expect("it ends");
     let mut lines = str::from_utf8(&output.stdout).expect("UTF-8").lines();
     [(); 2].map(|()| serde_json::from_str(lines.next().expect("a line for each")).expect("JSON"))
+}
+
+/// A modern server may promise results that are no objects, which legacy clients reject together with the whole list.
+fn promises() -> [String; 2] {
+    [("any", json!({"type": "array"})), ("object", json!({"type": "object"}))].map(|(name, promised)| {
+        let schema = json!({"type": "object"});
+        json!({"name": name, "description": "Computes numbers", "inputSchema": schema, "outputSchema": promised})
+            .to_string()
+    })
+}
+
+/// The names of the tools in a text that promise results.
+fn promising(answer: &Value) -> Vec<&str> {
+    let tools = answer["tools"].as_array().expect("a list").iter();
+    let promising = tools.filter(|tool| !tool["outputSchema"].is_null());
+    promising
+        .map(|tool| tool["name"].as_str().expect("a name").rsplit('_').next().expect("it ends"))
+        .collect()
+}
+
+#[test]
+fn answers_promise_legacy_clients_nothing_but_objects() {
+    let [any, object] = promises();
+    let mut config =
+        dev("proxy", json!({"a": fake_with("--era modern", &["--tool", &any, "--tool", &object])}));
+    config["search"] = json!(true);
+    let address = |tool: &str| json!({"toolbox": "dev", "server": "a", "tool": tool});
+    for (era, expected) in [(Era::Legacy, &["object"][..]), (Era::Modern, &["any", "object"])] {
+        let mut client = Client::pipe(era, Gateway::spawn(&config), "{}");
+        let opened = client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).json();
+        assert_eq!(promising(&opened), expected, "{era:?}: opening");
+        let wanted = json!({"tools": [address("any"), address("object")]});
+        let described = client.call("describe_tools", wanted).json();
+        assert_eq!(promising(&described), expected, "{era:?}: describing");
+        let mut found = client.call("find_tools", r#"{"query":"compute numbers"}"#).json();
+        found["tools"].as_array_mut().expect("a list").sort_by_key(|tool| tool["name"].to_string());
+        assert_eq!(promising(&found), expected, "{era:?}: finding");
+    }
+    let flags = format!("--era modern --tool '{any}' --tool '{object}'");
+    let config = format!("search = true\n{}", server("a", &flags, ""));
+    for (era, expected) in [(Era::Legacy, &["object"][..]), (Era::Modern, &["any", "object"])] {
+        let gateway = Gateway::spawn_toolman(Lab::new(), &config, |_| ());
+        // A client that keeps its list gets definitions in the answer.
+        let mut client = match era {
+            Era::Legacy => Client::named(gateway, "codex-mcp-client"),
+            Era::Modern => Client::pipe(era, gateway, "{}"),
+        };
+        client.tools();
+        let lists = json!({"tools_on": ["a_*"], "tools_off": [], "resources_on": [], "resources_off": []});
+        let activated = client.call("toolman_activate", lists).json();
+        assert_eq!(promising(&activated["result"]), expected, "{era:?}: activating");
+        let mut found =
+            client.call("toolman_find", r#"{"query":"compute numbers"}"#).json()["result"].clone();
+        found["tools"].as_array_mut().expect("a list").sort_by_key(|tool| tool["name"].to_string());
+        assert_eq!(promising(&found), expected, "{era:?}: finding");
+    }
+}
+
+#[test]
+fn what_is_remembered_promises_legacy_clients_nothing_but_objects() {
+    let [any, object] = promises();
+    let flags = format!("--era modern --wait-for @dir/go --tool '{any}' --tool '{object}'");
+    let config = format!("active_toolsets = [\"*\"]\nstartup_wait = 600\n{}", server("a", &flags, ""));
+    for (era, expected) in [(Era::Legacy, &["object"][..]), (Era::Modern, &["any", "object"])] {
+        let lab = Lab::new();
+        lab.write("tools.toml", &lab.fill(&config));
+        let go = lab.write("go", "");
+        let listed = lab.run(lab.program(&toolman_path()).args(["list", "tools"]));
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        std::fs::remove_file(go).expect("it was written");
+        let mut client = Client::pipe(era, Gateway::spawn_toolman(lab, &config, |_| ()), "{}");
+        let list = client.request("tools/list", "{}").result();
+        assert_eq!(promising(&list), expected, "{era:?}: while it starts");
+        client.gateway().lab.write("go", "");
+        client.call("a_object", "{}").text();
+        assert_eq!(
+            promising(&client.request("tools/list", "{}").result()),
+            expected,
+            "{era:?}: when it is up"
+        );
+    }
 }

@@ -4,9 +4,10 @@
 
 use std::path::PathBuf;
 
+use mcp_workbench::inside::{count, of_definition};
 use serde_json::{Value, json};
 
-use crate::harness::{Finished, Lab, VERSION, dev, fake_with, gateway_path, server, toolman_path};
+use crate::harness::{Finished, Gateway, Lab, VERSION, dev, fake_with, gateway_path, server, toolman_path};
 use crate::npm;
 
 /// A directory with a configuration in it.
@@ -329,14 +330,41 @@ fn tokens_add_up() {
     assert!(tokens["tokenizer"].as_str().is_some_and(|name| name.contains("estimate")), "{tokens}");
     let text = place.run(&["tokens"]).stdout;
     for part in [
-        "TOOLBOX  SERVER  TOOLS  TOKENS\n".to_owned(),
-        format!("\nall definitions at once  {:>7}\n", number(&tokens["total"])),
-        format!("\nthe gateway instead      {:>7}\n", number(&tokens["gateway"])),
+        "TOOLBOX  SERVER  TOOLS  TOKENS  OPEN\n".to_owned(),
+        format!("\nall definitions at once    {:>7}\n", number(&tokens["total"])),
+        format!("\nthe gateway, nothing open  {:>7}\n", number(&tokens["gateway"])),
         format!("{:>7}  (", number(&tokens["saving"]).abs()),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }
     assert_eq!(place.lab.starts("a"), 1);
+}
+
+/// What the client has then been given, counted in the same way.
+#[test]
+fn tokens_of_the_gateway_are_those_of_what_clients_see() {
+    let place = two();
+    let tokens = place.json(&["tokens"], 0);
+    let config =
+        std::fs::read_to_string(place.lab.dir.join("workbench-config.json")).expect("it was written");
+    let seen = |toolbox: Option<&str>| {
+        let mut gateway = Gateway::spawn(&config);
+        let hello = gateway.initialize("2025-11-25").result();
+        if let Some(toolbox) = toolbox {
+            gateway.call("open_toolbox", json!({"toolbox_name": toolbox}));
+        }
+        let tools = gateway.request("tools/list", "{}").result()["tools"].clone();
+        let tools = tools.as_array().expect("a list").iter();
+        let instructions = hello["instructions"].as_str().expect("text");
+        tools.map(|tool| of_definition(&tool.to_string())).sum::<usize>() + count(instructions)
+    };
+    assert_eq!(tokens["gateway"], seen(None));
+    for (n, toolbox) in ["one", "two"].into_iter().enumerate() {
+        assert_eq!(tokens["toolboxes"][n]["open"], seen(Some(toolbox)), "{toolbox}");
+    }
+    let flat = place.json(&["tokens", "--tool-mode", "flat"], 0);
+    assert_eq!(flat["gateway"], flat["toolboxes"][0]["open"], "every tool is listed already");
+    assert!(flat["gateway"].as_i64() > flat["total"].as_i64(), "{flat}");
 }
 
 #[test]
@@ -396,6 +424,8 @@ fn toolman_has_namespaces() {
     let tokens = place.json(&["tokens"], 0);
     assert_eq!(tokens["servers"][1]["namespace"], "");
     assert!(tokens["gateway"].as_i64().is_some_and(|gateway| gateway > 100), "{tokens}");
+    let open = |n: usize| tokens["toolboxes"][n]["open"].as_i64().expect("a number");
+    assert!(tokens["gateway"].as_i64() < Some(open(1)) && open(1) < open(0), "{tokens}");
 }
 
 #[test]
@@ -414,4 +444,20 @@ fn an_official_server() {
     assert!(place.lab.dir.join("get-tiny-image-1.png").exists());
     let tokens = place.json(&["tokens"], 0);
     assert!(tokens["saving"].as_i64().is_some_and(|saving| saving > 0), "{tokens}");
+}
+
+/// The expected numbers are what o200k_base counts for the versions that the lock file names.
+#[test]
+fn tokens_of_official_servers() {
+    let files = npm::entry("filesystem", &["@dir", "@marker"]);
+    let place = Place::workbench(dev(
+        "dynamic",
+        json!({"files": files, "memory": npm::entry("memory", &["@marker"])}),
+    ));
+    let tokens = place.json(&["tokens"], 0);
+    let off = |counted: &Value, real: f64| (counted.as_f64().expect("a number") / real - 1.0).abs();
+    for (n, real) in [1664.0, 900.0].into_iter().enumerate() {
+        assert!(off(&tokens["servers"][n]["tokens"], real) <= 0.1, "{tokens}");
+    }
+    assert!(off(&tokens["total"], 1664.0 + 900.0) <= 0.05, "{tokens}");
 }

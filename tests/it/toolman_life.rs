@@ -54,6 +54,8 @@ fn a_client_that_says_nothing_does_not_keep_servers_waiting() {
     let told = told_capabilities(&mut client, Era::Legacy, "a_");
     let all = ["roots", "sampling", "elicitation"];
     assert!(all.iter().all(|key| told.get(key).is_some()), "anybody might come: {told}");
+    let apps = &told["extensions"]["io.modelcontextprotocol/ui"];
+    assert_eq!(*apps, json!({"mimeTypes": ["text/html;profile=mcp-app"]}), "and might render apps");
 }
 
 #[test]

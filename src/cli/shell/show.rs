@@ -1,16 +1,19 @@
 //! The verb `show`.
 
 use super::catalog::{Catalog, Row};
-use super::tokens::estimate;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::cli::screen::laid_out;
 use crate::config::locate::Face;
 use crate::json::{Scanner, quote};
+use crate::tokens;
 
 impl Run {
     pub(super) fn show(&self, catalog: &Catalog, row: &Row) -> Said {
-        let tokens = estimate(&row.definition);
+        let tokens = match row.kind {
+            Kind::Tool => tokens::of_definition(&row.definition),
+            _ => tokens::count(&row.definition),
+        };
         let word = match row.kind {
             Kind::Tool => "tool",
             Kind::Prompt => "prompt",

@@ -1,4 +1,5 @@
-//! The verb `tokens`, and the estimate of tokens.
+//! The verb `tokens`: what a model reads of all servers at once, of the gateway with nothing open, and of the
+//! gateway with each toolbox open.
 
 use super::catalog::Catalog;
 use super::{Run, Said};
@@ -6,165 +7,125 @@ use crate::catalog::Kind;
 use crate::config::locate::Face;
 use crate::gateway::shell::Shell;
 use crate::json::quote;
+use crate::tokens::{TOKENIZER, count, of_definition};
 
-/// The name of the method that counts the tokens.
-pub(super) const TOKENIZER: &str = "estimate by kind of character (no model's own tokenizer)";
+/// What everything costs, in tokens.
+struct Costs<'a> {
+    /// The servers that are known: the index in the catalog, the number of tools, their definitions.
+    servers: Vec<(usize, usize, usize)>,
+    /// The toolboxes or namespaces: the definitions of their servers, and the gateway with them open.
+    groups: Vec<(&'a str, usize, usize)>,
+    total: usize,
+    /// The gateway's own tools and its instructions.
+    gateway: usize,
+}
 
 impl Run {
     pub(super) fn tokens(&self, shell: &Shell, catalog: &Catalog) -> Said {
-        let mut servers: Vec<(usize, usize, usize)> = Vec::new();
-        for (n, known) in catalog.servers.iter().enumerate() {
-            if !matches!(known.items, Some(Ok(_))) {
-                continue;
-            }
-            let tools: Vec<_> = catalog.of(Kind::Tool).filter(|row| row.server == n).collect();
-            servers.push((n, tools.len(), tools.iter().map(|row| estimate(&row.definition)).sum()));
-        }
-        let group = |n: usize| &*catalog.servers[n].upstream.group;
-        let groups: Vec<(&str, usize)> = self
-            .groups
-            .iter()
-            .map(|(name, ..)| {
-                let own = servers.iter().filter(|(n, ..)| group(*n) == name);
-                (name.as_str(), own.map(|(.., tokens)| tokens).sum())
+        let costs = self.costs(shell, catalog);
+        let text =
+            if self.manner.json { self.as_json(catalog, &costs) } else { self.as_table(catalog, &costs) };
+        Said { text, status: catalog.status() }
+    }
+
+    fn costs(&self, shell: &Shell, catalog: &Catalog) -> Costs<'_> {
+        let known =
+            catalog.servers.iter().enumerate().filter(|(_, known)| matches!(known.items, Some(Ok(_))));
+        let servers: Vec<(usize, usize, usize)> = known
+            .map(|(n, _)| {
+                let tools: Vec<_> = catalog.of(Kind::Tool).filter(|row| row.server == n).collect();
+                (n, tools.len(), tools.iter().map(|row| of_definition(&row.definition)).sum())
             })
             .collect();
-        let total: usize = servers.iter().map(|(.., tokens)| tokens).sum();
-        let gateway = estimate(&shell.surface(&catalog.view));
-        let saving = total as i64 - gateway as i64;
-        let status = catalog.status();
-        if self.manner.json {
-            let rows: Vec<_> = servers
-                .iter()
-                .map(|(n, tools, tokens)| {
-                    format!("{{{},\"tools\":{tools},\"tokens\":{tokens}}}", self.origin(catalog, *n))
-                })
-                .collect();
-            let word = self.group_word();
-            let groups: Vec<_> = groups
-                .iter()
-                .map(|(name, tokens)| format!("{{\"{word}\":{},\"tokens\":{tokens}}}", quote(name)))
-                .collect();
-            let text = format!(
-                "{{\"tokenizer\":{},\"servers\":[{}],\"toolboxes\":[{}],\"total\":{total},\"gateway\":{gateway},\
-                 \"saving\":{saving}}}\n",
-                quote(TOKENIZER),
-                rows.join(","),
-                groups.join(","),
-            );
-            return Said { text, status };
-        }
+        let surface = |opened: Option<&str>| {
+            let (tools, instructions) = shell.surface(&catalog.view, opened);
+            tools.iter().map(|tool| of_definition(tool)).sum::<usize>() + count(&instructions)
+        };
+        let of_group = |name: &str| {
+            let own = servers.iter().filter(|(n, ..)| *catalog.servers[*n].upstream.group == *name);
+            own.map(|(.., tokens)| tokens).sum()
+        };
+        let groups =
+            self.groups.iter().map(|(name, ..)| (&**name, of_group(name), surface(Some(name)))).collect();
+        let total = servers.iter().map(|(.., tokens)| tokens).sum();
+        Costs { groups, total, gateway: surface(None), servers }
+    }
+
+    fn as_json(&self, catalog: &Catalog, costs: &Costs<'_>) -> String {
+        let servers: Vec<_> = costs
+            .servers
+            .iter()
+            .map(|(n, tools, tokens)| {
+                format!("{{{},\"tools\":{tools},\"tokens\":{tokens}}}", self.origin(catalog, *n))
+            })
+            .collect();
+        let word = self.group_word();
+        let groups: Vec<_> = costs
+            .groups
+            .iter()
+            .map(|(name, tokens, open)| {
+                format!("{{\"{word}\":{},\"tokens\":{tokens},\"open\":{open}}}", quote(name))
+            })
+            .collect();
+        format!(
+            "{{\"tokenizer\":{},\"servers\":[{}],\"toolboxes\":[{}],\"total\":{},\"gateway\":{},\"saving\":{}}}\n",
+            quote(TOKENIZER),
+            servers.join(","),
+            groups.join(","),
+            costs.total,
+            costs.gateway,
+            costs.saving(),
+        )
+    }
+
+    fn as_table(&self, catalog: &Catalog, costs: &Costs<'_>) -> String {
         let wide = self.face == Face::Workbench;
-        let row = |group: &str, server: &str, tools: String, tokens: String| match wide {
-            true => vec![group.to_owned(), server.to_owned(), tools, tokens],
-            false => vec![group.to_owned(), tools, tokens],
+        let row = |group: &str, server: &str, numbers: [String; 3]| {
+            let mut row =
+                if wide { vec![group.to_owned(), server.to_owned()] } else { vec![group.to_owned()] };
+            row.extend(numbers);
+            row
         };
         let mut rows = Vec::new();
-        for (name, tokens) in &groups {
-            let own: Vec<_> = servers.iter().filter(|(n, ..)| group(*n) == *name).collect();
+        for (name, sum, open) in &costs.groups {
+            let of_group = |n: usize| &*catalog.servers[n].upstream.group == *name;
+            let own: Vec<_> = costs.servers.iter().filter(|(n, ..)| of_group(*n)).collect();
             for (n, tools, tokens) in &own {
+                let open = if own.len() == 1 { open.to_string() } else { String::new() };
                 let server = &catalog.servers[*n].upstream.server;
-                rows.push(row(name, server, tools.to_string(), tokens.to_string()));
+                rows.push(row(name, server, [tools.to_string(), tokens.to_string(), open]));
             }
             if own.len() > 1 {
-                rows.push(row(name, "all", String::new(), tokens.to_string()));
+                rows.push(row(name, "all", [String::new(), sum.to_string(), open.to_string()]));
             }
         }
         let heading: &[&str] = match wide {
-            true => &["TOOLBOX", "SERVER", "TOOLS", "TOKENS"],
-            false => &["NAMESPACE", "TOOLS", "TOKENS"],
+            true => &["TOOLBOX", "SERVER", "TOOLS", "TOKENS", "OPEN"],
+            false => &["NAMESPACE", "TOOLS", "TOKENS", "OPEN"],
         };
-        let mut text = self.screen.table(heading, &rows);
+        let saving = costs.saving();
         let outcome = match saving {
-            0.. if total > 0 => {
-                let percent = saving as f64 * 100.0 / total as f64;
-                format!("{:<23}  {saving:>7}  ({percent:.0} %)", "saving")
+            0.. if costs.total > 0 => {
+                let percent = saving as f64 * 100.0 / costs.total as f64;
+                format!("{:<25}  {saving:>7}  ({percent:.0} %)", "saving")
             }
-            _ => format!("{:<23}  {:>7}  (it pays with more tools)", "more than without it", -saving),
+            _ => format!("{:<25}  {:>7}  (it pays with more tools)", "more than without it", -saving),
         };
-        text.push_str(&format!(
-            "\n{:<23}  {total:>7}\n{:<23}  {gateway:>7}\n{}\n\ntokenizer: {TOKENIZER}\n",
+        format!(
+            "{}\n{:<25}  {:>7}\n{:<25}  {:>7}\n{}\n\nOPEN: the gateway with that {} open\ntokenizer: {TOKENIZER}\n",
+            self.screen.table(heading, &rows),
             "all definitions at once",
-            "the gateway instead",
+            costs.total,
+            "the gateway, nothing open",
+            costs.gateway,
             self.screen.bold(&outcome),
-        ));
-        Said { text, status }
+            self.group_word(),
+        )
     }
 }
 
-/// Estimates the number of tokens in a text.
-///
-/// The byte pair encoders of current models take a common word and the space before it as one token, cut
-/// longer and rarer words into pieces of about four letters, take up to three digits together, and join the
-/// punctuation of JSON in pairs. Other alphabets cost about one token per two letters, and scripts without
-/// spaces about one per character.
-pub(super) fn estimate(text: &str) -> usize {
-    let mut tokens = 0;
-    let mut run = (Class::Space, 0usize);
-    for c in text.chars() {
-        let class = Class::of(c);
-        if class == run.0 {
-            run.1 += 1;
-        } else {
-            tokens += cost(run);
-            run = (class, 1);
-        }
-    }
-    tokens + cost(run)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Space,
-    Letter,
-    Digit,
-    Mark,
-    Alphabet,
-    Ideograph,
-}
-
-impl Class {
-    fn of(c: char) -> Self {
-        match c {
-            c if c.is_whitespace() => Self::Space,
-            c if c.is_ascii_alphabetic() => Self::Letter,
-            c if c.is_ascii_digit() => Self::Digit,
-            c if c.is_ascii() => Self::Mark,
-            '\u{2e80}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}' | '\u{1f000}'.. => Self::Ideograph,
-            _ => Self::Alphabet,
-        }
-    }
-}
-
-fn cost((class, length): (Class, usize)) -> usize {
-    match class {
-        // A single space belongs to the word after it.
-        Class::Space => usize::from(length > 1),
-        Class::Letter if length <= 8 => 1,
-        Class::Letter => length.div_ceil(5),
-        Class::Digit => length.div_ceil(3),
-        Class::Mark | Class::Alphabet => length.div_ceil(2),
-        Class::Ideograph => length,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::estimate;
-
-    #[test]
-    fn estimates() {
-        for (text, expected) in [
-            ("", 0),
-            ("Read a file", 3),
-            ("internationalization", 4),
-            ("1234567", 3),
-            (r#"{"name":"read_file"}"#, 8),
-            ("файл", 2),
-            ("读取文件", 4),
-            ("a\n    b", 3),
-        ] {
-            assert_eq!(estimate(text), expected, "{text}");
-        }
+impl Costs<'_> {
+    fn saving(&self) -> i64 {
+        self.total as i64 - self.gateway as i64
     }
 }

@@ -131,6 +131,16 @@ impl Connection {
         self.out.held() < MOST_UNREAD
     }
 
+    /// The number of requests so far, without our subscriptions.
+    pub(super) fn requests(&self) -> u64 {
+        self.peer.reserved() - self.subscription.begun()
+    }
+
+    /// Whether any request besides our subscriptions is open.
+    pub(super) fn has_open_requests(&self) -> bool {
+        self.subscription.with_ids(|ids| self.peer.any_open_besides(ids))
+    }
+
     /// Fails the calls in flight, cancels the upstream's questions and closes its stdin.
     pub fn stop(&self, reason: &str) {
         self.peer.close(&Lost::new(reason));

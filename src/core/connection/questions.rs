@@ -38,6 +38,11 @@ impl Questions {
         self.open.lock().remove(id)
     }
 
+    /// Whether any client is being asked something.
+    pub(in crate::core) fn any(&self) -> bool {
+        !self.open.lock().is_empty() || self.asked.any()
+    }
+
     /// Tells the clients that their answers are no longer needed.
     pub(in crate::core) fn cancel(&self) {
         let open = std::mem::take(&mut *self.open.lock());

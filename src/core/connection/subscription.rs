@@ -41,13 +41,17 @@ pub(super) struct Subscription(Mutex<Listening>);
 struct Listening {
     /// The ids. The last one counts; those before it end when it is acknowledged.
     ids: Vec<u64>,
+    /// The number of subscriptions that have begun.
+    begun: u64,
     /// The number of subscriptions that the upstream has ended since one was acknowledged.
     broken: u32,
 }
 
 impl Subscription {
     fn begin(&self, id: u64) {
-        self.0.lock().ids.push(id);
+        let mut state = self.0.lock();
+        state.ids.push(id);
+        state.begun += 1;
     }
 
     /// Records that the upstream ended this subscription. Returns how many had ended before, or `None` if
@@ -80,6 +84,11 @@ impl Subscription {
         let mut state = self.0.lock();
         let at = state.ids.iter().position(|known| *known == id).unwrap_or(0);
         state.ids.drain(..at).collect()
+    }
+
+    /// The number of subscriptions that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.0.lock().begun
     }
 
     /// Calls `look` with the ids.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
+use crate::config::{Common, Isolation, NamespacedServer, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
@@ -31,6 +31,7 @@ impl Face for Toolman {
 
     fn servers(&self) -> Vec<Declared<'_>> {
         let servers = self.config.servers.iter().zip(&self.keys).enumerate();
+        let running = |server: &NamespacedServer| server.running.or(self.config.common.running);
         let declared = servers.map(|(index, (server, key))| Declared {
             group: &server.namespace,
             key,
@@ -47,7 +48,8 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation != Some(Isolation::Session),
                 isolation: server.isolation,
-                start: server.running.or(self.config.common.running).start.unwrap_or(Start::Open),
+                start: running(server).start.unwrap_or(Start::Open),
+                idle_timeout: running(server).longest_idle(),
                 always_listed: false,
                 offload_over: server.offload_over.unwrap_or(self.config.common.offload_over),
             },
@@ -167,7 +169,7 @@ impl Face for Toolman {
         let uri = exposed.as_deref().unwrap_or(wanted.uri);
         let spellings = || spellings(self, view, uri);
         let unknown = || {
-            let message = self.unknown_resource(view, uri);
+            let message = self.unknown_resource(view, viewer.look(), uri);
             Found::Refused(self.refusal(code::RESOURCE_NOT_FOUND, &message))
         };
         if uri == CATALOG {
@@ -249,7 +251,7 @@ impl Toolman {
             [] if !viewer.settled => Ok(Step::Wait),
             [] => match starting_with(view, name) {
                 Some(upstream) => Ok(Step::WaitFor(upstream)),
-                None => Err(self.unknown_tool(view, name) + &waiting(view)),
+                None => Err(self.unknown_tool(view, viewer.look(), name) + &waiting(view)),
             },
         }
     }

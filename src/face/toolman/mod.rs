@@ -127,7 +127,7 @@ impl Toolman {
     /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
     /// servers there are.
     fn found_things(&self, view: &View, look: Look, query: &str, things: &[FoundThing<'_>]) -> String {
-        let mut lists: [Vec<&str>; 3] = Default::default();
+        let mut lists: [Vec<Cow<'_, str>>; 3] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
         for thing in things {
             let (group, server) = thing.place;
@@ -135,8 +135,7 @@ impl Toolman {
             let found =
                 entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
             let Some((entry, item)) = found else { continue };
-            lists[thing.kind as usize]
-                .push(entry.rendered_for(self, thing.kind, look.as_host).definition(item));
+            lists[thing.kind as usize].push(entry.shown(self, thing.kind, item, look));
             if !view.is_active(thing.kind, item) {
                 inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
             }
@@ -216,12 +215,11 @@ impl Toolman {
 
     /// The answer for a client that keeps its list: the message, and the whole definitions of what was
     /// switched on.
-    fn activated<'a>(&'a self, view: &'a View, look: Look, message: &str, change: &Change) -> String {
+    fn activated(&self, view: &View, look: Look, message: &str, change: &Change) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
-            let rendered = |entry: &'a Entry| entry.rendered_for(self, kind, look.as_host);
-            let texts: Vec<_> = items.map(|(entry, item)| rendered(entry).definition(item)).collect();
+            let texts: Vec<_> = items.map(|(entry, item)| entry.shown(self, kind, item, look)).collect();
             texts.join(",")
         };
         format!(
@@ -402,19 +400,20 @@ impl Toolman {
     }
 
     /// The error when no tool has that name.
-    fn unknown_tool(&self, view: &View, name: &str) -> String {
+    fn unknown_tool(&self, view: &View, look: Look, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
         if own.clone().any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
         }
-        let names = own.chain(view.items(Kind::Tool).map(|(_, item)| &*item.name));
+        let names = own.chain(catalogued(view, look, Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
     }
 
     /// The error when no resource has that URI.
-    fn unknown_resource(&self, view: &View, uri: &str) -> String {
+    fn unknown_resource(&self, view: &View, look: Look, uri: &str) -> String {
         let kinds = [Kind::Resource, Kind::Template];
-        let names = kinds.into_iter().flat_map(|kind| view.items(kind).map(|(_, item)| &*item.name));
+        let names =
+            kinds.into_iter().flat_map(|kind| catalogued(view, look, kind).map(|(_, item)| &*item.name));
         unknown("resource", uri, &nearest(uri, names, SIMILAR))
     }
 
@@ -619,8 +618,10 @@ impl Exposure for Toolman {
         (is_default && !upstream.group.is_empty()).then(|| [&*upstream.group, STRICT_SEPARATOR, key].concat())
     }
 
-    fn starts_active(&self, names: &[&str]) -> bool {
-        self.active.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    fn starts_active(&self, names: &[&str], is_shortened: &dyn Fn(&str) -> bool) -> bool {
+        let is_meant =
+            |pattern: &Glob| names.iter().any(|name| pattern.matches(name)) || is_shortened(pattern.text());
+        self.active.iter().any(is_meant)
     }
 
     fn clash(&self) -> Clash {

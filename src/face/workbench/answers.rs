@@ -7,6 +7,7 @@ use super::{Address, Meta, Mode, Workbench};
 use crate::apps::{exposed, placed};
 use crate::catalog::{ExposedItem, Kind, nearest};
 use crate::config::{MetaTools, Toolbox};
+use crate::core::adapt;
 use crate::core::view::{Entry, View};
 use crate::face::arguments::Blocks;
 use crate::face::brief::{Answer, Entry as ToolEntry};
@@ -61,9 +62,9 @@ impl Workbench {
                 let mut tools: Vec<_> =
                     entries().flat_map(|entry| self.proxied(viewer, meta.is_classic(), entry)).collect();
                 for tool in tools.iter_mut().filter(|_| as_ancestor) {
-                    let [toolbox, server] =
-                        ["toolbox_name", "source_server"].map(|key| tool.name(key).to_owned());
-                    tool.names.extend([("toolbox", toolbox), ("server", server)]);
+                    tool.also = [("toolbox", "toolbox_name"), ("server", "source_server")]
+                        .map(|(key, same)| (key, tool.name(same).to_owned()))
+                        .to_vec();
                 }
                 Answer { head, tools, rest }.fit(takes.bytes)
             }
@@ -78,9 +79,9 @@ impl Workbench {
         let (mut tools, mut errors) = (Vec::new(), Vec::new());
         for address in wanted {
             let entry = view.server(&address.toolbox, &address.server);
-            match (self.find(view, address), entry) {
+            match (self.find(view, viewer, address), entry) {
                 (Ok(target), _) if viewer.renders_apps && target.is_app_only() => {
-                    errors.push(self.no_such_tool(view, address).join("\n"));
+                    errors.push(self.no_such_tool(view, viewer, address).join("\n"));
                 }
                 (Ok(target), Some(entry)) => {
                     let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
@@ -258,7 +259,7 @@ impl Workbench {
     }
 
     /// The error when an open toolbox has no such server or tool, or its filters leave the tool out.
-    pub(super) fn no_such_tool(&self, view: &View, wanted: &Address<'_>) -> Blocks {
+    pub(super) fn no_such_tool(&self, view: &View, viewer: &Viewer<'_>, wanted: &Address<'_>) -> Blocks {
         let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
         if !servers.contains(&&*wanted.server) {
             return vec![format!(
@@ -269,9 +270,8 @@ impl Workbench {
             )];
         }
         let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
-        let tools: Vec<&str> = entries
-            .flat_map(|entry| entry.exposed.of(Kind::Tool).items().iter().map(|item| &*item.own.key))
-            .collect();
+        let tools: Vec<&str> =
+            entries.flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
             (false, _) => format!("Nearest names: {}", listed(&near)),
@@ -293,15 +293,30 @@ impl Workbench {
     }
 
     /// The error when no tool has that name, either in one toolbox or anywhere.
-    pub(super) fn unknown_tool(&self, view: &View, toolbox: Option<&str>, name: &str) -> Blocks {
-        let own = self.callable().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
-        let fits = |entry: &Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
-        let items = view.items(Kind::Tool).filter(|(entry, _)| fits(entry));
-        let near = nearest(name, own.chain(items.map(|(_, item)| &*item.name)), 5);
-        let open = self.open_tool().name();
+    pub(super) fn unknown_tool(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        toolbox: Option<&str>,
+        name: &str,
+    ) -> Blocks {
+        // In flat mode nothing has to be opened, so what opens is not suggested.
+        let own: Vec<_> = match self.is_flat() {
+            true => self.listed(viewer).collect(),
+            false => self.callable().collect(),
+        };
+        let own = own.iter().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
+        let fits = |entry: &&Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
+        let entries = view.entries().filter(|entry| entry.is_listed()).filter(fits);
+        let items = entries.flat_map(|entry| for_model(viewer, entry));
+        let near = nearest(name, own.chain(items.map(|item| &*item.name)), 5);
         let hint = match near.is_empty() {
-            true => format!("A toolbox must be open before its tools can be called: see {open}"),
             false => format!("Nearest names: {}", listed(&near)),
+            true if self.is_flat() => "All tools are in your tool list".to_owned(),
+            true => {
+                let open = self.open_tool().name();
+                format!("A toolbox must be open before its tools can be called: see {open}")
+            }
         };
         let place = toolbox.map(|toolbox| format!(" in toolbox '{toolbox}'")).unwrap_or_default();
         vec![format!("Tool '{name}' not found{place}. {hint}")]
@@ -331,11 +346,12 @@ fn proxied<'a>(
     definition: &'a str,
 ) -> ToolEntry<'a> {
     names.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
+    let definition = if viewer.modern { definition.into() } else { adapt::tool(definition) };
     let definition = match viewer.renders_apps {
         true => exposed(definition, &mut |uri| placed(uri, &place).into()),
-        false => definition.into(),
+        false => definition,
     };
-    ToolEntry { names, definition }
+    ToolEntry { names, also: Vec::new(), definition }
 }
 
 /// The `errors` member, with a comma before it.

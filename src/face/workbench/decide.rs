@@ -95,7 +95,7 @@ impl Face for Workbench {
                 [] => starting_with(view, call.name)
                     .map(Step::WaitFor)
                     .or_else(|| self.closed_toolbox(view, call.name, remembered, None))
-                    .unwrap_or_else(|| refusal(&self.unknown_tool(view, None, call.name))),
+                    .unwrap_or_else(|| refusal(&self.unknown_tool(view, viewer, None, call.name))),
                 several => refusal(&vec![several_called(call.name, several)]),
             };
         };
@@ -231,7 +231,7 @@ impl Workbench {
             }
             Meta::Use => {
                 let (address, inner) = use_tool(call.arguments)?;
-                let found = self.find(view, &address);
+                let found = self.find(view, viewer, &address);
                 let starting = || starting(view, &address.toolbox, &address.server);
                 if let Some(upstream) = found.is_err().then(starting).flatten() {
                     return Ok(Step::WaitFor(upstream));
@@ -250,7 +250,7 @@ impl Workbench {
             }
             Meta::ClassicUse => {
                 let (toolbox, tool, inner) = classic_use_tool(call.arguments)?;
-                match self.find_registered(view, &toolbox, &tool) {
+                match self.find_registered(view, viewer, &toolbox, &tool) {
                     Ok(target) => Ok(Step::Forward(target, Some(inner))),
                     Err(refused) => starting_with(view, &tool)
                         .map(Step::WaitFor)
@@ -339,20 +339,31 @@ impl Workbench {
     }
 
     /// The tool that a call of `use_tool` means; the error is for the model.
-    pub(super) fn find(&self, view: &View, address: &Address<'_>) -> Result<Target, Blocks> {
+    pub(super) fn find(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        address: &Address<'_>,
+    ) -> Result<Target, Blocks> {
         if let Some(target) = view.find_own(&address.toolbox, &address.server, &address.tool) {
             return Ok(target);
         }
         Err(match self.toolbox(&address.toolbox) {
             None => self.not_configured(&address.toolbox, Some(address)),
             Some(_) if !view.is_open(&address.toolbox) => self.not_open(&address.toolbox, Some(address)),
-            Some(_) => self.no_such_tool(view, address),
+            Some(_) => self.no_such_tool(view, viewer, address),
         })
     }
 
     /// The tool that a call of `workbench_use_tool` means: by its registered name, or by the server's own
     /// name if no other server of the toolbox has it too.
-    fn find_registered(&self, view: &View, toolbox: &str, tool: &str) -> Result<Target, Blocks> {
+    fn find_registered(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        toolbox: &str,
+        tool: &str,
+    ) -> Result<Target, Blocks> {
         if self.toolbox(toolbox).is_none() {
             return Err(self.not_configured(toolbox, Some(&tool)));
         }
@@ -365,7 +376,7 @@ impl Workbench {
         let servers = view.group(toolbox).map(|entry| &*entry.upstream.server);
         let own: Vec<_> = servers.filter_map(|server| view.find_own(toolbox, server, tool)).collect();
         match &*own {
-            [] => Err(self.unknown_tool(view, Some(toolbox), tool)),
+            [] => Err(self.unknown_tool(view, viewer, Some(toolbox), tool)),
             [one] => Ok(one.clone()),
             several => {
                 let names: Vec<&str> = several.iter().map(|target| &**target.name()).collect();
@@ -422,10 +433,10 @@ pub(in crate::face) fn declared<'a>(
     common: &Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    let (running, offload_over) = (common.running, common.offload_over);
+    let (by_default, offload_over) = (common.running, common.offload_over);
     let start = if flat { Start::Call } else { Start::Open };
     toolbox.servers.iter().map(move |server| {
-        let name = server.name.as_str();
+        let (name, running) = (server.name.as_str(), server.running.or(by_default));
         Declared {
             group: toolbox.name.as_str(),
             key: name,
@@ -438,7 +449,8 @@ pub(in crate::face) fn declared<'a>(
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
-                start: server.running.or(running).start.unwrap_or(start),
+                start: running.start.unwrap_or(start),
+                idle_timeout: running.longest_idle(),
                 always_listed: flat,
                 offload_over: server.offload_over.unwrap_or(offload_over),
             },

@@ -157,9 +157,7 @@ impl Workbench {
 
     /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
-        let name =
-            if viewer.modern { viewer.modern_name } else { viewer.client.map_or("", |client| &client.name) };
-        let known = Behaviour::of(name).open_limit;
+        let known = Behaviour::of(&viewer.name()).open_limit;
         let bytes = self.config.open_limit.bytes(known.bytes(viewer.modern));
         Takes { bytes, structured_content: known.structured_content }
     }
@@ -258,7 +256,8 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        self.meta_tools(&Viewer { client, modern_name: "", modern, renders_apps: false, settled: true })
+        let params = Node::empty();
+        self.meta_tools(&Viewer { client, params, modern, renders_apps: false, settled: true })
     }
 }
 
