@@ -91,6 +91,9 @@ pub(super) enum FileVerb {
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
+        /// Also write `"daemon": true` into our file: all sessions share one process and its servers
+        #[arg(long)]
+        daemon: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -194,9 +197,9 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
             let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
             add::remove(&target, name, &mut console)
         }
-        FileVerb::Connect { client, keep, .. } => {
-            let program = &program(world);
-            let order = connect::Order { client, face, own_face, tool_mode, keep: *keep, world, program };
+        FileVerb::Connect { client, keep, daemon, .. } => {
+            let (program, keep, daemon) = (&program(world), *keep, *daemon);
+            let order = connect::Order { client, face, own_face, tool_mode, keep, daemon, world, program };
             connect::connect(&order, &file?, &mut console)
         }
         FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),

@@ -12,7 +12,7 @@ use super::load::Loader;
 use super::reload::Hangup;
 use crate::config::Common;
 use crate::core::process::{Launcher, daemon};
-use crate::daemon::{Alone, Calls, Daemons, Handover, Outcome, Place, Relay};
+use crate::daemon::{Alone, Daemons, Handover, Place, Relay, RelayEnd, SystemCalls};
 
 /// Hands the session to the daemon. `None`: it is over; else it has to go on here.
 pub(super) async fn relay(
@@ -44,12 +44,12 @@ pub(super) async fn relay(
         vars: world.vars.clone(),
     };
     let relay = Relay { daemons: world.daemons(), handover, limit: common.max_message_bytes };
-    let mut calls = Calls { shutdown, hangup };
+    let mut calls = SystemCalls { shutdown, hangup };
     let outcome = relay.run(stdin, stdout, &mut calls).await;
     hearing.abort();
     match outcome {
-        Outcome::Ended => Ok(None),
-        Outcome::Alone(alone) => Ok(Some(alone)),
+        RelayEnd::Ended => Ok(None),
+        RelayEnd::Alone(alone) => Ok(Some(alone)),
     }
 }
 

@@ -87,14 +87,14 @@ type PoolKey = (&'static str, PathBuf, Vec<Option<OsString>>);
 pub(super) struct Pool {
     pub(super) face: Face,
     pub(super) engine: Arc<Engine>,
-    pub(super) members: Mutex<Vec<Arc<Member>>>,
+    pub(super) members: Mutex<Vec<Arc<Tenant>>>,
     /// Notified when the file is to be read again.
     reload: Arc<Notify>,
     watching: Mutex<Option<AbortHandle>>,
 }
 
 /// One session.
-pub(super) struct Member {
+pub(super) struct Tenant {
     number: u64,
     gateway: Arc<Gateway>,
     loader: Loader,
@@ -277,7 +277,7 @@ impl Host {
     }
 
     /// Gives a session its place among those that it may share servers with.
-    fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<Member>) {
+    fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<Tenant>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Loaded { loader, umask, configured, read } = loaded;
         let world = &loader.world;
@@ -306,7 +306,7 @@ impl Host {
         let beside = pool.members.lock().first().cloned();
         let beside = beside.as_ref().map(|member| &*member.gateway);
         let gateway = of_resident(&pool.engine, configured, resident.clone(), beside);
-        let member = Arc::new(Member {
+        let member = Arc::new(Tenant {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             gateway,
             resident,
@@ -328,7 +328,7 @@ impl Host {
 struct Seat {
     host: Arc<Host>,
     pool: Arc<Pool>,
-    member: Arc<Member>,
+    member: Arc<Tenant>,
     linger: Duration,
 }
 
@@ -353,7 +353,7 @@ impl Drop for Seat {
     }
 }
 
-impl Member {
+impl Tenant {
     /// What the client calls itself; `None` before the handshake.
     pub(super) fn client(&self) -> Option<String> {
         self.session.lock().upgrade()?.client_name()

@@ -50,7 +50,7 @@ pub(super) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let server = Server { loader: Arc::new(loader), read, manner, world };
+        let server = Service { loader: Arc::new(loader), read, manner, world };
         match &http.http {
             Some(address) => server.serve_http(configured, address, http).await,
             None => server.serve_stdio(configured).await,
@@ -72,14 +72,14 @@ struct Client {
 }
 
 /// What serves, however clients come.
-struct Server<'a> {
+struct Service<'a> {
     loader: Arc<Loader>,
     read: Read,
     manner: Manner,
     world: &'a World,
 }
 
-impl Server<'_> {
+impl Service<'_> {
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
         let shutdown = signal()?;
         let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;

@@ -9,7 +9,7 @@ use super::World;
 use super::failure::{Failure, Manner};
 use super::load::runtime;
 use super::login::rfc3339;
-use super::residents::{Host, Member, Pool};
+use super::residents::{Host, Pool, Tenant};
 use super::screen::Screen;
 use crate::config::locate::Face;
 use crate::core::process::{ProcessTable, own_memory};
@@ -37,7 +37,7 @@ pub(super) fn told(host: &Host) -> Value {
     })
 }
 
-fn session(member: &Member) -> Value {
+fn session(member: &Tenant) -> Value {
     let resident = &member.resident;
     let since = resident.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     json!({

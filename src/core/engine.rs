@@ -345,21 +345,6 @@ impl Engine {
         }
     }
 
-    /// The client that hears what an upstream says, or asks, outside of any call.
-    pub(super) fn client_at_large(&self, upstream: &Arc<Upstream>, asks: bool) -> Option<Arc<ClientSession>> {
-        if !self.daemon {
-            return self.audience.stdio();
-        }
-        let lookers = self.audience.lookers(upstream);
-        let is_shared = upstream.spec().isolation_in_daemon() == Isolation::Shared;
-        match lookers.len() {
-            0 | 1 => lookers.into_iter().next(),
-            // A question needs one answer; the oldest session is as good as any that is alike.
-            _ if asks && !is_shared => lookers.into_iter().next(),
-            _ => None,
-        }
-    }
-
     /// Sends a call that needs no state beyond its answer, because both sides speak the legacy era.
     fn send_plainly(
         self: &Arc<Self>,

@@ -12,9 +12,11 @@ use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
 use super::session::{ClientSession, Question};
 use super::tasks::{related_id, with_related};
+use super::upstream::Upstream;
 use super::workspace::Workspace;
 use crate::apps::{is_page, placed};
 use crate::catalog::Kind;
+use crate::config::Isolation;
 use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::era::{LOG_LEVELS, declares, log_level, meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
@@ -126,7 +128,7 @@ impl<'a> Relay<'a> {
             }
         });
         if found.is_empty() {
-            let session = self.engine.client_at_large(&self.connection.upstream, asks)?;
+            let session = client_at_large(self.engine, &self.connection.upstream, asks)?;
             return Some(Addressees { session, key: None, call: None });
         }
         let workspaces =
@@ -349,6 +351,18 @@ impl<'a> Relay<'a> {
             connection.questions.remove(&own.key());
         }
     }
+}
+
+/// The client that hears what an upstream says, or asks, outside of any call.
+fn client_at_large(engine: &Engine, upstream: &Arc<Upstream>, asks: bool) -> Option<Arc<ClientSession>> {
+    if !engine.daemon {
+        return engine.audience.stdio();
+    }
+    let lookers = engine.audience.lookers(upstream);
+    let is_shared = upstream.spec().isolation_in_daemon() == Isolation::Shared;
+    // A question needs one answer; the oldest session is as good as any that is alike.
+    let one_is_enough = lookers.len() < 2 || (asks && !is_shared);
+    lookers.into_iter().next().filter(|_| one_is_enough)
 }
 
 /// Handles an upstream's cancellation of one of its questions.

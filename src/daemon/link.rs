@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::place::Place;
-use super::wire::{Request, Word, read_word};
+use super::wire::{DaemonWord, Request, read_word};
 use crate::core::process::{Launcher, daemon};
 
 /// How long the daemon may take to greet.
@@ -175,21 +175,21 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
     }
     match read_word(&mut stream).await {
         // The system knows who began to listen, which is whoever started the daemon.
-        Ok(Word::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
-        Ok(Word::Refused(reason)) => Err(NoDaemon::new(reason)),
-        Ok(Word::Gone) => Ok(Reached::Gone),
+        Ok(DaemonWord::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
+        Ok(DaemonWord::Refused(reason)) => Err(NoDaemon::new(reason)),
+        Ok(DaemonWord::Gone) => Ok(Reached::Gone),
         Err(error) => Err(NoDaemon::new(format!("what listens on {shown} is no daemon of ours: {error}"))),
     }
 }
 
 impl Link {
     /// Sends a request, and waits until the daemon accepts it.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<(), Refusal> {
-        self.stream.write_all(&request.encode()).await.map_err(|_| Refusal::Gone)?;
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<(), Unheard> {
+        self.stream.write_all(&request.encode()).await.map_err(|_| Unheard::Gone)?;
         match read_word(&mut self.stream).await {
-            Ok(Word::Welcome(_)) => Ok(()),
-            Ok(Word::Refused(reason)) => Err(Refusal::Because(NoDaemon::new(reason))),
-            Ok(Word::Gone) | Err(_) => Err(Refusal::Gone),
+            Ok(DaemonWord::Welcome(_)) => Ok(()),
+            Ok(DaemonWord::Refused(reason)) => Err(Unheard::Because(NoDaemon::new(reason))),
+            Ok(DaemonWord::Gone) | Err(_) => Err(Unheard::Gone),
         }
     }
 
@@ -203,7 +203,7 @@ impl Link {
 }
 
 /// Why a request came to nothing.
-pub(super) enum Refusal {
+pub(super) enum Unheard {
     /// The daemon refuses it.
     Because(NoDaemon),
     /// The daemon is gone.

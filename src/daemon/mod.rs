@@ -20,5 +20,5 @@ mod wire;
 pub use confinement::Confinement;
 pub use link::{Daemons, NoDaemon};
 pub use place::Place;
-pub use relay::{Alone, Calls, Outcome, Relay};
+pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
 pub use wire::{ACCEPTED, Handover, Request, greet, read_request, refuse};

@@ -82,9 +82,9 @@ impl Place {
             }
         };
         let kind = match found.file_type() {
-            kind if kind.is_symlink() => Kind::Link,
-            kind if kind.is_dir() => Kind::Directory,
-            _ => Kind::Other,
+            kind if kind.is_symlink() => Occupant::Link,
+            kind if kind.is_dir() => Occupant::Directory,
+            _ => Occupant::Other,
         };
         match distrust(kind, found.uid() == user, found.permissions().mode()) {
             Some(why) => Err(NoDaemon::new(format!("{shown} {why}"))),
@@ -153,22 +153,22 @@ impl Place {
 
 /// What stands where the directory should be.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Occupant {
     Directory,
     Link,
     Other,
 }
 
 /// Why a directory is not to be used.
-fn distrust(kind: Kind, own: bool, mode: u32) -> Option<String> {
+fn distrust(kind: Occupant, own: bool, mode: u32) -> Option<String> {
     match kind {
-        Kind::Link => Some("is a symbolic link, which may lead anywhere".to_owned()),
-        Kind::Other => Some("is no directory".to_owned()),
-        Kind::Directory if !own => Some("belongs to somebody else".to_owned()),
-        Kind::Directory if mode & 0o077 != 0 => {
+        Occupant::Link => Some("is a symbolic link, which may lead anywhere".to_owned()),
+        Occupant::Other => Some("is no directory".to_owned()),
+        Occupant::Directory if !own => Some("belongs to somebody else".to_owned()),
+        Occupant::Directory if mode & 0o077 != 0 => {
             Some(format!("has the mode {:04o}, so that others can use it; it should be 0700", mode & 0o7777))
         }
-        Kind::Directory => None,
+        Occupant::Directory => None,
     }
 }
 
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn only_a_directory_of_this_user_alone_is_trusted() {
         for (kind, own, mode, expected) in [
-            (Kind::Directory, true, 0o40700, None),
-            (Kind::Directory, true, 0o40500, None),
-            (Kind::Directory, true, 0o40750, Some("has the mode 0750")),
-            (Kind::Directory, true, 0o40701, Some("has the mode 0701")),
-            (Kind::Directory, true, 0o41777, Some("has the mode 1777")),
-            (Kind::Directory, false, 0o40700, Some("belongs to somebody else")),
-            (Kind::Link, true, 0o120777, Some("is a symbolic link")),
-            (Kind::Other, true, 0o100600, Some("is no directory")),
+            (Occupant::Directory, true, 0o40700, None),
+            (Occupant::Directory, true, 0o40500, None),
+            (Occupant::Directory, true, 0o40750, Some("has the mode 0750")),
+            (Occupant::Directory, true, 0o40701, Some("has the mode 0701")),
+            (Occupant::Directory, true, 0o41777, Some("has the mode 1777")),
+            (Occupant::Directory, false, 0o40700, Some("belongs to somebody else")),
+            (Occupant::Link, true, 0o120777, Some("is a symbolic link")),
+            (Occupant::Other, true, 0o100600, Some("is no directory")),
         ] {
             let why = distrust(kind, own, mode);
             assert_eq!(why.is_some(), expected.is_some(), "{kind:?} {mode:o}");

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::flight::{Downward, Flight, Upward};
-use super::link::{Daemons, Link, NoDaemon, Refusal};
+use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Request};
 use crate::core::record::{ASIDE, Record};
 use crate::gateway::stdio::{Aside, LONG_LINE, Resumed};
@@ -47,7 +47,7 @@ pub struct Relay {
 }
 
 /// What the system asks of the relay.
-pub struct Calls<'a> {
+pub struct SystemCalls<'a> {
     /// Resolves when the relay is to end.
     pub shutdown: &'a mut Pin<Box<dyn Future<Output = ()>>>,
     /// Hears when the file is to be read again.
@@ -55,7 +55,7 @@ pub struct Calls<'a> {
 }
 
 /// How the relay's work ended.
-pub enum Outcome {
+pub enum RelayEnd {
     /// The session is over.
     Ended,
     /// The session has to go on in this process.
@@ -110,35 +110,35 @@ impl Relay {
         mut self,
         stdin: &mut (impl AsyncRead + Unpin),
         stdout: &mut (impl AsyncWrite + Unpin),
-        calls: &mut Calls<'_>,
-    ) -> Outcome {
+        calls: &mut SystemCalls<'_>,
+    ) -> RelayEnd {
         let mut session = Session::new(self.limit);
         loop {
             let link = match self.hand_over(&session).await {
                 Ok(link) => link,
-                Err(_) if session.called_off => return Outcome::Ended,
-                Err(reason) => return Outcome::Alone(session.alone(reason)),
+                Err(_) if session.called_off => return RelayEnd::Ended,
+                Err(reason) => return RelayEnd::Alone(session.alone(reason)),
             };
             let Some(parting) = session.serve(link, stdin, stdout, calls).await else {
-                return Outcome::Ended;
+                return RelayEnd::Ended;
             };
             let (told, again) = session.flight.lost(self.handover.face);
             if !session.tell(&told, stdout, calls).await {
-                return Outcome::Ended;
+                return RelayEnd::Ended;
             }
             session.up.forget_sent();
             if let Some(line) = again {
                 session.up.send_first(&line, &mut session.flight);
             }
             if session.is_over() {
-                return Outcome::Ended;
+                return RelayEnd::Ended;
             }
             if !parting.orderly && session.deaths.note(Instant::now()) && !session.called_off {
                 let reason = format!("it ended {MOST_DEATHS} times within a minute");
-                return Outcome::Alone(session.alone(NoDaemon::new(reason)));
+                return RelayEnd::Alone(session.alone(NoDaemon::new(reason)));
             }
             if !session.wait_for_request(stdin, calls).await {
-                return Outcome::Ended;
+                return RelayEnd::Ended;
             }
         }
     }
@@ -153,8 +153,8 @@ impl Relay {
             let mut link = self.daemons.connect().await?;
             match link.ask(&request).await {
                 Ok(()) => return Ok(link),
-                Err(Refusal::Because(reason)) => return Err(reason),
-                Err(Refusal::Gone) => {}
+                Err(Unheard::Because(reason)) => return Err(reason),
+                Err(Unheard::Gone) => {}
             }
         }
         Err(NoDaemon::new("each daemon ended before it took the session"))
@@ -201,7 +201,7 @@ impl Session {
         link: Link,
         stdin: &mut (impl AsyncRead + Unpin),
         stdout: &mut (impl AsyncWrite + Unpin),
-        calls: &mut Calls<'_>,
+        calls: &mut SystemCalls<'_>,
     ) -> Option<Parting> {
         let (mut from, mut to) = link.stream.into_split();
         // How long answers may be is the daemon's business.
@@ -247,7 +247,7 @@ impl Session {
         &mut self,
         lines: &[u8],
         stdout: &mut (impl AsyncWrite + Unpin),
-        calls: &mut Calls<'_>,
+        calls: &mut SystemCalls<'_>,
     ) -> bool {
         let writing = async { stdout.write_all(lines).await.is_ok() && stdout.flush().await.is_ok() };
         tokio::pin!(writing);
@@ -303,7 +303,7 @@ impl Session {
     async fn wait_for_request(
         &mut self,
         stdin: &mut (impl AsyncRead + Unpin),
-        calls: &mut Calls<'_>,
+        calls: &mut SystemCalls<'_>,
     ) -> bool {
         while !self.up.has_request() {
             if self.up.closed || self.end.is_some() {

@@ -167,7 +167,7 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<R
 
 /// What the daemon answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum DaemonWord {
     /// It greets, as the process with this id, or accepts what was wanted.
     Welcome(Option<u32>),
     /// It refuses, for this reason.
@@ -177,14 +177,14 @@ pub(super) enum Word {
 }
 
 /// Reads a line of the daemon before a session begins, and nothing behind it.
-pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Word> {
+pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<DaemonWord> {
     let mut line = Vec::new();
     while line.len() < LONGEST_LINE {
         match stream.read_u8().await {
             Ok(b'\n') => return understand(&line).ok_or_else(|| io::ErrorKind::InvalidData.into()),
             Ok(byte) => line.push(byte),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Word::Gone),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Word::Gone),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(DaemonWord::Gone),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(DaemonWord::Gone),
             Err(error) => return Err(error),
         }
     }
@@ -194,14 +194,14 @@ pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Resu
 /// Accepts what was wanted.
 pub const ACCEPTED: &[u8] = b"ok\n";
 
-fn understand(line: &[u8]) -> Option<Word> {
+fn understand(line: &[u8]) -> Option<DaemonWord> {
     let line = str::from_utf8(line).ok()?;
     match line.strip_prefix(REFUSAL) {
-        Some(reason) => Some(Word::Refused(reason.to_owned())),
-        None if line == "ok" => Some(Word::Welcome(None)),
+        Some(reason) => Some(DaemonWord::Refused(reason.to_owned())),
+        None if line == "ok" => Some(DaemonWord::Welcome(None)),
         None => {
             let mut words = line.strip_prefix(GREETING)?.strip_prefix(' ')?.split(' ');
-            Some(Word::Welcome(words.nth(1).and_then(|pid| pid.parse().ok())))
+            Some(DaemonWord::Welcome(words.nth(1).and_then(|pid| pid.parse().ok())))
         }
     }
 }
@@ -248,12 +248,12 @@ mod tests {
     #[tokio::test]
     async fn words_are_read_to_their_end_and_no_further() {
         let mut stream = &b"mcp-workbench-daemon 12 34\nno, really\nno way\nok\nrest"[..];
-        assert_eq!(read_word(&mut stream).await.expect("a greeting"), Word::Welcome(Some(34)));
+        assert_eq!(read_word(&mut stream).await.expect("a greeting"), DaemonWord::Welcome(Some(34)));
         assert!(read_word(&mut stream).await.is_err(), "this is no word of ours");
-        assert_eq!(read_word(&mut stream).await.expect("a refusal"), Word::Refused("way".into()));
-        assert_eq!(read_word(&mut stream).await.expect("an answer"), Word::Welcome(None));
+        assert_eq!(read_word(&mut stream).await.expect("a refusal"), DaemonWord::Refused("way".into()));
+        assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Welcome(None));
         assert_eq!(stream, b"rest");
-        assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), Word::Gone);
+        assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), DaemonWord::Gone);
         assert!(
             read_word(&mut &[b'x'; LONGEST_LINE][..]).await.is_err(),
             "a stranger that never ends its line"

@@ -225,7 +225,8 @@ fn isolation_decides_server_by_server() {
     })));
     fs::create_dir(den.lab.dir.join("elsewhere")).expect("the directory is ours");
     let file = den.lab.dir.join("workbench-config.json");
-    let sessions: [(&str, Box<dyn Fn(&mut Command)>, [bool; 5]); 4] = [
+    type Change = Box<dyn Fn(&mut Command)>;
+    let sessions: [(&str, Change, [bool; 5]); 4] = [
         // Whether each server is the first session's: session, default, shared, varied, inherits.
         ("the same", Box::new(|_| ()), [false, true, true, true, true]),
         (
@@ -450,8 +451,8 @@ fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
         let mut peer = den.session();
         open(&mut peer, "dev");
         let quick = peer.post_call("dev__a__slow", r#"{"ms":100}"#);
-        peer.post_call("dev__a__slow", &format!(r#"{{"key":"{how}"}}"#));
-        watcher.call("dev__a__started", &format!(r#"{{"key":"{how}"}}"#)).text();
+        peer.post_call("dev__a__slow", format!(r#"{{"key":"{how}"}}"#));
+        watcher.call("dev__a__started", format!(r#"{{"key":"{how}"}}"#)).text();
         match how {
             "close" => {
                 peer.close();
@@ -492,7 +493,7 @@ fn the_daemon_ends_after_its_last_session_when_it_is_asked_and_when_it_is_stoppe
     assert_ne!(pid, second);
     signal(second, "TERM");
     wait_until_dead(second);
-    assert_eq!(peer.call("dev__a__tool-1", "{}").is_error(), false);
+    assert!(!peer.call("dev__a__tool-1", "{}").is_error());
     let third = den.daemon_pid();
     assert_ne!(second, third);
     // `stop` returns when everything is gone.
@@ -552,7 +553,7 @@ fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
         (&json!(["fake://resource/1"]), &json!({"level": "error"})),
         "{told}"
     );
-    assert_eq!(peer.call("more__b__tool-1", r#"{"x":1}"#).is_error(), false);
+    assert!(!peer.call("more__b__tool-1", r#"{"x":1}"#).is_error());
     leave(peer);
 }
 
@@ -1149,4 +1150,54 @@ fn a_session_that_starts_while_the_daemon_ends_gets_another_one() {
         assert!(first.wait().success());
         leave(second);
     }
+}
+
+#[test]
+fn connect_writes_the_key_into_our_file() {
+    let den = Den::new(&json!({"toolboxes": {}}));
+    let file = den.lab.dir.join("workbench-config.json");
+    let before = "{\n  // mine\n  \"toolboxes\": {}\n}\n";
+    fs::write(&file, before).expect("ours");
+    let connect =
+        |more: &[&str]| den.lab.run(den.command().args(["connect", "gemini", "--daemon"]).args(more));
+    let shown = connect(&["--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains("+  \"daemon\": true"), "{shown:?}");
+    assert!(shown.stdout.contains("settings.json"), "the client's file is shown as well: {shown:?}");
+    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+    let written = connect(&["--yes", "--json"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let told: Value = serde_json::from_str(&written.stdout).expect("one JSON value");
+    assert_eq!((&told["written"], &told["config"]["written"]), (&json!(true), &json!(true)), "{told}");
+    let after = fs::read_to_string(&file).expect("ours");
+    assert!(after.contains("// mine") && after.contains("\"daemon\": true"), "{after}");
+    let again = connect(&["--yes", "--json"]);
+    let told: Value = serde_json::from_str(&again.stdout).expect("one JSON value");
+    assert_eq!((&told["changed"], &told["config"]["changed"]), (&json!(false), &json!(false)), "{told}");
+    // Without a terminal and without --yes nothing is written.
+    fs::write(&file, before).expect("ours");
+    assert_eq!(connect(&[]).code, Some(2));
+    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+}
+
+#[test]
+fn doctor_names_servers_that_keep_a_state_for_one_client() {
+    let entry = json!({"command": "@fake", "args": ["--tools", "1", "--marker", "@marker", "--instructions", "@playwright/mcp"]});
+    let mut own = entry.clone();
+    own["isolation"] = json!("session");
+    let den = Den::new(&dev(json!({"kept": entry, "own": own})));
+    let told = den.run(&["doctor", "--json"]);
+    let told: Value = serde_json::from_str(&told.stdout).expect("one JSON value");
+    let hint = |name: &str| {
+        let servers = told["servers"].as_array().expect("a list").iter();
+        servers.clone().find(|server| server["server"] == name).expect("it is there")["hint"].to_string()
+    };
+    assert!(hint("kept").contains("isolation") && !hint("own").contains("isolation"), "{told}");
+    // In the daemon such a server is each session's own.
+    let (mut one, mut other) = (den.session(), den.session());
+    open(&mut one, "dev");
+    open(&mut other, "dev");
+    assert_eq!(den.servers_of(), 4);
+    leave(one);
+    leave(other);
 }
