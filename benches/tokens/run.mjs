@@ -4,6 +4,7 @@
 //     cargo build && node benches/tokens/run.mjs           measures, and prints how far the estimate is off
 //     cargo build && node benches/tokens/run.mjs --update  also writes results.json, the picture and the table in docs/
 //     node benches/tokens/run.mjs --draw                   writes the picture and the table anew from results.json
+//     node benches/tokens/run.mjs --check                  fails if they are not those of results.json
 //     node benches/tokens/run.mjs --record                 writes tests/fixtures/definitions.json
 //
 // The servers and the tokenizer are installed from the committed lock file into target/tokens; that is the one step that
@@ -23,6 +24,8 @@ const root = join(here, "../..");
 const place = join(root, "target/tokens");
 const results = join(here, "results.json");
 const gateway = join(root, "target/debug/mcp-workbench");
+// What the gateway remembers of servers is kept apart from the user's own.
+process.env.XDG_CACHE_HOME = join(place, "cache");
 
 /** The servers by the names of their toolboxes. */
 const SERVERS = {
@@ -118,24 +121,29 @@ function judge({ toolboxes, total, gateway, estimate }) {
   if (far.length > 0) throw new Error(`the estimate is too far off: ${far.map(([name]) => name).join(", ")}`);
 }
 
-/** Puts a text between the marks of a generated part of a page. */
-function insert(file, text) {
+/** A page with this text between the marks of its generated part. */
+function inserted(file, text) {
   const [begin, end] = ["<!-- token figures -->\n", "<!-- /token figures -->"];
   const page = readFileSync(file, "utf8");
   const [from, to] = [page.indexOf(begin) + begin.length, page.indexOf(end)];
   if (from < begin.length || to < from) throw new Error(`${file} has no place for the figures`);
-  writeFileSync(file, page.slice(0, from) + text + page.slice(to));
+  return page.slice(0, from) + text + page.slice(to);
 }
 
-function publish() {
+/** Writes what is made of the results, or only checks that it is there. */
+function publish(write) {
   const measured = JSON.parse(readFileSync(results, "utf8"));
-  writeFileSync(join(root, "docs/tokens.svg"), draw(measured));
-  insert(join(root, "docs/performance.md"), table(measured));
+  const page = join(root, "docs/performance.md");
+  const made = { [join(root, "docs/tokens.svg")]: draw(measured), [page]: inserted(page, table(measured)) };
+  for (const [file, text] of Object.entries(made)) {
+    if (write) writeFileSync(file, text);
+    else if (readFileSync(file, "utf8") !== text) throw new Error(`${file} is not that of results.json; --draw writes it anew`);
+  }
 }
 
 const wish = process.argv[2];
-if (wish === "--draw") {
-  publish();
+if (wish === "--draw" || wish === "--check") {
+  publish(wish === "--draw");
 } else {
   install();
   const { encode } = createRequire(join(place, "package.json"))("gpt-tokenizer/encoding/o200k_base");
@@ -155,7 +163,7 @@ if (wish === "--draw") {
     judge(measured);
     if (wish === "--update") {
       writeFileSync(results, `${JSON.stringify(measured, null, 2)}\n`);
-      publish();
+      publish(true);
     }
   }
 }

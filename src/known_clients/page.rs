@@ -6,10 +6,40 @@ use super::table::{CLIENTS, OTHERS, PYTHON_SDK};
 use super::{Behaviour, ChangedLists, OpenLimit};
 
 const HEAD: &str = "\
-# Clients
+# Compatibility
 
-What is known of clients, as the program knows it: a test makes this page from its table. A client is recognised by the
-name that it gives itself in `clientInfo.name`; case does not matter, and `*` stands for any end.
+A test makes this page from what the program knows of clients, and from what came of driving real ones.
+
+## Two eras of MCP
+
+Clients and servers may each speak 2024-11-05 to 2025-11-25 (with `initialize`) or 2026-07-28 (stateless, with
+`server/discover`), over stdio or HTTP, in any combination; the gateway finds out which, and translates. Questions of
+a server (elicitation, sampling, roots) become `input_required` results for a modern client and real questions for an
+older one.
+
+The modern specification forbids lists that change because of a call. So a modern client always sees the same tools:
+`open_toolbox` and `use_tool` under the workbench, where the answer to opening holds the definitions, resources and
+prompts; under toolman `toolman_activate`, what is active from the start, and `toolman_call` for what was switched on
+since.
+
+## Conformance
+
+The official [conformance suite](https://github.com/modelcontextprotocol/conformance) (0.2.0-alpha.12) is part of the
+tests: as a server the gateway stands in front of an upstream built on rmcp, as a client in front of the suite's own
+servers. Scored scenarios that pass:
+
+| | 2025-11-25 | 2026-07-28 |
+|---|---|---|
+| server | 30 of 30 | 37 of 37 |
+| client, without authorization | 4 of 4 | 7 of 7 |
+| client, authorization (OAuth) | 14 of 14 | 25 of 25 |
+
+`cargo test conformance` runs the suite (Linux x86_64).
+
+## Clients
+
+A client is recognised by the name that it gives itself in `clientInfo.name`; case does not matter, and `*` stands for any
+end.
 
 - **Changed list**: whether the client takes up tools that appear while it runs, and how long it needs after it has read them.
 - **`auto`**: what `\"toolMode\": \"auto\"` gives it.

@@ -1,4 +1,4 @@
-//! `demo`: what it says is compared by `readme.rs`; here is what it leaves behind, which is nothing.
+//! `demo`: what it says is compared by `pages.rs`; here is what it leaves behind, which is nothing.
 
 use std::process::Stdio;
 

@@ -56,13 +56,13 @@ mod offers;
 mod on_call;
 mod opening;
 #[cfg(target_os = "linux")]
+mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
-mod readme;
 mod real;
 #[cfg(unix)]
 mod redeploy;

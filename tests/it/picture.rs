@@ -1,4 +1,4 @@
-//! The picture at the top of the README: a terminal in which the first commands of a newcomer are really run.
+//! The picture of docs/getting-started.md: a terminal in which the first commands of a newcomer are really run.
 //! `UPDATE_EXPECTED=1 cargo test --test it picture::` makes `docs/terminal.svg` anew.
 
 use std::fmt::Write;

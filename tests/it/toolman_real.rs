@@ -166,7 +166,7 @@ async fn rmcp_works_with_toolman() {
     lab.wait_until_gone(DEADLINE);
 }
 
-/// The session that the README shows.
+/// The session that docs/toolman.md shows.
 #[test]
 fn the_documented_session_works_as_shown() {
     let script = |server: &str| npm::script(server).to_str().expect("a path in UTF-8").to_owned();
