@@ -1,11 +1,13 @@
 //! What upstreams offer (tools, resources, templates, prompts), and how it is shown to clients.
 //!
-//! `core` reads an upstream's lists into [`Items`], once; `core/names.rs` gives them names and makes an
-//! [`Exposed`], which views and faces render.
+//! `core` reads an upstream's lists into [`Sent`], once. Only [`Sent::shown`] makes [`Items`] of it, under the
+//! lock; `core/names.rs` gives these names and makes an [`Exposed`], which views and faces render.
 
 mod json_schema;
 pub mod mend;
+mod sent;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -13,10 +15,12 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::mend::{MENDED, Verdict, mend};
+pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::Seeded;
 use crate::json::{Node, Scanner};
+use crate::lock::Guard;
 use crate::protocol::era::Era;
 use crate::text::digest;
 
@@ -102,6 +106,8 @@ pub struct Item {
     page: Arc<str>,
     raw: PageSpan,
     raw_key: PageSpan,
+    /// The definition as the upstream sent it, before it was mended.
+    sent: PageSpan,
     /// The decoded name or URI.
     pub key: Arc<str>,
     /// What a tool's definition says about apps, if it says anything.
@@ -122,7 +128,32 @@ impl Item {
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
         let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
-        Self { page: page.clone(), raw, raw_key, key, marks }
+        Self { page: page.clone(), sent: raw.clone(), raw, raw_key, key, marks }
+    }
+
+    /// What is shown of a definition, which is a part of `text`, and whether it had to be mended; `page` is a copy
+    /// of `text`. `None`: it has no name or URI.
+    fn shown(
+        kind: Kind,
+        era: Era,
+        page: &Arc<str>,
+        text: &str,
+        definition: Node<'_>,
+    ) -> Option<(Self, bool)> {
+        match mend(kind, era, definition) {
+            Verdict::Fits => Some((Self::new(kind, page, text, definition), false)),
+            Verdict::Withheld => None,
+            Verdict::Mended(mended, _) => Some((Self::changed(kind, &mended, definition.raw()), true)),
+        }
+    }
+
+    /// A definition that is shown in another form than it was sent in.
+    fn changed(kind: Kind, shown: &str, sent: &str) -> Self {
+        let mut scanner = Scanner::default();
+        let definition = scanner.scan_str(shown).expect("written as JSON").root();
+        let page = [shown, sent].concat();
+        let sent = shown.len() as u32..page.len() as u32;
+        Self { sent, ..Self::new(kind, &page.into(), shown, definition) }
     }
 
     /// The names of the mended members.
@@ -136,6 +167,11 @@ impl Item {
     /// The whole definition.
     pub fn raw(&self) -> &str {
         &self.page[self.raw.start as usize..self.raw.end as usize]
+    }
+
+    /// The whole definition as the upstream sent it, before it was mended.
+    pub fn sent(&self) -> &str {
+        &self.page[self.sent.start as usize..self.sent.end as usize]
     }
 
     /// The parts of the definition before and after its name or URI, which clients see replaced.
@@ -152,6 +188,11 @@ impl Item {
     /// The name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether this is a tool with an app.
+    pub fn has_app(&self) -> bool {
+        self.marks.is_some()
     }
 
     /// Whether this is a tool for apps only, which models do not see.
@@ -174,7 +215,8 @@ impl Item {
 /// Items are equal if their definitions are.
 impl PartialEq for Item {
     fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
+        let as_sent = |item: &Self| item.sent == item.raw;
+        self.raw() == other.raw() && (as_sent(self) && as_sent(other) || self.sent() == other.sent())
     }
 }
 
@@ -186,11 +228,15 @@ impl fmt::Debug for Item {
     }
 }
 
-/// Everything that one upstream offers, in its order.
+/// Everything of one upstream that clients may see, in its order.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub struct Items {
     lists: [Arc<Vec<Item>>; 4],
-    withheld: [usize; 4],
+    nameless: [usize; 4],
+    /// The names of the things that the lock keeps from clients.
+    withheld: [Vec<Arc<str>>; 4],
+    /// What decided which things clients may see.
+    guard: Option<Guard>,
 }
 
 impl Items {
@@ -199,9 +245,31 @@ impl Items {
         &self.lists[kind as usize]
     }
 
-    /// The number of things that are withheld from clients because they have no name or URI.
-    pub fn withheld(&self, kind: Kind) -> usize {
-        self.withheld[kind as usize]
+    /// Whether there is nothing that clients may see.
+    pub fn is_empty(&self) -> bool {
+        self.lists.iter().all(|list| list.is_empty())
+    }
+
+    /// The number of things that cannot be shown because they have no name or URI.
+    pub fn nameless(&self, kind: Kind) -> usize {
+        self.nameless[kind as usize]
+    }
+
+    /// The names of the things that the lock keeps from clients.
+    pub fn withheld(&self, kind: Kind) -> &[Arc<str>] {
+        &self.withheld[kind as usize]
+    }
+
+    /// What decided which things clients may see.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// Why the lock keeps the thing of this name from clients, if it does.
+    pub fn why_withheld(&self, kind: Kind, name: &str) -> Option<String> {
+        let is_shown = self.of(kind).iter().any(|item| &*item.key == name);
+        let is_withheld = !is_shown && self.withheld(kind).iter().any(|withheld| &**withheld == name);
+        self.guard.as_ref().filter(|_| is_withheld).map(Guard::reason)
     }
 
     /// Minimal things with these names or URIs.
@@ -227,14 +295,8 @@ impl Items {
     pub fn with(&self, kind: Kind, items: Vec<Item>) -> Self {
         let mut next = self.clone();
         next.lists[kind as usize] = Arc::new(items);
-        next.withheld[kind as usize] = 0;
+        next.nameless[kind as usize] = 0;
         next
-    }
-
-    /// A copy with the number of withheld things of one kind set.
-    pub fn withholding(mut self, kind: Kind, count: usize) -> Self {
-        self.withheld[kind as usize] = count;
-        self
     }
 }
 
@@ -244,7 +306,7 @@ pub struct Page {
     /// The things in order, each fit to be shown.
     pub items: Vec<Item>,
     /// The number of things that were left out because they have no name or URI.
-    pub withheld: usize,
+    pub nameless: usize,
     /// The indexes in `items` of the mended ones.
     pub mended: Vec<usize>,
     /// The raw cursor of the next page.
@@ -258,15 +320,14 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
         .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
     let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
     let text: Arc<str> = list.raw().into();
-    let mut page = Page { items: Vec::new(), withheld: 0, mended: Vec::new(), next };
-    Scanner::default().each_element(list, |definition| match mend(kind, era, definition) {
-        Verdict::Fits => page.items.push(Item::new(kind, &text, list.raw(), definition)),
-        Verdict::Withheld => page.withheld += 1,
-        Verdict::Mended(mended, _) => {
-            let mut scanner = Scanner::default();
-            let definition = scanner.scan_str(&mended).expect("written as JSON").root();
-            page.mended.push(page.items.len());
-            page.items.push(Item::new(kind, &mended.as_str().into(), &mended, definition));
+    let mut page = Page { items: Vec::new(), nameless: 0, mended: Vec::new(), next };
+    Scanner::default().each_element(list, |definition| {
+        match Item::shown(kind, era, &text, list.raw(), definition) {
+            None => page.nameless += 1,
+            Some((item, mended)) => {
+                page.mended.extend(mended.then_some(page.items.len()));
+                page.items.push(item);
+            }
         }
     });
     page.items.shrink_to_fit();
@@ -473,6 +534,16 @@ impl Rendered {
     }
 }
 
+/// A tool's definition without its output schema.
+pub fn without_output_schema(definition: &str) -> Cow<'_, str> {
+    if !definition.contains("outputSchema") {
+        return definition.into();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    node.with(&[("outputSchema", None)]).into()
+}
+
 /// The limits that a client sets on tool names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
@@ -480,6 +551,8 @@ pub struct NameLimits {
     pub rule: NameRule,
     /// The longest name.
     pub length: usize,
+    /// A tool of the gateway itself, whose name no other tool gets.
+    pub reserved: Option<&'static str>,
 }
 
 /// The length of the mark: eight hash digits and the `_` before them.
@@ -569,13 +642,14 @@ mod tests {
         assert_eq!(&*page.items[0].key, "ab");
         let came = r#"{"x":12345678901234567890.10,"name":"a\u0062","inputSchema":{"type":"object"}}"#;
         assert_eq!(page.items[0].raw(), came);
-        assert_eq!((page.withheld, page.next.as_deref()), (3, Some(r#""c\"1""#)));
+        assert_eq!((page.nameless, page.next.as_deref()), (3, Some(r#""c\"1""#)));
         assert_eq!((page.mended, page.items[0].mended()), (vec![1], vec![]));
         let (odd, mended) = (&page.items[1], r#"{"mcp-workbench/mended":["inputSchema"]}"#);
         let shown =
             format!(r#"{{"new":1.10,"name":"odd","inputSchema":{{"type":"object"}},"_meta":{mended}}}"#);
         assert_eq!((odd.raw(), odd.raw_key(), &*odd.key), (&*shown, "\"odd\"", "odd"));
         assert_eq!(odd.mended(), ["inputSchema"]);
+        assert_eq!((odd.sent(), page.items[0].sent()), (r#"{"new":1.10,"name":"odd"}"#, came));
         assert_eq!(page.items[0].raw_key(), r#""a\u0062""#);
         assert_eq!(read(Kind::Tool, r#"{"tools":[ ]}"#).unwrap().items, []);
         assert_eq!(
@@ -586,7 +660,7 @@ mod tests {
 
     #[test]
     fn names_are_made_fit() {
-        let limits = |rule, length| NameLimits { rule, length };
+        let limits = |rule, length| NameLimits { rule, length, reserved: None };
         for (limits, name, expected) in [
             (limits(NameRule::Safe, 64), "dev__fs__read", None),
             (limits(NameRule::Safe, 64), "dev__My Server__read", Some("dev__My_Server__read_")),
@@ -642,7 +716,7 @@ mod tests {
         #[test]
         fn marked_names_always_fit(name in ".{1,200}", length in 10usize..80, exact: bool) {
             let rule = if exact { NameRule::Exact } else { NameRule::Safe };
-            let limits = NameLimits { rule, length };
+            let limits = NameLimits { rule, length, reserved: None };
             let marked = limits.marked(&name, &["a", &name], 0);
             prop_assert!(limits.fits(&marked) && is_marked(&marked, &name, &["a", &name]));
         }

@@ -36,6 +36,7 @@ pub(crate) const NAMES: &[&str] = &[
     "received",
     "requests",
     "large",
+    "lines",
     "flood",
     "spawn",
     "update",
@@ -287,6 +288,11 @@ fn act(server: &Server, id: &RawValue, name: &str, arguments: Arguments) {
             if let Some(Bytes::Count(count)) = arguments.bytes {
                 return text(server, id, &format!(r#""{}""#, "x".repeat(count)));
             }
+        }
+        "lines" => {
+            let lines = (1..=arguments.n).map(|line| format!("line {line} holds {}\n", line * 7919 % 10007));
+            let lines = serde_json::to_string(&lines.collect::<String>()).expect("a string");
+            return text(server, id, &lines);
         }
         "flood" => {
             if let Some(Bytes::Count(count)) = arguments.bytes {

@@ -12,6 +12,7 @@
 //! | `--with NAMES` | offer these behaviours (below) as tools, comma separated; `all` is every one |
 //! | `--tool JSON` | offer this tool; called, it behaves as its name says, or as `echo` |
 //! | `--tools N` | offer `tool-1` … `tool-N`, which echo |
+//! | `--tools-of FILE` | offer the tools that the file holds at the start, one a line; called, each behaves as with `--tool` |
 //! | `--resource JSON`, `--resources N` | offer this resource; `fake://resource/1` … |
 //! | `--template JSON`, `--templates N` | offer this template; `fake://item/1/{id}` … |
 //! | `--prompt JSON`, `--prompts N` | offer this prompt; `prompt-1` … |
@@ -77,6 +78,7 @@
 //! | `received` | `method`?, `count`? | answers with the notifications received, once there are `count` of them |
 //! | `requests` | `method`? | answers with the requests received |
 //! | `large` | `bytes` | answers with a text of this length |
+//! | `lines` | `n` | answers with so many lines, each of which holds a number |
 //! | `flood` | `bytes` | writes this much to stderr, then answers |
 //! | `endless` | `n` | writes a line of so many bytes to stdout, then answers |
 //! | `spawn` | `n` | as `--stubborn` |

@@ -95,6 +95,12 @@ impl Options {
             }
             "--with" => self.tools.extend(value.split(',').map(tool)),
             "--tool" => self.tools.push(json(value)?),
+            "--tools-of" => {
+                let text = std::fs::read_to_string(value).map_err(|error| error.to_string())?;
+                for line in text.lines() {
+                    self.tools.push(json(line.to_owned())?);
+                }
+            }
             "--tools" => self.tools.extend(numbered(&value, |n| tool(&format!("tool-{n}")))?),
             "--resource" => self.resources.push(json(value)?),
             "--resources" => self.resources.extend(numbered(&value, |n| {

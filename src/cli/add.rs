@@ -1,9 +1,10 @@
 //! `add` and `remove`, which change one server of our own file.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::import::{literals, variables};
+use super::lock;
 use super::secrets::Secrets;
 use crate::client_files::{
     Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, read_config, toolman_value,
@@ -101,10 +102,13 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
         let file = secrets.snapshot.path.display();
         console.plan(format!("Its secrets become variables, kept in {file}: {}", names.join(", ")));
     }
-    console.settle(&proposal, &mut answer, |console| match &filed {
+    let settled = console.settle(&proposal, &mut answer, |console| match &filed {
         Some(text) => secrets.write(text, console),
         None => Ok(()),
     })?;
+    if settled == Settled::Written {
+        lock::remind(target.face, &config, console)?;
+    }
     Ok(answer)
 }
 

@@ -196,7 +196,12 @@ impl Console<'_> {
         if same {
             return Ok(Settled::Same);
         }
-        if !self.is_agreed(proposal, &file, &diff)? {
+        let verb = match proposal.after {
+            Some(_) if snapshot.bytes.is_some() => "Change",
+            Some(_) => "Create",
+            None => "Remove",
+        };
+        if !self.is_agreed(&format!("{verb} {file}?"), &diff)? {
             return Ok(Settled::Shown);
         }
         self.hold(snapshot)?;
@@ -216,7 +221,7 @@ impl Console<'_> {
 
     /// Whether the change is to be written: prints its summary, and asks unless `--yes` or `--dry-run` is the
     /// answer.
-    fn is_agreed(&mut self, proposal: &Proposal<'_>, file: &str, diff: &str) -> Result<bool, Failure> {
+    pub(super) fn is_agreed(&mut self, question: &str, diff: &str) -> Result<bool, Failure> {
         let asks = !self.yes && !self.dry_run;
         let summary = std::mem::take(&mut self.summary);
         for line in &summary {
@@ -232,12 +237,7 @@ impl Console<'_> {
         if self.yes {
             return Ok(true);
         }
-        let verb = match proposal.after {
-            Some(_) if proposal.snapshot.bytes.is_some() => "Change",
-            Some(_) => "Create",
-            None => "Remove",
-        };
-        let question = self.manner.message(&format!("{verb} {file}? [y/N/d] "));
+        let question = self.manner.message(&format!("{question} [y/N/d] "));
         loop {
             let Some(ask) = &mut self.ask else {
                 // Whoever reads this cannot ask for the diff.
@@ -257,7 +257,7 @@ impl Console<'_> {
     }
 
     /// Shows a diff where a person can see it and no program takes it for data.
-    fn show(&mut self, diff: &str) -> io::Result<()> {
+    pub(super) fn show(&mut self, diff: &str) -> io::Result<()> {
         let painted = |colour| if colour { paint(diff) } else { diff.to_owned() };
         if self.manner.json {
             return write!(self.err, "{}", painted(self.manner.colour));

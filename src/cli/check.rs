@@ -1,10 +1,10 @@
 //! `check`: reads the configuration and reports its problems, offline; nothing is started.
 
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::checked_env_file;
+use super::load::{checked_env_file, form};
 use super::screen::wrapped;
 use crate::config::locate::{Face, NotFound};
-use crate::config::{Environment, Inputs, Problem, load, load_toolman};
+use crate::config::{Environment, Inputs, Problem, approved, load, load_toolman, lock_file};
 use crate::edit::file::contents;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -74,14 +74,27 @@ fn examine(face: Face, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Optio
         Face::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
             let servers = workbench.toolboxes.iter().map(|toolbox| toolbox.servers.len()).sum();
             let toolboxes = counted(workbench.toolboxes.len(), "toolbox", "toolboxes");
-            (format!("ok, {toolboxes} with {}", counted(servers, "server", "servers")), warnings)
+            let summary = format!("ok, {toolboxes} with {}", counted(servers, "server", "servers"));
+            (summary, warnings, workbench.common.lock)
         }),
         Face::Toolman => load_toolman(file, bytes, inputs).map(|(toolman, warnings)| {
-            (format!("ok, {}", counted(toolman.servers.len(), "server", "servers")), warnings)
+            let summary = format!("ok, {}", counted(toolman.servers.len(), "server", "servers"));
+            (summary, warnings, toolman.common.lock)
         }),
     };
     match loaded {
-        Ok((summary, warnings)) => (Some(summary), warnings),
+        Ok((summary, mut problems, rule)) => {
+            let lock = lock_file(file);
+            let read = contents(&lock);
+            let read = read.as_deref().map_err(|error| error.kind().into());
+            match approved(rule, form(face), &lock, read) {
+                Ok(_) => (Some(summary), problems),
+                Err(more) => {
+                    problems.extend(more);
+                    (None, problems)
+                }
+            }
+        }
         Err(problems) => (None, problems),
     }
 }

@@ -179,7 +179,9 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
     let definitions = Definitions::new(&cache, &world.directory);
     let has_apps = |server: &&Arc<Server>| {
         let items = definitions.load(&server.transport);
-        items.is_some_and(|items| items.of(Kind::Tool).iter().any(|tool| tool.pages().next().is_some()))
+        items.is_some_and(|sent| {
+            sent.shown(None).0.of(Kind::Tool).iter().any(|tool| tool.pages().next().is_some())
+        })
     };
     let servers = file.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
     let hidden: Vec<_> = servers.filter(has_apps).map(|server| server.name.as_str()).collect();
@@ -234,9 +236,10 @@ impl<'a> GatewayStart<'a> {
             state: None,
             skip_missing: false,
             reader: env_file,
+            obeys_lock: true,
             world: process,
         };
-        let (configured, _) = loader.read(ours.text.clone().into_bytes()).0.map_err(|problems| {
+        let (configured, _) = loader.read(ours.text.clone().into_bytes(), None).0.map_err(|problems| {
             let count = errors(&problems);
             let hint = format!("{count}; {} would not start, so nothing was written", face.program());
             Failure::invalid(config, problems, hint)

@@ -11,13 +11,14 @@ use super::World;
 use super::advice::advice;
 use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
-use super::load::{Loader, Overrides, checked_env_file, runtime, signal};
+use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::Gateway;
-use crate::gateway::doctor::{Finding, Oddity};
+use crate::gateway::doctor::{Finding, Oddity, Remark};
+use crate::text::listed;
 
 /// A server that takes this long counts as slow.
 const SLOW: Duration = Duration::from_secs(5);
@@ -87,7 +88,7 @@ pub(super) fn run(
             told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
             writeln!(out, "{told}")?;
         }
-        false => as_text(&rows, screen, &mut out)?,
+        false => as_text(face, &rows, screen, &mut out)?,
     }
     Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
 }
@@ -139,13 +140,13 @@ fn remark(finding: &Finding) -> Option<String> {
             "it is slow to start; install it instead of having it downloaded at every start".to_owned(),
         );
     }
-    if finding.by_login_shell {
+    if finding.remarks.contains(&Remark::ByLoginShell) {
         remarks.push(
             "its command is not on PATH, but on that of the login shell, which is used; an absolute path is found faster"
                 .to_owned(),
         );
     }
-    if finding.keeps_state {
+    if finding.remarks.contains(&Remark::KeepsState) {
         remarks.push(
             "it keeps what one client does, such as a browser's page; over HTTP all clients share it unless its entry says `\"isolation\": \"session\"`"
                 .to_owned(),
@@ -176,7 +177,8 @@ fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
                 "renamed": renamed,
                 "login": login::as_json(finding.known_login.as_ref()),
                 "mended": finding.oddities.iter().filter_map(mended).collect::<Vec<_>>(),
-                "withheld": finding.oddities.iter().filter_map(withheld).sum::<usize>(),
+                "nameless": finding.oddities.iter().filter_map(nameless).sum::<usize>(),
+                "withheld": finding.withheld.iter().map(|name| &**name).collect::<Vec<_>>(),
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
@@ -197,14 +199,14 @@ fn mended(oddity: &Oddity) -> Option<Value> {
         Oddity::Mended { kind, key, members } => {
             Some(json!({ "kind": kind.noun(), "name": **key, "members": members }))
         }
-        Oddity::Withheld { .. } => None,
+        Oddity::Nameless { .. } => None,
     }
 }
 
-fn withheld(oddity: &Oddity) -> Option<usize> {
+fn nameless(oddity: &Oddity) -> Option<usize> {
     match oddity {
         Oddity::Mended { .. } => None,
-        Oddity::Withheld { count, .. } => Some(*count),
+        Oddity::Nameless { count, .. } => Some(*count),
     }
 }
 
@@ -219,14 +221,14 @@ fn told(oddity: &Oddity) -> String {
                 printable(key)
             )
         }
-        Oddity::Withheld { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
-        Oddity::Withheld { kind, count } => {
+        Oddity::Nameless { kind, count: 1 } => format!("1 {} has no name and cannot be shown", kind.noun()),
+        Oddity::Nameless { kind, count } => {
             format!("{count} {}s have no name and cannot be shown", kind.noun())
         }
     }
 }
 
-fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+fn as_text(face: Face, rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {
@@ -265,6 +267,11 @@ fn as_text(rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::R
         }
         for oddity in &finding.oddities {
             writeln!(out, "        {}", told(oddity))?;
+        }
+        if !finding.withheld.is_empty() {
+            let (names, command) = (listed(&finding.withheld), form(face).command());
+            writeln!(out, "        withheld by the lock: {names}")?;
+            writeln!(out, "        {arrow} `{command}` shows how they differ from what was approved")?;
         }
     }
     let failed = rows.iter().filter(|row| !row.is_ok()).count();

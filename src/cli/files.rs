@@ -11,13 +11,17 @@
 //!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
 //! // add, remove; toolman: {…, "namespace"}; `secrets` is of add
 //! {…, "toolbox", "server", "secrets": [{"variable", "key"}]}
+//! // lock, which prints only this; toolman: "namespace" in place of "toolbox" and "server"
+//! {"ok": bool, "changes": [{"toolbox", "server", "kind": "tool"|"prompt", "name",
+//!  "change": "text"|"other"|"new"|"gone", "paths": [string], "characters": ["U+200B"]}],
+//!  "failed": [{"toolbox", "server", "error"}]}
 //! // connect, disconnect; the keys after `entry` are those of connect
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
-use super::failure::Manner;
+use super::failure::{Failure, Manner};
 use super::screen::Screen;
-use super::{World, add, change, connect, import, schema};
+use super::{World, add, change, connect, import, lock, schema};
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -80,6 +84,22 @@ pub(super) enum FileVerb {
         name: String,
         #[command(flatten)]
         toolbox: InToolbox,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Approve what the servers offer now, and write it into the lock file
+    #[command(
+        display_order = 44,
+        after_help = "\
+While the lock file exists, models see only the definitions in it. Commit it, and review how it changes."
+    )]
+    Lock {
+        /// TOOLBOX/SERVER, TOOLBOX/SERVER/TOOL or anything shorter that is unique (default: everything)
+        #[arg(value_name = "ITEM")]
+        items: Vec<String>,
+        /// Only show what differs, and exit with 1 if anything does
+        #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
+        check: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -179,7 +199,13 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         turn: change::Standing::default(),
         summary: Vec::new(),
     };
+    if let FileVerb::Lock { items, check, .. } = verb {
+        let order = lock::LockOrder { face, items, check: *check, screen, world };
+        let outcome = file.map_err(Failure::from).and_then(|file| lock::lock(&order, &file, &mut console));
+        return outcome.or_else(|failure| console.finish(Err(failure)));
+    }
     let result = (|| match verb {
+        FileVerb::Lock { .. } => unreachable!("it was run above"),
         FileVerb::Init { user, toolbox, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
             import::init(&order, named, *user, &mut console)
@@ -219,6 +245,7 @@ impl FileVerb {
             | Self::Import { change, .. }
             | Self::Add { change, .. }
             | Self::Remove { change, .. }
+            | Self::Lock { change, .. }
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
             Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),

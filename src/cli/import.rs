@@ -3,6 +3,7 @@
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
+use super::lock;
 use super::schema::SCHEMA_URLS;
 use super::secrets::Secrets;
 use crate::client_files::{
@@ -348,7 +349,8 @@ fn bring(
             }
             console.say(&format!("{} holds all of it already", file.display()))?;
         }
-        Settled::Written | Settled::Shown => {}
+        Settled::Written => lock::remind(order.face, &config, console)?,
+        Settled::Shown => {}
     }
     Ok((answer, outcome))
 }

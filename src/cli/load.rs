@@ -3,12 +3,13 @@
 use super::failure::{Failure, FailureKind, Manner};
 use super::{World, check};
 use crate::config::locate::{Face, NotFound};
-use crate::config::{self, Access, EnvFile, Inputs, Problem, ToolMode};
+use crate::config::{self, Access, Common, EnvFile, Inputs, LockRule, Problem, ToolMode};
 use crate::core::process::git_may_commit;
 use crate::edit::file::{contents, contents_and_metadata};
 use crate::face::toolman::Toolman;
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, SwitchFile};
+use crate::lock::{Form, Lock};
 use crate::memory::Switched;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -36,6 +37,8 @@ pub(super) struct Loader {
     pub(super) skip_missing: bool,
     /// Reads another file that the configuration names.
     pub(super) reader: fn(&Path) -> io::Result<EnvFile>,
+    /// Whether the lock counts. It does for everybody but the verb that writes it.
+    pub(super) obeys_lock: bool,
     pub(super) world: World,
 }
 
@@ -46,6 +49,8 @@ pub(super) struct Read {
     pub(super) bytes: Vec<u8>,
     /// The files that the configuration names; `None` for one that cannot be read.
     pub(super) named: Vec<(PathBuf, Option<EnvFile>)>,
+    /// The content of the lock file; `None` if it cannot be read.
+    pub(super) lock: Option<Vec<u8>>,
 }
 
 /// What a file means, with warnings, or everything that is wrong with it.
@@ -60,13 +65,14 @@ impl Loader {
         world: &World,
     ) -> Result<Self, Failure> {
         let (reader, world, overrides) = (env_file, world.clone(), overrides.clone());
-        Ok(Self { face, file: file?, overrides, state: None, skip_missing: true, reader, world })
+        let (state, skip_missing, obeys_lock) = (None, true, true);
+        Ok(Self { face, file: file?, overrides, state, skip_missing, reader, obeys_lock, world })
     }
 
     /// Reads the file and prints its warnings on stderr.
     pub(super) fn load(&self, manner: Manner) -> Result<(Configured, Read), Failure> {
         let bytes = contents(&self.file).map_err(|error| Failure::unreadable(&self.file, &error))?;
-        match self.read(bytes) {
+        match self.read(bytes, None) {
             (Ok((configured, mut warnings)), read) => {
                 // The verb itself reports what each server lacks.
                 warnings.retain(|warning| !(self.skip_missing && warning.unset));
@@ -77,13 +83,15 @@ impl Loader {
             }
             (Err(problems), _) => {
                 let count = check::errors(&problems);
-                Err(Failure::invalid(&self.file, problems, format!("{count}; nothing was started")))
+                let file = problems.first().map_or(&self.file, |problem| &problem.file).clone();
+                Err(Failure::invalid(&file, problems, format!("{count}; nothing was started")))
             }
         }
     }
 
-    /// What the file would mean with this content, and everything that was read for it.
-    pub(super) fn read(&self, bytes: Vec<u8>) -> (Meaning, Read) {
+    /// What the file would mean with this content, and everything that was read for it. A lock that is `in_force`
+    /// stays so where its file has gone or become invalid.
+    pub(super) fn read(&self, bytes: Vec<u8>, in_force: Option<Arc<Lock>>) -> (Meaning, Read) {
         let named = RefCell::new(Vec::new());
         let environment = |name: &str| self.world.variable(name);
         let read = |path: &Path| {
@@ -92,28 +100,81 @@ impl Loader {
             read
         };
         let inputs = Inputs { environment: &environment, read: &read, skip_missing: self.skip_missing };
-        let meaning = self.meaning(&bytes, &inputs);
-        (meaning, Read { bytes, named: named.take() })
+        let lock = LockFile { read: contents(&config::lock_file(&self.file)), in_force };
+        let meaning = self.meaning(&bytes, &inputs, &lock);
+        (meaning, Read { bytes, named: named.take(), lock: lock.read.ok() })
     }
 
-    fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>) -> Meaning {
+    fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>, lock: &LockFile) -> Meaning {
         match self.face {
-            Face::Workbench => config::load(&self.file, bytes, inputs).map(|(mut config, warnings)| {
+            Face::Workbench => {
+                let (mut config, mut warnings) = config::load(&self.file, bytes, inputs)?;
                 config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
                 config.common.entry.clone_from(&self.overrides.entry);
-                (Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings)
-            }),
-            Face::Toolman => config::load_toolman(&self.file, bytes, inputs).map(|(mut config, warnings)| {
+                self.obey(lock, &mut config.common, &mut warnings)?;
+                Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
+            }
+            Face::Toolman => {
+                let (mut config, mut warnings) = config::load_toolman(&self.file, bytes, inputs)?;
                 config.common.entry.clone_from(&self.overrides.entry);
+                self.obey(lock, &mut config.common, &mut warnings)?;
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {
                     state: state.clone(),
                     path: Switched::path(state, &self.file),
                     config: self.file.clone(),
                 });
-                (Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings)
-            }),
+                Ok((Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings))
+            }
         }
+    }
+
+    /// Puts into the settings what the lock file approves. Where a lock in force stays although its file is gone or
+    /// invalid, that is reported.
+    fn obey(
+        &self,
+        lock: &LockFile,
+        common: &mut Common,
+        warnings: &mut Vec<Problem>,
+    ) -> Result<(), Vec<Problem>> {
+        if !self.obeys_lock {
+            return Ok(());
+        }
+        let path = config::lock_file(&self.file);
+        let read = |rule| {
+            let read = lock.read.as_deref().map_err(|error| error.kind().into());
+            config::approved(rule, form(self.face), &path, read)
+        };
+        let approved = match (read(common.lock), &lock.in_force) {
+            // A lock that has vanished counts as one that must exist.
+            (Ok(None), Some(_)) if common.lock != LockRule::Off => read(LockRule::Enforce),
+            (approved, _) => approved,
+        };
+        common.approved = match (approved, &lock.in_force) {
+            (Err(mut problems), Some(in_force)) => {
+                for problem in &mut problems {
+                    problem.hint.push_str("; until then, what was approved before stays in force");
+                }
+                warnings.extend(problems);
+                Some(in_force.clone())
+            }
+            (approved, _) => approved?,
+        };
+        Ok(())
+    }
+}
+
+/// The lock file as it is, and the lock that is in force.
+struct LockFile {
+    read: io::Result<Vec<u8>>,
+    in_force: Option<Arc<Lock>>,
+}
+
+/// The form of a face's lock file.
+pub(super) fn form(face: Face) -> Form {
+    match face {
+        Face::Workbench => Form::Toolboxes,
+        Face::Toolman => Form::Namespaces,
     }
 }
 
@@ -121,7 +182,8 @@ impl Read {
     /// Reads the same files as they are now.
     pub(super) fn again(&self, file: &Path) -> io::Result<Self> {
         let named = self.named.iter().map(|(path, _)| (path.clone(), env_file(path).ok()));
-        Ok(Self { bytes: contents(file)?, named: named.collect() })
+        let lock = contents(&config::lock_file(file)).ok();
+        Ok(Self { bytes: contents(file)?, named: named.collect(), lock })
     }
 }
 

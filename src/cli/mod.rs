@@ -12,6 +12,7 @@ mod failure;
 mod files;
 mod import;
 mod load;
+mod lock;
 mod logging;
 mod login;
 #[cfg(unix)]
@@ -432,7 +433,15 @@ impl World {
 /// The least severe log lines that are wanted: warnings, unless the verb, `-q` or `-v` says otherwise.
 fn log_level(arguments: &Arguments) -> LevelFilter {
     // These verbs report failing servers in words of their own.
-    let calm = matches!(arguments.verb, Some(Verb::Shell(_) | Verb::Login { .. } | Verb::Logout { .. }));
+    let calm = matches!(
+        arguments.verb,
+        Some(
+            Verb::Shell(_)
+                | Verb::Login { .. }
+                | Verb::Logout { .. }
+                | Verb::Files(files::FileVerb::Lock { .. })
+        )
+    );
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
         // `doctor` itself reports what is wrong.
         (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,

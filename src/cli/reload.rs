@@ -1,4 +1,4 @@
-//! Watches the configuration file and the files that it names while we serve, reads them again when they
+//! Watches the configuration file, its lock file and the files that it names while we serve, reads them again when they
 //! change, and puts them in force if they are valid.
 
 use std::future::pending;
@@ -171,7 +171,7 @@ mod tests {
                 let _ = begun.send(());
                 let _ = done.send(told.recv_timeout(Duration::from_secs(20)));
             }
-            (None::<()>, Read { bytes, named: Vec::new() })
+            (None::<()>, Read { bytes, ..Read::default() })
         };
         let (read, reload) = (Arc::default(), Arc::new(reload));
         let watch = FileWatch { file: file.clone(), read, reload, put: |()| () };

@@ -384,9 +384,11 @@ impl Pool {
     /// Reads the file with this content for every session.
     fn read(&self, bytes: Vec<u8>) -> (Option<Renewals>, Read) {
         let members = self.members.lock().clone();
-        let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), named: Vec::new() });
+        let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
+        let in_force = self.engine.settings().approved.clone();
         for member in members {
-            let (meaning, read) = member.loader.read(bytes.clone());
+            let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
+            whole.lock = read.lock;
             for named in read.named {
                 if !whole.named.contains(&named) {
                     whole.named.push(named);
@@ -421,11 +423,12 @@ fn load(handover: Handover) -> Result<Loaded, String> {
         state: world.state_directory(),
         skip_missing: false,
         reader: env_file,
+        obeys_lock: true,
         world,
     };
     let shown = loader.file.display();
     let bytes = contents(&loader.file).map_err(|error| format!("the daemon cannot read {shown}: {error}"))?;
-    match loader.read(bytes) {
+    match loader.read(bytes, None) {
         (Ok((configured, _)), read) => Ok(Loaded { loader, umask, configured, read }),
         (Err(_), _) => Err(format!("{shown} is no longer valid")),
     }

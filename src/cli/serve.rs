@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::failure::{Failure, Manner};
@@ -17,6 +18,7 @@ use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
 use crate::gateway::{Configured, Gateway, stdio};
+use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -39,8 +41,10 @@ pub(super) fn run(
         failure
     })?;
     let state = world.state_directory();
+    let (skip_missing, reader, obeys_lock) = (false, env_file, true);
+    let world_of_loader = world.clone();
     let loader =
-        Loader { face, file, overrides, state, skip_missing: false, reader: env_file, world: world.clone() };
+        Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
     let (configured, read) = loader.load(manner)?;
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
@@ -50,7 +54,8 @@ pub(super) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let server = Service { loader: Arc::new(loader), read, manner, world };
+        let lock = Arc::new(Mutex::new(configured.face.common().approved.clone()));
+        let server = Service { loader: Arc::new(loader), read, lock, manner, world };
         match &http.http {
             Some(address) => server.serve_http(configured, address, http).await,
             None => server.serve_stdio(configured).await,
@@ -75,6 +80,8 @@ struct Client {
 struct Service<'a> {
     loader: Arc<Loader>,
     read: Read,
+    /// The lock that is in force.
+    lock: Arc<Mutex<Option<Arc<Lock>>>>,
     manner: Manner,
     world: &'a World,
 }
@@ -143,14 +150,16 @@ impl Service<'_> {
     ) -> io::Result<impl Future<Output = ()> + use<>> {
         let (loader, manner, reading, putting) = (self.loader, self.manner, gateway.clone(), gateway.clone());
         let mut hangup = Hangup::new()?;
+        let (lock, in_force) = (self.lock.clone(), self.lock);
         let watch = FileWatch {
             file: loader.file.clone(),
             read: Arc::new(self.read),
             reload: Arc::new(move |bytes| {
-                let (meaning, read) = loader.read(bytes);
+                let (meaning, read) = loader.read(bytes, in_force.lock().clone());
                 (accepted(meaning, &reading, manner), read)
             }),
             put: move |configured: Configured| {
+                lock.lock().clone_from(&configured.face.common().approved);
                 if let Some(rules) = &rules {
                     rules.replace(&configured.face.common().serving);
                 }

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::lock::{Guard, Lock};
+
 mod access;
 pub(crate) mod command_line;
 mod comments;
@@ -24,6 +26,7 @@ pub mod env_file;
 pub(crate) mod expand;
 pub(crate) mod json;
 pub mod locate;
+mod lock;
 pub mod names;
 pub(crate) mod node;
 mod oauth;
@@ -43,8 +46,10 @@ pub use access::{Access, mend};
 pub use diagnostic::Problem;
 pub use env_file::{EnvFile, ReadEnvFile};
 pub use expand::Environment;
+pub use lock::{approved, lock_file};
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
+pub use settings::LEAST_OFFLOADED;
 pub use stateful::keeps_state;
 pub use toolman::load_toolman;
 pub use workbench::load;
@@ -138,6 +143,10 @@ pub struct Common {
     pub question_timeout: Duration,
     /// When servers run whose entries do not say so.
     pub running: Running,
+    /// Whether servers may show models only what was approved.
+    pub lock: LockRule,
+    /// What was approved, if a lock is in force. Another file holds it, which the command line reads.
+    pub approved: Option<Arc<Lock>>,
     /// How long results may be before we keep them, of servers whose entries do not say so.
     pub offload_over: ByteLimit,
     /// How we serve over HTTP.
@@ -146,6 +155,14 @@ pub struct Common {
     pub daemon: Daemon,
     /// Replaces every secret of the file in foreign text.
     pub secrets: Redactor,
+}
+
+impl Common {
+    /// What guards a server, if a lock is in force.
+    pub fn guard(&self, group: &str, server: &str) -> Option<Guard> {
+        let lock = self.approved.as_ref()?;
+        Some(lock.guard(group, server, self.lock != LockRule::Warn))
+    }
 }
 
 /// Settings of serving over HTTP.
@@ -356,6 +373,19 @@ pub enum Start {
     Open,
     /// The server starts when something of it is used. Until then it is shown as it was when it last ran.
     Call,
+}
+
+/// What the lock file beside the configuration means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockRule {
+    /// The lock is enforced if the file exists.
+    IfThere,
+    /// The lock is enforced, and the file must exist.
+    Enforce,
+    /// What differs from the file is logged and nothing else.
+    Warn,
+    /// The file does not count.
+    Off,
 }
 
 /// Which tools of a server are let through.

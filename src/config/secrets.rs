@@ -67,6 +67,11 @@ impl Redactor {
         Self::new(self.0.pairs.iter().cloned().chain(more))
     }
 
+    /// A redactor that knows the values of both.
+    pub fn and(&self, other: &Self) -> Self {
+        self.with(other.0.pairs.iter().cloned())
+    }
+
     /// The text with every known value replaced by its `${NAME}`, in one pass, so that inserted names are
     /// left alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -1,7 +1,9 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{ByteLimit, Common, Daemon, Inputs, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{
+    ByteLimit, Common, Daemon, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server,
+};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 const MIB: usize = 1 << 20;
 
 /// The least number of bytes for `offloadOver`: what stands in the place of a result has to fit.
-const LEAST_OFFLOADED: usize = 4000;
+pub const LEAST_OFFLOADED: usize = 4000;
 
 pub(super) const AUTH_KEYS: [&str; 1] = ["tokens"];
 
@@ -29,6 +31,8 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),
+        lock: root.get("lock").and_then(lock).unwrap_or(LockRule::IfThere),
+        approved: None,
         offload_over: offload_over(root).unwrap_or(ByteLimit::None),
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
@@ -77,6 +81,10 @@ pub(super) fn byte_limit(at: &At<'_>, least: usize, hint: &str) -> Option<ByteLi
 pub(super) fn skips_missing(root: &Table<'_>, inputs: &Inputs<'_>) -> bool {
     let said = root.get("onMissingVariable").and_then(|at| at.one_of(&[("error", false), ("skip", true)]));
     inputs.skip_missing || said.unwrap_or(false)
+}
+
+fn lock(at: &At<'_>) -> Option<LockRule> {
+    at.one_of(&[("enforce", LockRule::Enforce), ("warn", LockRule::Warn), ("off", LockRule::Off)])
 }
 
 fn state_key(at: &At<'_>) -> Option<Secret> {

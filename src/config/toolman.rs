@@ -38,6 +38,7 @@ pub(super) const KEYS: &[&str] = &[
     "onMissingVariable",
     "start",
     "idleTimeout",
+    "lock",
     "daemon",
     "linger",
     "daemonLinger",

@@ -35,6 +35,7 @@ pub(super) const KEYS: &[&str] = &[
     "onMissingVariable",
     "start",
     "idleTimeout",
+    "lock",
     "daemon",
     "linger",
     "daemonLinger",

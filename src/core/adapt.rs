@@ -69,9 +69,9 @@ fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl F
     hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
-/// Removes output schemas that no legacy client accepts from a modern upstream's tools. The definitions are
-/// in `list` from `start` on, after a comma if something precedes them.
-pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
+/// Removes the output schemas that the client does not accept: `shown` makes of a definition what the client sees. The
+/// definitions are in `list` from `start` on, after a comma if something precedes them.
+pub(super) fn tools(list: &mut Vec<u8>, start: usize, shown: fn(&str) -> Cow<'_, str>) {
     let start = start + usize::from(list.get(start) == Some(&b','));
     let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
     if !text.contains("outputSchema") {
@@ -84,7 +84,7 @@ pub(super) fn tools(list: &mut Vec<u8>, start: usize) {
         if index > 0 {
             list.push(b',');
         }
-        list.extend_from_slice(tool(definition.get()).as_bytes());
+        list.extend_from_slice(shown(definition.get()).as_bytes());
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(tool(definition), shown.unwrap_or(definition));
             let mut list = b"[".to_vec();
             list.extend_from_slice(format!("{definition},{definition}").as_bytes());
-            tools(&mut list, 1);
+            tools(&mut list, 1, tool);
             let shown = tool(definition);
             assert_eq!(String::from_utf8(list).unwrap(), format!("[{shown},{shown}"));
         }

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 
 use super::adapt;
+use super::approval::{self, Deviations};
 use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
@@ -30,12 +31,13 @@ use super::start_error::Cause;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
-use crate::catalog::Items;
+use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::json::{Node, Scanner, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
+use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost};
 
@@ -47,6 +49,8 @@ pub struct Engine {
     /// What earlier runs learnt about servers.
     pub known: Known,
     logins: Logins,
+    /// The long results that were kept for clients.
+    kept: Arc<Kept>,
     settings: RwLock<Arc<Common>>,
     /// The largest message that readers accept.
     limit: Arc<AtomicUsize>,
@@ -54,6 +58,8 @@ pub struct Engine {
     pub registry: Registry,
     /// Who is looking, and who is told of changes.
     pub audience: Audience,
+    /// What differs from the lock, as far as it was logged.
+    pub(super) deviations: Deviations,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
     /// Whether this is the daemon.
@@ -135,10 +141,12 @@ impl Engine {
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attendance),
+            kept: Arc::default(),
             limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
             settings: RwLock::new(Arc::new(settings)),
             registry: Registry::default(),
             audience: Audience::default(),
+            deviations: Deviations::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
             daemon: around.daemon,
         })
@@ -153,7 +161,7 @@ impl Engine {
         client: Option<u64>,
         resident: Option<Arc<Resident>>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::of(principal, face, exposure, client, resident);
+        let workspace = Workspace::of(principal, face, exposure, client, (&self.kept, resident));
         self.audience.add(&workspace);
         workspace
     }
@@ -199,7 +207,7 @@ impl Engine {
 
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
-    pub(super) fn secrets_of(&self, upstream: &Upstream) -> Redactor {
+    pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let (secrets, vars) = match &upstream.origin {
             Some(origin) => (origin.secrets.read().clone(), &origin.vars),
             None => (self.settings().secrets.clone(), &self.programs.vars),
@@ -271,7 +279,11 @@ impl Engine {
                 Ok(connection) if reply.is_wanted() => {
                     let mut scanner = Scanner::default();
                     let params = scanner.scan_str(&text).expect("written as valid JSON").root();
-                    engine.send(&connection, method, params, &[], reply, finish);
+                    // The server may offer something else than it did when the client asked.
+                    match approval::refused(&upstream, method, params) {
+                        None => engine.send(&connection, method, params, &[], reply, finish),
+                        Some(reason) => finish(Answer::Lost(&Lost::new(reason)), reply),
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -483,8 +495,8 @@ impl Engine {
     }
 
     /// Remembers what an upstream offers, in a task of its own.
-    pub(super) fn remember(&self, connection: &Arc<Connection>, items: Items) {
-        self.spawn(self.known.offers(&connection.upstream, items));
+    pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
+        self.spawn(self.known.offers(&connection.upstream, sent));
     }
 
     /// Remembers how an upstream speaks.

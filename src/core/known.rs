@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::connection::Connection;
 use super::eras::{Asking, Eras};
 use super::upstream::{Spec, Upstream};
-use crate::catalog::Items;
+use crate::catalog::Sent;
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
@@ -29,7 +29,7 @@ pub struct Known {
     /// How servers spoke when they were last asked, for the servers of the file.
     manners: Mutex<Vec<(Transport, Manner)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
-    offers: Mutex<Vec<(Transport, Items)>>,
+    offers: Mutex<Vec<(Transport, Sent)>>,
     /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
     /// themselves.
     turn: Arc<Semaphore>,
@@ -69,15 +69,15 @@ impl Known {
             }
             if spec.recalls()
                 && find(&self.offers.lock(), transport).is_none()
-                && let Some(items) = definitions.load(transport)
+                && let Some(sent) = definitions.load(transport)
             {
-                note(&self.offers, transport, items);
+                note(&self.offers, transport, sent);
             }
         }
     }
 
     /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
-    pub(super) fn offered(&self, spec: &Spec) -> Option<Items> {
+    pub(super) fn offered(&self, spec: &Spec) -> Option<Sent> {
         find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())
     }
 
@@ -105,13 +105,13 @@ impl Known {
     pub(super) fn offers(
         &self,
         upstream: &Arc<Upstream>,
-        items: Items,
+        sent: Sent,
     ) -> impl Future<Output = ()> + Send + use<> {
         let spec = upstream.spec();
         if spec.recalls() {
-            note(&self.offers, &spec.transport, items.clone());
+            note(&self.offers, &spec.transport, sent.clone());
         }
-        self.save(upstream, move |definitions, transport| definitions.save(transport, &items))
+        self.save(upstream, move |definitions, transport| definitions.save(transport, &sent))
     }
 
     fn save<S>(&self, upstream: &Arc<Upstream>, save: S) -> impl Future<Output = ()> + Send + use<S>

@@ -24,7 +24,7 @@ use super::idle;
 use super::modern::Cache;
 use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
-use crate::catalog::{Item, Items, Kind, read_page};
+use crate::catalog::{Item, Kind, Sent, read_page};
 use crate::config::Transport;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::{Era, ServerHello, Version, initialize_params, modern_meta};
@@ -114,10 +114,10 @@ async fn live(
             }
             End::Failed(error)
         }
-        Some(Ok(items)) => {
+        Some(Ok(sent)) => {
             let up_since = Instant::now();
-            upstream.came_up(generation, connection.clone(), items.clone());
-            engine.remember(&connection, items);
+            upstream.came_up(generation, connection.clone(), sent.clone());
+            engine.remember(&connection, sent);
             let ended = tokio::select! {
                 biased;
                 _ = &mut *stop => Err(End::Stopped),
@@ -150,7 +150,7 @@ async fn greet_in_time(
     engine: &Arc<Engine>,
     connection: &Arc<Connection>,
     deadline: tokio::time::Instant,
-) -> Result<Items, StartError> {
+) -> Result<Sent, StartError> {
     let begun = Instant::now();
     engine.audience.introduced(engine.only_client(&connection.upstream)).await;
     connection.tell_capabilities(engine.client_for(&connection.upstream).1);
@@ -159,7 +159,7 @@ async fn greet_in_time(
 }
 
 /// The handshake of the upstream's era and the first reading of all lists.
-async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Items, StartError> {
+async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sent, StartError> {
     // A server may have been replaced since it was last asked, and may speak another era now.
     let (era, asking) = engine.known.era(&connection.upstream).await;
     let hello = match era {
@@ -189,25 +189,29 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ite
         false => connection.peer.notify("notifications/initialized", |_| ()),
     }
     engine.greeted(connection);
-    let mut items = Items::default();
+    let mut sent = Sent::new(era_of(connection));
     let (tools, resources, templates, prompts) = tokio::join!(
         list(connection, Kind::Tool, |_| None),
         list(connection, Kind::Resource, |_| None),
         list(connection, Kind::Template, |_| None),
         list(connection, Kind::Prompt, |_| None),
     );
-    let (tools, withheld) = tools?;
-    items = items.with(Kind::Tool, tools).withholding(Kind::Tool, withheld);
+    let (tools, nameless) = tools?;
+    sent = sent.with(Kind::Tool, tools, nameless);
     for (kind, list) in [(Kind::Resource, resources), (Kind::Template, templates), (Kind::Prompt, prompts)] {
         match list {
-            Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
+            Ok((list, nameless)) => sent = sent.with(kind, list, nameless),
             Err(error) => {
                 let reason = error.redacted(&connection.redactor);
                 tracing::warn!("[{}] {reason}; taken as an empty list", connection.upstream);
             }
         }
     }
-    Ok(items)
+    Ok(sent)
+}
+
+fn era_of(connection: &Connection) -> Era {
+    if connection.version().is_modern() { Era::Modern } else { Era::Legacy }
 }
 
 /// Finds the era of an upstream where it is not known yet. The modern question is asked first; any answer but
@@ -303,19 +307,19 @@ fn discover_params(connection: &Connection) -> String {
     format!("{{\"_meta\":{{{}}}}}", modern_meta(connection.capabilities()))
 }
 
-/// Reads every page of one list, each with its own deadline, and counts the things that had to be withheld.
+/// Reads every page of one list, each with its own deadline, and counts the things that have no name.
 /// The list is empty where the upstream has no such things.
 async fn list(
     connection: &Arc<Connection>,
     kind: Kind,
     deadline: fn(&Connection) -> Option<Deadline>,
 ) -> Result<(Vec<Item>, usize), StartError> {
-    let (mut items, mut mended, mut withheld) = (Vec::new(), Vec::new(), 0);
+    let (mut items, mut mended, mut nameless) = (Vec::new(), Vec::new(), 0);
     if !connection.can(kind.capability()) {
-        return Ok((items, withheld));
+        return Ok((items, nameless));
     }
     let mut params = "{}".to_owned();
-    let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
+    let era = era_of(connection);
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read =
@@ -327,7 +331,7 @@ async fn list(
             connection.profile.set_hint(kind, whole);
             hint = Some(whole);
         }
-        withheld += page.withheld;
+        nameless += page.nameless;
         mended.extend(page.mended.iter().map(|at| items.len() + at));
         items.extend(page.items);
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
@@ -336,39 +340,39 @@ async fn list(
             }
             Some(next) => params = next,
             None => {
-                log_oddities(&connection.upstream, kind, mended.iter().map(|at| &items[*at]), withheld);
+                log_oddities(&connection.upstream, kind, mended.iter().map(|at| &items[*at]), nameless);
                 if kind == Kind::Tool {
                     items = connection.profile.note_mirrored(&connection.upstream, items);
                 }
-                return Ok((items, withheld));
+                return Ok((items, nameless));
             }
         }
     }
     Err(format!("has more than {MOST_PAGES} pages of `{}`", kind.list_method()).into())
 }
 
-/// Logs which things clients see in another form than they came, and how many are withheld: once, and not
+/// Logs which things clients see in another form than they came, and how many have no name: once, and not
 /// again whenever the same list is read again.
 fn log_oddities<'a>(
     upstream: &Upstream,
     kind: Kind,
     mended: impl ExactSizeIterator<Item = &'a Item>,
-    withheld: usize,
+    nameless: usize,
 ) {
-    let (known, what) = (upstream.items(), kind.noun());
+    let (known, what) = (upstream.sent(), kind.noun());
     if mended.len() > 0 {
-        let told: HashSet<&str> = known.of(kind).iter().map(Item::raw).collect();
-        for item in mended.filter(|item| !told.contains(item.raw())) {
+        let told: HashSet<&str> = known.definitions(kind).map(|(_, sent)| sent).collect();
+        for item in mended.filter(|item| !told.contains(item.sent())) {
             let (key, members) = (one_line(&item.key), one_line(&item.mended().join(", ")));
             tracing::warn!(
                 "[{upstream}] the {what} {key} is shown mended, since MCP allows no such {members}"
             );
         }
     }
-    if withheld > 0 && withheld != known.withheld(kind) {
-        let few = if withheld == 1 { "has" } else { "have" };
+    if nameless > 0 && nameless != known.nameless(kind) {
+        let few = if nameless == 1 { "has" } else { "have" };
         tracing::warn!(
-            "[{upstream}] {withheld} of its {} {few} no name and cannot be shown",
+            "[{upstream}] {nameless} of its {} {few} no name and cannot be shown",
             kind.list_key()
         );
     }
@@ -394,13 +398,13 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
                 Err(error) => return error,
             }
         }
-        let mut items = (*connection.upstream.items()).clone();
+        let mut sent = connection.upstream.sent();
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & Changes::list(*kind) != 0) {
             // The limit is that of the first reading; a list that never ends would hold up all later changes.
             let patience = connection.upstream.spec().timeouts.connect;
             let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
             match list.unwrap_or_else(|_| Err(StartError::timeout())) {
-                Ok((list, withheld)) => items = items.with(kind, list).withholding(kind, withheld),
+                Ok((list, nameless)) => sent = sent.with(kind, list, nameless),
                 Err(error) => {
                     let reason = error.redacted(&connection.redactor);
                     tracing::warn!("[{}] {reason}; its list stays as it was", connection.upstream);
@@ -408,8 +412,8 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
                 }
             }
         }
-        engine.remember(connection, items.clone());
-        connection.upstream.offers(generation, items);
+        engine.remember(connection, sent.clone());
+        connection.upstream.offers(generation, sent);
         last = Some(Instant::now());
         failures = if unread == 0 { 0 } else { failures + 1 };
         if (1..=MOST_RETRIES).contains(&failures) {

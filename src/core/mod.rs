@@ -5,6 +5,7 @@
 //! the trait [`Exposure`](view::Exposure), so that it knows none of them.
 
 pub mod adapt;
+mod approval;
 pub mod audience;
 pub mod backoff;
 pub mod bridge;

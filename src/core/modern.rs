@@ -10,12 +10,14 @@ use super::session::ClientSession;
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::json::{Node, quote};
-use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
+use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, modern_name, our_info, renders_apps};
 use crate::protocol::message::{Id, Refusal, Request};
 
 /// The metadata of a modern request.
 #[derive(Debug)]
 pub struct ModernCall {
+    /// What the client calls itself; empty if it does not say.
+    pub client: Box<str>,
     /// The client's raw capabilities object.
     pub capabilities: String,
     /// Whether the client renders apps.
@@ -78,6 +80,7 @@ impl ModernCall {
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
+            client: modern_name(params).into(),
             capabilities: capabilities.raw().to_owned(),
             renders_apps: renders_apps(capabilities.raw()),
             log_level,
@@ -347,6 +350,7 @@ mod tests {
     fn results_are_completed_and_keep_what_they_had() {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
+                client: Box::default(),
                 capabilities: "{}".into(),
                 renders_apps: false,
                 log_level: None,

@@ -255,7 +255,8 @@ impl Names {
         item: &Item,
     ) -> Option<Arc<str>> {
         let Naming { face, limits, strict_uris, .. } = wanted.naming;
-        let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name);
+        let is_ours = |name: &str| kind == Kind::Tool && limits.reserved == Some(name);
+        let is_free = |name: &str| !self.by_name[kind as usize].contains_key(name) && !is_ours(name);
         if *strict_uris
             && is_free(full)
             && matches!(kind, Kind::Resource | Kind::Template)
@@ -408,7 +409,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 12 }
+            NameLimits { rule: NameRule::Safe, length: 12, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -624,7 +625,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Exact, length: usize::MAX }
+            NameLimits { rule: NameRule::Exact, length: usize::MAX, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {

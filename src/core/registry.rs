@@ -51,6 +51,10 @@ impl Registry {
         let mut state = self.0.lock();
         let place = place(workspace, group, server, &spec);
         if let Some(upstream) = state.upstreams.get(&place) {
+            // Nobody has followed the file while no session of the daemon had the upstream.
+            if workspace.resident().is_some() && *upstream.spec() != spec {
+                upstream.set_spec(spec);
+            }
             return upstream.clone();
         }
         let history = state.histories.remove(&place).filter(|history| history.transport == spec.transport);

@@ -45,6 +45,7 @@ mod tests {
         Spec {
             transport: transport("server"),
             filter: ToolFilter::All,
+            guard: None,
             timeouts: Timeouts::default(),
             restart: false,
             lives_on: false,

@@ -160,7 +160,7 @@ impl World {
         }
         let clients = (0..SESSIONS).map(|_| {
             let heard = Arc::new(Heard::default());
-            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
             (ClientSession::new(workspace, Route::Stream(heard.clone())), heard)
         });
         Self {
@@ -340,7 +340,7 @@ impl Exposure for Unseen {
     }
 
     fn limits(&self, _: &str) -> NameLimits {
-        NameLimits { rule: NameRule::Safe, length: 64 }
+        NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
     }
 
     fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {

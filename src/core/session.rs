@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {
         let [main, first_way, second_way] = [(); 3].map(|()| Arc::new(Heard::default()));
-        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Stream(main.clone()));
         for id in ["7", r#""a""#, r#""\u0061b""#, "7.0"] {
             let id = || Id::from_raw(id).expect("an id");
@@ -524,7 +524,7 @@ mod tests {
             let upstream = Upstream::unreal("box", "a");
             upstream.pretend(Some(Default::default()));
             let connection = upstream.connection().expect("it is up");
-            let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+            let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
             let session = ClientSession::new(workspace, Route::Nowhere);
             let id = || Id::from_raw("7").expect("an id");
             let reply = session.accept(id(), None, None, None).expect("the id is free");
@@ -558,7 +558,7 @@ mod tests {
     #[test]
     fn a_refusal_never_has_the_id_of_a_request_in_flight() {
         let heard = Arc::new(Heard::default());
-        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let id = |raw| Id::from_raw(raw).expect("an id");
         let _waiting = session.accept(id("7"), None, None, None).expect("the id is free");
@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn subscriptions_end_with_their_own_server() {
-        let workspace = Workspace::new("", 0, Arc::new(Unseen), None);
+        let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Nowhere);
         for (group, server) in [("box", "a"), ("box", "b"), ("other", "a")] {
             session.subscribe(&format!("{group}/{server}"), &Upstream::unreal(group, server), server);

@@ -279,6 +279,7 @@ mod tests {
             idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
+            guard: Default::default(),
         }
     }
 

@@ -50,6 +50,8 @@ struct Task {
     connection: Weak<Connection>,
     /// Our request that began the task, whose id is the progress token, and the client's own token, raw.
     progress: Option<(u64, Box<str>)>,
+    /// Whether the task's tool has an app, which needs the result as it came.
+    has_app: bool,
     /// Whether the client still has something to expect of the task.
     expected: Expected,
 }
@@ -75,6 +77,11 @@ impl Task {
     fn connection(&self) -> Option<Arc<Connection>> {
         self.upstream.upgrade()?.connection().filter(|connection| self.is_of(connection))
     }
+
+    fn place(&self) -> Option<TaskPlace> {
+        let (id, own, has_app) = (self.id.clone(), self.own.to_string(), self.has_app);
+        Some(TaskPlace { id, connection: self.connection()?, own, has_app })
+    }
 }
 
 /// The address of a task at its upstream.
@@ -85,6 +92,8 @@ pub struct TaskPlace {
     pub connection: Arc<Connection>,
     /// The upstream's id.
     pub own: String,
+    /// Whether the task's tool has an app.
+    pub has_app: bool,
 }
 
 impl Tasks {
@@ -123,6 +132,7 @@ impl Tasks {
             upstream,
             connection: way,
             progress,
+            has_app: false,
             expected,
         });
         if table.tasks.len() > MOST_TASKS {
@@ -162,7 +172,15 @@ impl Tasks {
     pub fn find(&self, id: &str) -> Option<TaskPlace> {
         let table = self.0.lock();
         let task = table.tasks.iter().find(|task| *task.id == *id)?;
-        Some(TaskPlace { id: task.id.clone(), connection: task.connection()?, own: task.own.to_string() })
+        task.place()
+    }
+
+    /// Notes that the tool of the task with this client's id has an app.
+    pub fn note_app(&self, id: &str) {
+        let mut table = self.0.lock();
+        if let Some(task) = table.tasks.iter_mut().find(|task| *task.id == *id) {
+            task.has_app = true;
+        }
     }
 
     /// The next tasks after the one with this number, and the number to continue from, if there are more.
@@ -172,10 +190,7 @@ impl Tasks {
         let shown: Vec<&Task> = rest.take(PAGE).collect();
         let last = shown.last().map(|task| task.number);
         let more = last.filter(|last| table.tasks.iter().any(|task| task.number > *last));
-        let place = |task: &&Task| {
-            Some(TaskPlace { id: task.id.clone(), connection: task.connection()?, own: task.own.to_string() })
-        };
-        (shown.iter().filter_map(place).collect(), more)
+        (shown.iter().filter_map(|task| task.place()).collect(), more)
     }
 
     /// The client's id for a task of this upstream, if the client began it.

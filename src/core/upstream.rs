@@ -31,8 +31,9 @@ use super::lifecycle;
 use super::modern::Watched;
 use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
-use crate::catalog::Items;
+use crate::catalog::{Items, Sent};
 use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
+use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
 
@@ -70,6 +71,8 @@ pub struct Spec {
     pub transport: Transport,
     /// Which of its tools exist for clients.
     pub filter: ToolFilter,
+    /// Which of its definitions were approved, if a lock is in force.
+    pub guard: Option<Guard>,
     /// Deadlines.
     pub timeouts: Timeouts,
     /// Whether the upstream is restarted automatically when it ends.
@@ -108,6 +111,9 @@ struct UpstreamState {
     generation: u64,
     backoff: Backoff,
     connection: Option<Arc<Connection>>,
+    /// What the upstream sent when it was last asked.
+    sent: Sent,
+    /// What clients may see of `sent`.
     items: Arc<Items>,
     /// Whether the upstream spoke the modern era when it last ran.
     modern: bool,
@@ -215,12 +221,16 @@ impl Upstream {
 
     /// Takes over what is remembered of the upstream: its era and, if it is on offer before it runs, what it
     /// offers.
-    pub(super) fn recall(&self, offered: Option<Items>, modern: bool) {
+    pub(super) fn recall(&self, offered: Option<Sent>, modern: bool) {
         let at_rest = self.spec().start == Start::Call;
+        let offered = offered.map(|sent| {
+            let items = self.shown(&sent);
+            (sent, items)
+        });
         let mut state = self.state.lock();
         state.modern = modern;
-        if let Some(items) = offered {
-            state.items = Arc::new(items);
+        if let Some((sent, items)) = offered {
+            (state.sent, state.items) = (sent, items);
             state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
         }
     }
@@ -233,8 +243,23 @@ impl Upstream {
     /// Puts other settings in force. They cannot change how the upstream is reached: that takes a new
     /// upstream.
     pub(super) fn set_spec(&self, spec: Spec) {
-        *self.spec.write() = Arc::new(spec);
+        let before = std::mem::replace(&mut *self.spec.write(), Arc::new(spec));
+        let now = self.spec();
+        if (&before.guard, &before.filter) != (&now.guard, &now.filter) {
+            let sent = self.sent();
+            self.state.lock().items = self.shown(&sent);
+        }
         self.renewed.notify_waiters();
+    }
+
+    /// What clients may see of what the upstream sent. What deviates from the lock is logged.
+    fn shown(&self, sent: &Sent) -> Arc<Items> {
+        let spec = self.spec();
+        let (items, deviations) = sent.shown(spec.guard.as_ref());
+        if let Some(engine) = self.engine.upgrade() {
+            engine.deviations.note(self, &spec, deviations);
+        }
+        Arc::new(items)
     }
 
     /// The connection, while there is one.
@@ -242,9 +267,14 @@ impl Upstream {
         self.state.lock().connection.clone()
     }
 
-    /// What the upstream offered when it was last asked.
+    /// What clients may see of what the upstream offered when it was last asked.
     pub fn items(&self) -> Arc<Items> {
         self.state.lock().items.clone()
+    }
+
+    /// What the upstream sent when it was last asked, whether or not it was approved.
+    pub fn sent(&self) -> Sent {
+        self.state.lock().sent.clone()
     }
 
     /// Whether what the upstream offers can be used: it is connected, or whoever uses it starts it.
@@ -550,7 +580,8 @@ impl Upstream {
     }
 
     /// Called by the connection of `generation` when it is up.
-    pub(super) fn came_up(self: &Arc<Self>, generation: u64, connection: Arc<Connection>, items: Items) {
+    pub(super) fn came_up(self: &Arc<Self>, generation: u64, connection: Arc<Connection>, sent: Sent) {
+        let items = self.shown(&sent);
         {
             let mut state = self.state.lock();
             if state.generation != generation {
@@ -558,7 +589,7 @@ impl Upstream {
             }
             state.modern = connection.version().is_modern();
             state.connection = Some(connection);
-            state.items = Arc::new(items);
+            (state.sent, state.items) = (sent, items);
         }
         // The views are updated first: whoever waits for the phase must find the tools in them.
         self.tell_engine();
@@ -569,13 +600,15 @@ impl Upstream {
     }
 
     /// Called by the connection of `generation` when lists were read anew.
-    pub(super) fn offers(self: &Arc<Self>, generation: u64, items: Items) {
+    pub(super) fn offers(self: &Arc<Self>, generation: u64, sent: Sent) {
+        let is_news = |state: &UpstreamState| state.generation == generation && state.sent != sent;
+        if !is_news(&self.state.lock()) {
+            return;
+        }
+        let items = self.shown(&sent);
         {
             let mut state = self.state.lock();
-            if state.generation != generation || *state.items == items {
-                return;
-            }
-            state.items = Arc::new(items);
+            (state.sent, state.items) = (sent, items);
         }
         self.tell_engine();
     }
@@ -606,7 +639,7 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
-            state.standing = match self.spec().always_listed && *state.items != Items::default() {
+            state.standing = match self.spec().always_listed && !state.sent.is_empty() {
                 true => Standing::AtRest,
                 false => Standing::Gone,
             };
@@ -664,6 +697,7 @@ impl Upstream {
         let spec = Spec {
             transport: Transport::Stdio(command),
             filter: ToolFilter::All,
+            guard: None,
             timeouts: Timeouts::default(),
             restart: false,
             lives_on: false,
@@ -680,7 +714,7 @@ impl Upstream {
     pub(crate) fn pretend(self: &Arc<Self>, items: Option<Items>) {
         match items {
             Some(items) => {
-                self.came_up(0, Connection::new(self.clone(), Default::default()), items);
+                self.came_up(0, Connection::new(self.clone(), Default::default()), items.into());
             }
             None => self.ended(0, End::Down("pretended".into(), Duration::ZERO)),
         }
@@ -714,7 +748,8 @@ mod tests {
         let upstream = Upstream::unreal("box", "a");
         upstream.pretend(Some(Items::default()));
         let connection = upstream.connection().expect("it is up");
-        let workspace = Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None);
+        let workspace =
+            Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None, &Arc::default());
         let caller =
             Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
@@ -764,7 +799,7 @@ mod tests {
             let upstream = Upstream::unreal("box", "a");
             upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
             let now = || (upstream.is_on_offer(), upstream.is_at_rest());
-            upstream.recall(Some(items()), true);
+            upstream.recall(Some(items().into()), true);
             assert!(upstream.is_modern());
             let before = now();
             upstream.pretend(Some(items()));
@@ -788,16 +823,16 @@ mod tests {
         let connection = || Connection::new(upstream.clone(), Default::default());
         upstream.state.lock().generation = 2;
         let (old, now) = (connection(), connection());
-        upstream.came_up(2, now.clone(), items("now"));
-        upstream.offers(1, items("old"));
-        upstream.came_up(1, old, items("old"));
+        upstream.came_up(2, now.clone(), items("now").into());
+        upstream.offers(1, items("old").into());
+        upstream.came_up(1, old, items("old").into());
         upstream.ended(1, End::Down("old".into(), Duration::ZERO));
         assert!(
             upstream.is_up()
                 && upstream.connection().is_some_and(|connection| Arc::ptr_eq(&connection, &now))
         );
         assert_eq!(*upstream.items(), items("now"));
-        upstream.offers(2, items("new"));
+        upstream.offers(2, items("new").into());
         assert_eq!(*upstream.items(), items("new"));
     }
 }

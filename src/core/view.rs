@@ -15,9 +15,12 @@ use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shor
 use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
-use crate::catalog::{Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered};
+use crate::catalog::{
+    Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
+};
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
+use crate::text::one_line;
 
 /// How a face names and renders what it exposes.
 pub trait Exposure {
@@ -77,6 +80,14 @@ pub trait Exposure {
     fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
         String::new()
     }
+    /// How many bytes of a result a client with this `clientInfo.name` is known to take, if anything is known.
+    fn takes(&self, _client: &str) -> Option<usize> {
+        None
+    }
+    /// Whether the list of tools says how many tools the lock keeps from clients.
+    fn tells_withheld(&self) -> bool {
+        false
+    }
     /// What the list of tools says about a thing with this definition, active or not. When this text changes,
     /// the list has changed.
     fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
@@ -130,6 +141,8 @@ pub struct Look {
     pub from_start: bool,
     /// The client renders apps, and needs what they need, active or not.
     pub as_host: bool,
+    /// How many bytes of a result the client is known to take, if anything is known.
+    pub takes: Option<usize>,
 }
 
 /// One upstream in a view.
@@ -191,10 +204,11 @@ impl Entry {
     /// The definition of one thing as a client that looks at lists like this sees it.
     pub fn shown(&self, face: &dyn Exposure, kind: Kind, item: &ExposedItem, look: Look) -> Cow<'_, str> {
         let definition = self.rendered_for(face, kind, look.as_host).definition(item);
-        // Only modern clients look at the lists of the start.
-        match kind == Kind::Tool && !look.from_start {
-            true => adapt::tool(definition),
-            false => definition.into(),
+        match kind {
+            Kind::Tool if self.offloads_over(look.takes).is_some() => without_output_schema(definition),
+            // Only modern clients look at the lists of the start.
+            Kind::Tool if !look.from_start => adapt::tool(definition),
+            _ => definition.into(),
         }
     }
 
@@ -208,9 +222,27 @@ impl Entry {
         self.upstream.is_modern()
     }
 
+    /// The bytes over which we keep results of the upstream's tools from a client that is known to take so many; `None`
+    /// if the client gets all of them.
+    pub fn offloads_over(&self, takes: Option<usize>) -> Option<usize> {
+        self.upstream.spec().offload_over.bytes(takes)
+    }
+
     /// Whether the upstream's things stand in lists.
     pub fn is_listed(&self) -> bool {
         self.up && self.settled
+    }
+
+    /// The upstream's names for the things of a kind that the lock keeps from clients.
+    pub fn withheld(&self, face: &dyn Exposure, kind: Kind) -> impl Iterator<Item = &Arc<str>> {
+        self.items.withheld(kind).iter().filter(move |key| face.allows(&self.upstream, kind, key))
+    }
+
+    /// Why the thing with this name at the upstream cannot be used, if the lock keeps it from clients.
+    pub fn why_withheld(&self, face: &dyn Exposure, kind: Kind, key: &str) -> Option<String> {
+        self.withheld(face, kind).find(|withheld| ***withheld == *key)?;
+        let reason = self.items.why_withheld(kind, key)?;
+        Some(format!("{}/{} cannot be used: {reason}", self.upstream, one_line(key)))
     }
 }
 
@@ -269,6 +301,11 @@ impl Target {
     /// The definition as the upstream wrote it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
+    }
+
+    /// Whether the thing is a tool with an app.
+    pub fn has_app(&self) -> bool {
+        self.item().own.has_app()
     }
 
     /// Whether the thing is a tool for apps, and not for the model.
@@ -562,9 +599,13 @@ impl View {
                 Some(at) => before.swap_remove(at),
                 None => Entry { settled: self.is_open(&upstream.group), ..Entry::new(upstream) },
             };
-            entry.upstream = upstream.clone();
+            let before = std::mem::replace(&mut entry.upstream, upstream.clone());
+            let guard = upstream.spec().guard.clone();
             if upstream.is_on_offer() {
                 (entry.up, entry.items) = (true, upstream.items());
+            } else if entry.items.guard() != guard.as_ref() {
+                // What stands in for the upstream until it is up was judged by the old lock.
+                entry.items = Arc::new(before.sent().shown(guard.as_ref()).0);
             }
             if rename {
                 entry.exposed = Arc::default();
@@ -617,6 +658,38 @@ impl View {
         let entry = self.server(group, server).filter(|entry| entry.up || self.is_open(group))?;
         let item = entry.exposed.of(Kind::Tool).by_key(tool)?;
         Some(entry.target(Kind::Tool, item.at as usize, true))
+    }
+
+    /// Why the thing that is meant by this name, in any group or one, cannot be used, if the lock keeps it from
+    /// clients. The name may be any that the thing would have, or that of its upstream.
+    pub fn why_withheld(
+        &self,
+        face: &dyn Exposure,
+        group: Option<&str>,
+        kind: Kind,
+        name: &str,
+    ) -> Option<String> {
+        let meant = |entry: &&Entry| group.is_none_or(|group| *entry.upstream.group == *group);
+        self.entries.values().filter(meant).find_map(|entry| {
+            let upstream = &entry.upstream;
+            let key = entry.withheld(face, kind).find(|key| {
+                let full = face.full_name(upstream, kind, key);
+                full == name
+                    || ***key == *name
+                    || face.second_name(upstream, key).is_some_and(|second| second == name)
+                    || is_shortened(face, upstream, &full, key, name)
+            })?;
+            entry.why_withheld(face, kind, key)
+        })
+    }
+
+    /// The number of tools in lists, or in one group, that the lock keeps from clients.
+    pub fn tools_withheld(&self, face: &dyn Exposure, group: Option<&str>) -> usize {
+        let meant = |entry: &&Entry| match group {
+            Some(group) => entry.up && &*entry.upstream.group == group,
+            None => entry.is_listed(),
+        };
+        self.entries.values().filter(meant).map(|entry| entry.withheld(face, Kind::Tool).count()).sum()
     }
 
     /// Every tool that its upstream calls by this name, whether it is listed or not.
@@ -686,9 +759,14 @@ impl View {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
             let start = out.len();
             self.write_entry(face, entry, kind, look, &mut first, out);
-            // Only legacy clients see what was switched since the start.
-            if kind == Kind::Tool && !look.from_start && entry.is_newer() {
-                adapt::tools(out, start);
+            if kind != Kind::Tool {
+                continue;
+            }
+            if entry.offloads_over(look.takes).is_some() {
+                adapt::tools(out, start, without_output_schema);
+            } else if !look.from_start && entry.is_newer() {
+                // Only legacy clients see what was switched since the start.
+                adapt::tools(out, start, adapt::tool);
             }
         }
     }
@@ -733,10 +811,20 @@ impl View {
     /// Once each thing has been looked at, this takes one step per thing. An empty list adds nothing.
     pub(super) fn fingerprint(&self, face: &dyn Exposure, kind: Kind, look: Look, hasher: &mut impl Hasher) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let other_form = u64::from(kind == Kind::Tool && !look.from_start && entry.is_newer());
+            let other_form = match kind {
+                Kind::Tool if entry.offloads_over(look.takes).is_some() => 2,
+                Kind::Tool => u64::from(!look.from_start && entry.is_newer()),
+                _ => 0,
+            };
             let items = entry.exposed.of(kind).items().iter().zip(&entry.prints(face, kind).items);
             let shown = items.filter(|(item, _)| self.is_shown(kind, item, look));
             shown.for_each(|(_, print)| hasher.write_u64(print ^ other_form));
+        }
+        if kind == Kind::Tool && face.tells_withheld() {
+            let withheld = self.tools_withheld(face, None);
+            if withheld > 0 {
+                hasher.write_usize(withheld);
+            }
         }
         // The list of tools may say something about things of every kind.
         for told in Kind::ALL.into_iter().filter(|_| kind == Kind::Tool) {

@@ -38,7 +38,7 @@ impl Exposure for Plain {
     }
 
     fn limits(&self, _: &str) -> NameLimits {
-        NameLimits { rule: NameRule::Safe, length: 12 }
+        NameLimits { rule: NameRule::Safe, length: 12, reserved: None }
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {
@@ -129,7 +129,7 @@ fn assert_names(view: &View, face: &Plain) {
 
 fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
     let mut out = Vec::new();
-    view.write_list(face, kind, Look { from_start: false, as_host: false }, true, &mut out);
+    view.write_list(face, kind, Look { from_start: false, as_host: false, takes: None }, true, &mut out);
     out
 }
 

@@ -25,6 +25,7 @@ use super::view::{Exposure, Origin, View};
 use crate::apps::{exposed, exposed_meta};
 use crate::json::Node;
 use crate::protocol::message::Id;
+use crate::results::kept::{Kept, Room};
 
 /// A view and the sessions that share it: one session over stdio and in the legacy era, all callers with the
 /// same credentials in the modern era.
@@ -41,6 +42,8 @@ pub struct Workspace {
     view: Mutex<View>,
     /// What was begun through the workspace and goes on upstream.
     pub tasks: Tasks,
+    /// The long results that were kept for its clients.
+    pub results: Room,
     /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
     links: Mutex<Recent<Option<Origin>>>,
     sessions: Mutex<Vec<Weak<ClientSession>>>,
@@ -73,8 +76,9 @@ impl Workspace {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
+        kept: &Arc<Kept>,
     ) -> Arc<Self> {
-        Self::of(principal, face, exposure, client, None)
+        Self::of(principal, face, exposure, client, (kept, None))
     }
 
     /// An empty workspace of a session of the daemon, or of any other client.
@@ -83,17 +87,19 @@ impl Workspace {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-        resident: Option<Arc<Resident>>,
+        (kept, resident): (&Arc<Kept>, Option<Arc<Resident>>),
     ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let client = client.unwrap_or(id);
         Arc::new(Self {
             id,
-            client: client.unwrap_or(id),
+            client,
             principal: principal.to_owned(),
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             tasks: Tasks::default(),
+            results: kept.room(client),
             links: Mutex::default(),
             sessions: Mutex::default(),
             listeners: Mutex::default(),
@@ -288,7 +294,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 64 }
+            NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -342,7 +348,7 @@ mod tests {
         ];
         for (what, events, expected) in cases {
             let heard = Arc::new(Heard::default());
-            let workspace = Workspace::new("", 0, Arc::new(Everything), None);
+            let workspace = Workspace::new("", 0, Arc::new(Everything), None, &Arc::default());
             let session = ClientSession::new(workspace.clone(), Route::Stream(heard.clone()));
             session.greet(ClientHello {
                 version: Version::LATEST_LEGACY,

@@ -76,6 +76,15 @@ impl<'a, const N: usize> Arguments<'a, N> {
         }
     }
 
+    /// An optional text.
+    pub(super) fn optional_text(&self, at: usize) -> Result<Option<String>, Blocks> {
+        let text = self.value(at)?.map(|value| {
+            let text = value.as_str().map(Cow::into_owned);
+            text.ok_or_else(|| invalid(&format!("{} must be a string", self.keys[at])))
+        });
+        text.transpose()
+    }
+
     /// An optional object.
     pub(super) fn object(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.value(at)? {

@@ -12,9 +12,10 @@ mod brief;
 pub mod find;
 pub mod fit;
 pub mod glob;
-mod own_tool;
+pub mod own_tool;
 pub mod plain;
 pub mod reach;
+pub mod reading;
 mod signature;
 pub mod toolman;
 pub mod uri_template;
@@ -25,17 +26,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::find::Query;
+use self::own_tool::error_result;
+use self::reading::READ;
 use self::toolman::Change;
 use self::workbench::Meta;
-use crate::catalog::{Item, Items, Kind, NameLimits};
+use crate::catalog::{Item, Items, Kind, NameLimits, Sent};
 use crate::config::{Common, Transport};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
 use crate::json::Node;
 use crate::known_clients::Behaviour;
+use crate::lock::Guard;
 use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
+use crate::results::read::Request;
 use crate::transport::peer::Lost;
 
 /// The limits on tool names for a client with this `clientInfo.name`. The length is the one that the file
@@ -44,7 +49,8 @@ use crate::transport::peer::Lost;
 fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
     let entry = common.entry.as_deref().unwrap_or(entry);
     let room = || Behaviour::of(client).tool_names.room(entry);
-    NameLimits { rule: common.names, length: common.max_name_length.unwrap_or_else(room) }
+    let length = common.max_name_length.unwrap_or_else(room);
+    NameLimits { rule: common.names, length, reserved: None }
 }
 
 /// A product surface over the engine.
@@ -138,6 +144,16 @@ pub trait Face: Exposure + Send + Sync {
         String::new()
     }
 
+    /// The tool with which a model reads a result that was too long for it.
+    fn reader(&self) -> &'static str {
+        READ
+    }
+
+    /// The answer to a call of [`Self::reader`] that cannot be answered.
+    fn unreadable(&self, why: &[String]) -> String {
+        error_result(why)
+    }
+
     /// Where a URI leads.
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found;
 
@@ -196,9 +212,14 @@ impl Viewer<'_> {
         }
     }
 
+    /// How many bytes of a result the client is known to take, if anything is known.
+    pub fn takes(&self) -> Option<usize> {
+        reading::takes(&self.name(), self.modern)
+    }
+
     /// How this viewer looks at lists.
     pub fn look(&self) -> Look {
-        Look { from_start: self.modern, as_host: self.renders_apps }
+        Look { from_start: self.modern, as_host: self.renders_apps, takes: self.takes() }
     }
 }
 
@@ -225,6 +246,8 @@ pub enum Step<'a> {
     Switch(Change),
     /// Search.
     Find(Query),
+    /// Read a result that was kept.
+    Read(Request),
     /// Handle the request again when more servers are up.
     Wait,
     /// Handle the call again when this server, which may have the tool, is up.
@@ -369,12 +392,12 @@ pub struct FoundThing<'a> {
 }
 
 /// What servers were known to offer, each under the transport that reaches it.
-pub struct Remembered(pub Vec<(Transport, Items)>);
+pub struct Remembered(pub Vec<(Transport, Sent)>);
 
 impl Remembered {
-    /// What the server behind this transport was known to offer.
-    pub fn of(&self, transport: &Transport) -> Option<&Items> {
-        self.0.iter().find(|(other, _)| other == transport).map(|(_, items)| items)
+    /// What the server behind this transport was known to offer, as far as clients may see it.
+    pub fn of(&self, transport: &Transport, guard: Option<&Guard>) -> Option<Items> {
+        self.0.iter().find(|(other, _)| other == transport).map(|(_, sent)| sent.shown(guard).0)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Definitions of the gateway's own tools, as both faces list them: what each tool tells clients and people
-//! about itself.
+//! The gateway's own tools, whatever the face: how their definitions tell clients and people about them, and the shape of
+//! answers that are texts.
 
 use crate::json::quote;
 
@@ -24,7 +24,7 @@ pub(super) enum Effect {
     Opens,
     /// It lists what there is.
     Lists,
-    /// It finds or describes other tools.
+    /// It finds or describes other tools, or reads what they answered.
     Describes,
     /// It calls another tool, so it can do anything.
     Uses,
@@ -69,4 +69,19 @@ impl OwnTool<'_> {
             self.effect.meta(),
         )
     }
+}
+
+/// A result with these texts, one block for each.
+pub fn text_result(texts: &[impl AsRef<str>]) -> String {
+    format!("{{\"content\":[{}]}}", blocks(texts))
+}
+
+/// A result that tells the model what went wrong, one block for each text.
+pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
+    format!("{{\"content\":[{}],\"isError\":true}}", blocks(texts))
+}
+
+fn blocks(texts: &[impl AsRef<str>]) -> String {
+    let block = |text: &_| format!("{{\"type\":\"text\",\"text\":{}}}", quote(AsRef::<str>::as_ref(text)));
+    texts.iter().map(block).collect::<Vec<_>>().join(",")
 }

@@ -1,15 +1,17 @@
-//! One toolbox as a plain server: everything has its own name, and the gateway adds nothing. The workbench
-//! makes this face for clients that ask for a single toolbox.
+//! One toolbox as a plain server: everything has its own name, and the gateway adds nothing but `read_result`, where long
+//! results are kept. The workbench makes this face for clients that ask for a single toolbox.
 
 use std::sync::Arc;
 
+use super::own_tool::error_result;
 use super::reach::{page_owner, resource_owner};
+use super::reading::{self, READ, is_on};
 use super::workbench::decide::{declared, not_found};
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::catalog::{Kind, NameLimits, nearest};
-use crate::config::{Common, NameRule, Toolbox};
+use crate::config::{ByteLimit, Common, NameRule, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
 use crate::json::{Node, quote};
@@ -61,8 +63,9 @@ impl Face for Plain {
         Some(self.toolbox.description.clone()).filter(|description| !description.is_empty())
     }
 
-    fn own_tools(&self, _view: &View, _viewer: &Viewer<'_>) -> [String; 2] {
-        Default::default()
+    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
+        let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
+        [read.unwrap_or_default(), String::new()]
     }
 
     fn call<'a>(
@@ -72,8 +75,19 @@ impl Face for Plain {
         call: &ToolCall<'a>,
         _remembered: Option<&Remembered>,
     ) -> Step<'a> {
-        if let Some(target) = view.find(Kind::Tool, call.name) {
-            return Step::Forward(target, None);
+        match view.find(Kind::Tool, call.name) {
+            // A server's tool of that name has another one where it would stand in our way.
+            Some(target) if call.name != READ || **target.name() == *READ => {
+                return Step::Forward(target, None);
+            }
+            _ if call.name == READ => {
+                let request = reading::request(call.arguments).map(Step::Read);
+                return request.unwrap_or_else(|wrong| Step::result(error_result(&wrong)));
+            }
+            _ => {}
+        }
+        if let Some(why) = view.why_withheld(self, None, Kind::Tool, call.name) {
+            return Step::Say(Wording::Error(Refusal::new(code::INVALID_PARAMS, why)));
         }
         let for_model = view.items(Kind::Tool).filter(|(_, item)| !item.own.is_app_only());
         let near = nearest(call.name, for_model.map(|(_, item)| &*item.name), 5);
@@ -119,6 +133,14 @@ impl Face for Plain {
     }
 }
 
+impl Plain {
+    /// How long results of each server may be before we keep them.
+    fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
+        let servers = self.toolbox.servers.iter();
+        servers.map(|server| server.offload_over.unwrap_or(self.common.offload_over))
+    }
+}
+
 impl Exposure for Plain {
     fn full_name(&self, _upstream: &Upstream, _kind: Kind, key: &str) -> String {
         key.to_owned()
@@ -142,8 +164,20 @@ impl Exposure for Plain {
         definition.write_with(out, &[(kind.key(), Some(&*name))]);
     }
 
-    fn limits(&self, _client: &str) -> NameLimits {
-        NameLimits { rule: NameRule::Exact, length: usize::MAX }
+    /// Several clients may share names that are made for none of them; each may be one that is offered `read_result`.
+    fn limits(&self, client: &str) -> NameLimits {
+        let takes = if client.is_empty() { Some(0) } else { self.takes(client) };
+        let reserved = is_on(self.offloading(), takes).then_some(READ);
+        NameLimits { rule: NameRule::Exact, length: usize::MAX, reserved }
+    }
+
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
+        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        reading::adds(self.offloading(), &viewer)
+    }
+
+    fn takes(&self, client: &str) -> Option<usize> {
+        reading::takes(client, false)
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {

@@ -127,10 +127,13 @@ fn has_page(view: &View, entry: &Entry, uri: &str) -> bool {
 }
 
 /// The upstream that has a prompt, and its own name there as JSON; the error suggests similar names.
-pub fn prompt(view: &View, name: &str) -> Result<(Arc<Upstream>, String), String> {
+pub fn prompt(face: &dyn Exposure, view: &View, name: &str) -> Result<(Arc<Upstream>, String), String> {
     match view.find(Kind::Prompt, name) {
         Some(target) => Ok((target.upstream.clone(), target.raw_key().to_owned())),
         None => {
+            if let Some(why) = view.why_withheld(face, None, Kind::Prompt, name) {
+                return Err(why);
+            }
             let near = nearest(name, view.items(Kind::Prompt).map(|(_, item)| &*item.name), 5);
             let near = match near.is_empty() {
                 true => String::new(),

@@ -32,8 +32,8 @@ pub struct Finding {
     pub took: Duration,
     /// The names that clients would not accept: in full, and as changed.
     pub renamed: Renamed,
-    /// Whether the command is found only on the login shell's `PATH`.
-    pub by_login_shell: bool,
+    /// What else is worth knowing about the server.
+    pub remarks: Vec<Remark>,
     /// The file that the command resolves to.
     pub program: Option<PathBuf>,
     /// Who is logged in to the server.
@@ -42,8 +42,17 @@ pub struct Finding {
     pub login: Option<(String, Login)>,
     /// Items of the server that do not fit MCP's own schema.
     pub oddities: Vec<Oddity>,
-    /// Whether the server keeps something for one client, and yet may be shared.
-    pub keeps_state: bool,
+    /// The names of the tools and prompts that the lock keeps from clients.
+    pub withheld: Vec<Arc<str>>,
+}
+
+/// Something about a server that is no problem by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remark {
+    /// The command is found only on the login shell's `PATH`.
+    ByLoginShell,
+    /// The server keeps something for one client, and yet may be shared.
+    KeepsState,
 }
 
 /// Something that a server offers and that clients are not shown as it came.
@@ -58,7 +67,7 @@ pub enum Oddity {
         members: Vec<String>,
     },
     /// Items that are not shown, because they have no name or URI.
-    Withheld {
+    Nameless {
         /// Their kind.
         kind: Kind,
         /// Their number.
@@ -113,7 +122,11 @@ impl Gateway {
             let (outcome, took) =
                 outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
             let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
-            let (tools, renamed) = exposed(&workspace, &upstream);
+            let spec = upstream.spec();
+            let keeps_state = keeps_state(&spec.transport) && spec.isolation != Some(Isolation::Session);
+            let remarks = [(by_login_shell, Remark::ByLoginShell), (keeps_state, Remark::KeepsState)];
+            let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark).collect();
+            let (tools, renamed, withheld) = exposed(&workspace, &upstream);
             findings.push(Finding {
                 group: upstream.group.clone(),
                 server,
@@ -121,20 +134,19 @@ impl Gateway {
                 outcome: outcome.map(|()| tools),
                 took,
                 renamed,
-                by_login_shell,
+                remarks,
                 program: self.engine.program(&upstream).await,
                 known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),
                 oddities: oddities(&upstream.items()),
-                keeps_state: keeps_state(&upstream.spec().transport)
-                    && upstream.spec().isolation != Some(Isolation::Session),
+                withheld,
             });
         }
         findings
     }
 }
 
-/// The items that clients are not shown as they came, in the order of the lists; for each kind, the withheld
+/// The items that clients are not shown as they came, in the order of the lists; for each kind, the nameless
 /// ones come last.
 fn oddities(items: &Items) -> Vec<Oddity> {
     let of_kind = |kind: Kind| {
@@ -142,20 +154,23 @@ fn oddities(items: &Items) -> Vec<Oddity> {
             let members = item.mended();
             (!members.is_empty()).then(|| Oddity::Mended { kind, key: item.key.clone(), members })
         });
-        let count = items.withheld(kind);
-        mended.chain((count > 0).then_some(Oddity::Withheld { kind, count }))
+        let count = items.nameless(kind);
+        mended.chain((count > 0).then_some(Oddity::Nameless { kind, count }))
     };
     Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// How many of an upstream's tools the workspace shows, and which of them were renamed.
-fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed) {
+/// How many of an upstream's tools the workspace shows, which of them were renamed, and the names of the tools and
+/// prompts that the lock keeps from clients.
+fn exposed(workspace: &Workspace, upstream: &Arc<Upstream>) -> (usize, Renamed, Vec<Arc<str>>) {
     workspace.read(|view| {
         let Some(entry) = view.entries().find(|entry| Arc::ptr_eq(&entry.upstream, upstream)) else {
-            return (0, Vec::new());
+            return (0, Vec::new(), Vec::new());
         };
         let tools = entry.exposed.of(Kind::Tool).items();
         let renamed = tools.iter().filter_map(|item| Some((item.full.clone()?, item.name.clone())));
-        (tools.len(), renamed.collect())
+        let face = workspace.exposure();
+        let withheld = [Kind::Tool, Kind::Prompt].into_iter().flat_map(|kind| entry.withheld(&*face, kind));
+        (tools.len(), renamed.collect(), withheld.cloned().collect())
     })
 }

@@ -19,6 +19,7 @@ use crate::core::workspace::Workspace;
 use crate::face::find::{Query, document};
 use crate::face::{Declared, Face, FoundThing, Searched, ServerPlace, Viewer};
 use crate::json::{Node, Raw};
+use crate::lock::Guard;
 use crate::memory::definitions::{self, Stamp};
 use crate::search::{Index, ServerDoc};
 
@@ -39,8 +40,9 @@ pub struct Source {
 pub enum Offers {
     /// The tools that the server says it has.
     Tools(Arc<Items>, ToolFilter),
-    /// The tools that the server had when it was last asked, if this file holds any.
-    Remembered(definitions::DefinitionsFile, ToolFilter),
+    /// The tools that the server had when it was last asked, if this file holds any, as far as they were
+    /// approved.
+    Remembered(definitions::DefinitionsFile, ToolFilter, Option<Guard>),
     /// Tools and resources, limited to those that are exposed.
     Exposed(Arc<Items>, Arc<Exposed>),
     /// Nothing is known of what the server offers.
@@ -89,7 +91,7 @@ struct IndexedSource {
 /// Two versions differ when the server's offers may have changed.
 enum Version {
     Tools(Arc<Items>, ToolFilter),
-    Remembered(definitions::DefinitionsFile, Option<Stamp>, ToolFilter),
+    Remembered(definitions::DefinitionsFile, Option<Stamp>, ToolFilter, Option<Guard>),
     Exposed(Arc<Exposed>),
     Unknown,
 }
@@ -158,8 +160,8 @@ impl Offers {
     fn version(&self) -> Version {
         match self {
             Self::Tools(items, filter) => Version::Tools(items.clone(), filter.clone()),
-            Self::Remembered(place, filter) => {
-                Version::Remembered(place.clone(), place.stamp(), filter.clone())
+            Self::Remembered(place, filter, guard) => {
+                Version::Remembered(place.clone(), place.stamp(), filter.clone(), guard.clone())
             }
             Self::Exposed(_, exposed) => Version::Exposed(exposed.clone()),
             Self::Unknown => Version::Unknown,
@@ -170,8 +172,8 @@ impl Offers {
     fn things(&self) -> (Arc<Items>, Option<Vec<(Kind, usize)>>) {
         let (items, kinds): (Arc<Items>, &[Kind]) = match self {
             Self::Tools(items, _) => (items.clone(), &[Kind::Tool]),
-            Self::Remembered(place, _) => match place.load() {
-                Some(items) => (Arc::new(items), &[Kind::Tool]),
+            Self::Remembered(place, _, guard) => match place.load() {
+                Some(sent) => (Arc::new(sent.shown(guard.as_ref()).0), &[Kind::Tool]),
                 None => return (Arc::default(), None),
             },
             Self::Exposed(items, _) => (items.clone(), &[Kind::Tool, Kind::Resource, Kind::Template]),
@@ -182,7 +184,7 @@ impl Offers {
             let mut seen = HashSet::new();
             for (at, item) in items.of(kind).iter().enumerate() {
                 let there = match self {
-                    Self::Tools(_, filter) | Self::Remembered(_, filter) => filter.allows(&item.key),
+                    Self::Tools(_, filter) | Self::Remembered(_, filter, _) => filter.allows(&item.key),
                     Self::Exposed(_, exposed) => exposed.of(kind).by_key(&item.key).is_some(),
                     Self::Unknown => false,
                 };
@@ -201,9 +203,10 @@ impl Version {
             (Self::Tools(items, filter), Self::Tools(others, other)) => {
                 Arc::ptr_eq(items, others) && filter == other
             }
-            (Self::Remembered(place, stamp, filter), Self::Remembered(other_place, other_stamp, other)) => {
-                place == other_place && stamp == other_stamp && filter == other
-            }
+            (
+                Self::Remembered(place, stamp, filter, guard),
+                Self::Remembered(other_place, other_stamp, other, other_guard),
+            ) => place == other_place && stamp == other_stamp && filter == other && guard == other_guard,
             (Self::Exposed(exposed), Self::Exposed(other)) => Arc::ptr_eq(exposed, other),
             (Self::Unknown, Self::Unknown) => true,
             _ => false,
@@ -288,8 +291,11 @@ fn file_sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec
         let filter = server.spec.filter.clone();
         let offers = match (items, engine.known.definitions()) {
             (Some((true, items)), _) => Offers::Tools(items, filter),
-            (_, Some(definitions)) => Offers::Remembered(definitions.place(&server.spec.transport), filter),
-            (Some((false, items)), None) if *items != Items::default() => Offers::Tools(items, filter),
+            (_, Some(definitions)) => {
+                let place = definitions.place(&server.spec.transport);
+                Offers::Remembered(place, filter, server.spec.guard.clone())
+            }
+            (Some((false, items)), None) if !items.is_empty() => Offers::Tools(items, filter),
             _ => Offers::Unknown,
         };
         let source = Source {

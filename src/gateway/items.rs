@@ -145,7 +145,8 @@ pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply)
         return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
     };
     let session = reply.session().clone();
-    let found = session.workspace.read(|view| prompt(view, &name));
+    let face = gateway.face(&session);
+    let found = session.workspace.read(|view| prompt(&*face, view, &name));
     match found {
         Ok((upstream, own)) => {
             let changes = [("name", Some(&*own))];
@@ -170,7 +171,8 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let named = text("name").or_else(|| text("uri")).unwrap_or_default();
     let found = match (text("name"), text("uri")) {
         (Some(name), None) => {
-            session.workspace.read(|view| prompt(view, &name)).map(|(upstream, own)| (upstream, "name", own))
+            let found = session.workspace.read(|view| prompt(&*gateway.face(&session), view, &name));
+            found.map(|(upstream, own)| (upstream, "name", own))
         }
         (None, Some(uri)) => completed(gateway, &uri, &session).map(|(upstream, own)| (upstream, "uri", own)),
         _ => Err("Invalid params: \"ref\" must name a prompt or a resource".to_owned()),

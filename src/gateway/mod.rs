@@ -12,8 +12,10 @@ mod faces;
 pub mod find;
 pub mod http;
 mod items;
+pub mod lock;
 mod modern;
 mod reload;
+mod results;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -582,7 +584,7 @@ mod tests {
         }
 
         fn limits(&self, _: &str) -> NameLimits {
-            NameLimits { rule: NameRule::Safe, length: 64 }
+            NameLimits { rule: NameRule::Safe, length: 64, reserved: None }
         }
 
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
@@ -599,7 +601,7 @@ mod tests {
         let gateway =
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         let heard = Arc::new(Heard::default());
-        let workspace = Workspace::new("", 0, Arc::new(Panics), None);
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None, &Arc::default());
         let session = ClientSession::new(workspace, Route::Stream(heard.clone()));
         let hello =
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;

@@ -93,7 +93,9 @@ impl Shell {
 
     /// What an upstream offered when it was last asked, by this process or another.
     pub fn remembered(&self, upstream: &Upstream) -> Option<Items> {
-        self.gateway.engine.known.definitions()?.load(&upstream.spec().transport)
+        let spec = upstream.spec();
+        let sent = self.gateway.engine.known.definitions()?.load(&spec.transport)?;
+        Some(sent.shown(spec.guard.as_ref()).0)
     }
 
     /// The view that a client would have if the upstreams offered these items.

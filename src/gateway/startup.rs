@@ -23,6 +23,7 @@ use crate::catalog::Kind;
 use crate::config::Isolation;
 use crate::core::opening::settle;
 use crate::core::reply::Reply;
+use crate::core::upstream::Upstream;
 use crate::core::view::Entry;
 use crate::core::workspace::{Hold, Workspace};
 use crate::face::toolman::Change;
@@ -173,8 +174,12 @@ fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
     workspace.change(|view| {
         let all: Vec<_> = view.entries().map(|entry| entry.upstream.clone()).collect();
         let late = all.iter().filter(|upstream| !upstream.is_up() && !upstream.has_failed());
-        let known = late.filter_map(|upstream| Some((upstream, recalled.of(&upstream.spec().transport)?)));
-        let shown = known.map(|(upstream, items)| view.recall(&*face, upstream, Arc::new(items.clone())));
+        let recalled = |upstream: &Upstream| {
+            let spec = upstream.spec();
+            recalled.of(&spec.transport, spec.guard.as_ref())
+        };
+        let known = late.filter_map(|upstream| Some((upstream, recalled(upstream)?)));
+        let shown = known.map(|(upstream, items)| view.recall(&*face, upstream, Arc::new(items)));
         shown.count() > 0
     })
 }

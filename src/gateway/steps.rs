@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Gateway, startup};
+use super::{Gateway, results, startup};
 use crate::catalog::Kind;
 use crate::core::opening::Failures;
 use crate::core::reply::Reply;
@@ -31,6 +31,7 @@ impl Gateway {
             Step::Close(group) => self.close(&face, &group, reply),
             Step::Switch(change) => self.switch(&face, change, params, reply),
             Step::Find(query) => self.finders.find(self, &face, query, params, reply),
+            Step::Read(request) => results::read(face, request, reply),
             Step::Wait => startup::later(self, "tools/call", params, reply),
             Step::WaitFor(upstream) => self.wait_for(face, upstream, params, reply),
             Step::Recall => self.call_recalling(&face, params, reply),
@@ -54,9 +55,11 @@ impl Gateway {
         let changes = if arguments.is_some() { &both[..] } else { &both[..1] };
         self.engine.forward(&target.upstream, "tools/call", params, changes, reply, move |answer, reply| {
             match answer {
-                Answer::Result(result) if names_pages => {
-                    let changed = reply.session().workspace.result_for_host(&asked.upstream, result);
-                    relay_changed(result, changed, reply);
+                Answer::Result(result) => {
+                    let for_host = || reply.session().workspace.result_for_host(&asked.upstream, result);
+                    let changed = if names_pages { for_host() } else { None }.map(Raw::own);
+                    let result = changed.as_ref().map_or(result, Raw::root);
+                    results::relay_of(&*face, &asked, result, reply);
                 }
                 answer => finish(answer, reply, |failure| face.failed_call(&asked, failure)),
             }
@@ -208,7 +211,7 @@ impl Gateway {
         let recalled = tokio::task::spawn_blocking(move || {
             let load = |transport| Some((definitions.as_ref()?.load(&transport)?, transport));
             let known = transports.into_iter().filter_map(load);
-            Remembered(known.map(|(items, transport)| (transport, items)).collect())
+            Remembered(known.map(|(sent, transport)| (transport, sent)).collect())
         });
         async move { recalled.await.unwrap_or_else(|_| Remembered(Vec::new())) }
     }
@@ -223,14 +226,6 @@ impl Gateway {
                 gateway.call_tool(params.root(), Some(&remembered), reply);
             }
         });
-    }
-}
-
-/// Answers with an upstream's result, or with what was made of it.
-pub(super) fn relay_changed(result: Node<'_>, changed: Option<String>, reply: Reply) {
-    match changed {
-        Some(changed) => reply.relay(Raw::own(changed).root(), &[]),
-        None => reply.relay(result, &[]),
     }
 }
 

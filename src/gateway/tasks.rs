@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::steps::relay_changed;
+use super::results::{self, Place};
 use super::{CAPABILITIES, Gateway};
 use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
@@ -74,19 +74,31 @@ pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_
     };
     let (own, id, upstream) = (quote(&place.own), place.id, place.connection.upstream.clone());
     let changes = [("taskId", Some(&*own))];
-    let names_pages = reply.renders_apps() || gateway.face(reply.session()).keeps_pages();
+    let face = gateway.face(reply.session());
+    let names_pages = reply.renders_apps() || face.keeps_pages();
+    let finished = match method {
+        _ if place.has_app => None,
+        "tasks/result" => Some(Place::Whole),
+        "tasks/get" => Some(Place::Member("result")),
+        _ => None,
+    };
     let finish = move |answer: Answer<'_>, reply: Reply| {
         let workspace = reply.session().workspace.clone();
         workspace.tasks.answered(&id, method, &answer);
         match answer {
-            Answer::Result(result) if names_pages => {
+            Answer::Result(result) => {
                 let changed = match method {
+                    _ if !names_pages => None,
                     "tasks/result" => workspace.result_for_host(&upstream, result),
                     _ => workspace.task_for_host(&upstream, result),
                 };
-                relay_changed(result, changed, reply);
+                let changed = changed.map(Raw::own);
+                let result = changed.as_ref().map_or(result, Raw::root);
+                match finished {
+                    Some(place) => results::relay(&*face, &upstream, place, result, reply),
+                    None => reply.relay(result, &[]),
+                }
             }
-            Answer::Result(result) => reply.relay(result, &[]),
             Answer::Error(error) => reply.raw_error(error),
             Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
         }

@@ -158,6 +158,16 @@ impl<'a> Node<'a> {
         if self.plain { Some(Cow::Borrowed(&raw[1..raw.len() - 1])) } else { decode(raw) }
     }
 
+    /// Appends the decoded text of a string, in one copy. `false`: this is no string, or no Unicode text (lone
+    /// surrogates); then a part of it may have been appended.
+    pub fn append_to(self, out: &mut String) -> bool {
+        let Some(inner) = self.raw().strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) else {
+            return false;
+        };
+        out.reserve(inner.len());
+        unescape(inner, out)
+    }
+
     /// Writes the object with some members set, replaced or removed and all others unchanged.
     ///
     /// A change is a key with its raw value, or with `None` to remove the member. New members come last. A
@@ -292,6 +302,45 @@ fn unbreak(bytes: &mut [u8]) {
             *byte = b' ';
         }
     }
+}
+
+/// Appends what stands between the quotes of a valid string literal; `false` at a lone surrogate.
+fn unescape(mut inner: &str, out: &mut String) -> bool {
+    while let Some(at) = memchr::memchr(b'\\', inner.as_bytes()) {
+        out.push_str(&inner[..at]);
+        let (escape, rest) = inner[at + 1..].split_at(1);
+        inner = rest;
+        out.push(match escape {
+            "b" => '\u{8}',
+            "f" => '\u{c}',
+            "n" => '\n',
+            "r" => '\r',
+            "t" => '\t',
+            "u" => match unicode(inner) {
+                Some((character, rest)) => {
+                    inner = rest;
+                    character
+                }
+                None => return false,
+            },
+            itself => itself.chars().next().expect("it was split off"),
+        });
+    }
+    out.push_str(inner);
+    true
+}
+
+/// The character that four hexadecimal digits stand for, or eight with `\u` between them, and what follows.
+fn unicode(digits: &str) -> Option<(char, &str)> {
+    let unit = |digits: &str| u16::from_str_radix(digits, 16).ok();
+    let (first, rest) = digits.split_at_checked(4)?;
+    let first = unit(first)?;
+    if let Some(character) = char::from_u32(first.into()) {
+        return Some((character, rest));
+    }
+    let (second, rest) = rest.strip_prefix("\\u")?.split_at_checked(4)?;
+    let character = char::decode_utf16([first, unit(second)?]).next()?.ok()?;
+    Some((character, rest))
 }
 
 /// Decodes a string literal; `None` if the text is not one, or has a lone surrogate.

@@ -113,6 +113,19 @@ fn json() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
+    fn strings_are_decoded_as_others_do(inner in r#"([ -!#-\[\]-~\u00e4\u20ac]|\\["\\/bfnrt]|\\u00(4|a)[0-9a-fA-F]|\\u[dD][89abcdef][0-9a-f][0-9A-F]|\\ud83d\\ude00){0,12}"#) {
+        let literal = format!("\"{inner}\"");
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(&literal).unwrap().root();
+        let mut text = "before".to_owned();
+        let sound = node.append_to(&mut text);
+        match serde_json::from_str::<String>(&literal) {
+            Ok(expected) => prop_assert_eq!((text, sound), (format!("before{expected}"), true)),
+            Err(_) => prop_assert!(!sound),
+        }
+    }
+
+    #[test]
     fn accepts_what_is_json(text in json()) {
         prop_assert!(Scanner::default().scan_str(&text).is_ok());
     }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::replace;
-use crate::catalog::{Item, Items, Kind, read_page};
+use crate::catalog::{Kind, Sent, read_page};
 use crate::config::Transport;
 use crate::json::Scanner;
 use crate::protocol::era::{Era, TaskSupport};
@@ -47,7 +47,7 @@ impl Definitions {
     }
 
     /// What the upstream offered when it was last asked; `None` if that is unknown.
-    pub fn load(&self, transport: &Transport) -> Option<Items> {
+    pub fn load(&self, transport: &Transport) -> Option<Sent> {
         self.place(transport).load()
     }
 
@@ -56,13 +56,15 @@ impl Definitions {
         DefinitionsFile(self.path(transport, "json"))
     }
 
-    /// Remembers what the upstream offers.
-    pub fn save(&self, transport: &Transport, items: &Items) -> io::Result<()> {
+    /// Remembers what the upstream offers, as it was sent: the lock compares what was sent, whenever it is read
+    /// again.
+    pub fn save(&self, transport: &Transport, sent: &Sent) -> io::Result<()> {
         let lists = Kind::ALL.map(|kind| {
-            let raws: Vec<&str> = items.of(kind).iter().map(Item::raw).collect();
+            let raws: Vec<&str> = sent.definitions(kind).map(|(_, sent)| sent).collect();
             format!("\"{}\":[{}]", kind.list_key(), raws.join(","))
         });
-        let text = format!("{{{}}}", lists.join(","));
+        let era = serde_json::to_string(&sent.era())?;
+        let text = format!("{{\"era\":{era},{}}}", lists.join(","));
         write(&self.path(transport, "json"), &text)
     }
 
@@ -136,18 +138,18 @@ impl DefinitionsFile {
     }
 
     /// The remembered definitions, if there are any. A file that cannot be read is deleted.
-    pub fn load(&self) -> Option<Items> {
+    pub fn load(&self) -> Option<Sent> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(_) => return None,
         };
-        let items = parse(&text);
-        if items.is_none() {
+        let sent = parse(&text);
+        if sent.is_none() {
             tracing::debug!("{} is broken and is discarded", self.0.display());
             let _ = fs::remove_file(&self.0);
         }
-        items
+        sent
     }
 }
 
@@ -159,20 +161,21 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     replace(path, text.as_bytes())
 }
 
-fn parse(text: &str) -> Option<Items> {
+fn parse(text: &str) -> Option<Sent> {
     let mut scanner = Scanner::default();
     let root = scanner.scan_str(text).ok()?.root();
-    let mut items = Items::default();
-    // Definitions were mended before they were stored, so the era makes no difference.
+    let era: Era = serde_json::from_str(root.get("era")?.raw()).ok()?;
+    let mut sent = Sent::new(era);
     for kind in Kind::ALL {
-        items = items.with(kind, read_page(kind, Era::Modern, root).ok()?.items);
+        sent = sent.with(kind, read_page(kind, era, root).ok()?.items, 0);
     }
-    Some(items)
+    Some(sent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Items;
     use crate::config::{Command, Secret};
 
     fn stdio(program: &str, args: &[&str], env: &[(&str, &str)]) -> Transport {
@@ -191,7 +194,9 @@ mod tests {
         let store = Definitions::new(&place, &place);
         let transport = stdio("npx", &["-y", "fixture-argument"], &[("KEY", "fixture-value")]);
         assert_eq!(store.load(&transport), None);
-        let items = Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["a", "b\n"]));
+        let items = Sent::new(Era::Modern).with(Kind::Tool, Items::named(Kind::Tool, &["a", "b\n"]), 0);
+        let odd = Items::defined(Kind::Prompt, r#"{"name":"p","title":7}"#);
+        let items = items.with(Kind::Prompt, odd, 0);
         store.save(&transport, &items).unwrap();
         let others = [
             (stdio("npx", &["-y", "fixture-argument"], &[("KEY", "another-value")]), true),
@@ -213,7 +218,14 @@ mod tests {
         let path = store.path(&transport, "json");
         let told = format!("{} {}", path.display(), fs::read_to_string(&path).unwrap());
         assert!(!told.contains("fixture-"), "{told}");
-        for broken in [&b""[..], b"{\"tools\":[", b"{\"tools\":[]}", b"[]", b"{\"tools\":7}", b"\xff\xfe"] {
+        for broken in [
+            &b""[..],
+            b"{\"tools\":[",
+            b"{\"era\":\"legacy\",\"tools\":[]}",
+            b"[]",
+            b"{\"tools\":7}",
+            b"\xff\xfe",
+        ] {
             fs::write(&path, broken).unwrap();
             assert_eq!(store.load(&transport), None, "{broken:?}");
             assert!(!path.exists(), "{broken:?}");
@@ -226,11 +238,11 @@ mod tests {
         let place = std::env::temp_dir().join(format!("mcp-workbench-many-{}", std::process::id()));
         let store = Definitions::new(&place, &place);
         let transport = stdio("npx", &[], &[]);
-        let versions: Vec<Items> = (1..5usize)
+        let versions: Vec<Sent> = (1..5usize)
             .map(|n| {
                 let names: Vec<String> = (0..n * 200).map(|tool| format!("tool-{n}-{tool}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                Items::default().with(Kind::Tool, Items::named(Kind::Tool, &names))
+                Sent::default().with(Kind::Tool, Items::named(Kind::Tool, &names), 0)
             })
             .collect();
         store.save(&transport, &versions[0]).unwrap();

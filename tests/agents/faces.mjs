@@ -6,9 +6,13 @@ export function servers({ servers, fake }) {
   return {
     everything: ["node", `${servers}/@modelcontextprotocol/server-everything/dist/index.js`],
     odd: [fake, "--with", "large,result,error,never"],
+    book: [fake, "--with", "lines"],
     many: [fake, ...tools.flat()],
   };
 }
+
+/** The servers whose long results the gateway keeps. */
+const KEPT = ["book"];
 
 /** Tools of the real server. */
 export const REAL = [
@@ -53,16 +57,20 @@ const workbench = {
   entry: "workbench",
   file: "workbench-config.json",
   configuration(servers) {
-    const entry = ([command, ...args]) => ({ command, args });
+    const entry = (name) => {
+      const [command, ...args] = servers[name];
+      return { command, args, ...(KEPT.includes(name) ? { offloadOver: "auto" } : {}) };
+    };
     const box = (description, names) => ({
       description,
-      mcpServers: Object.fromEntries(names.map((name) => [name, entry(servers[name])])),
+      mcpServers: Object.fromEntries(names.map((name) => [name, entry(name)])),
     });
-    const toolboxes = { dev: box("Things to try", ["everything", "odd"]), archive: box("Many records", ["many"]) };
+    const toolboxes = { dev: box("Things to try", ["everything", "odd", "book"]), archive: box("Many records", ["many"]) };
     return JSON.stringify({ toolboxes }, null, 2);
   },
   open: "open_toolbox",
   use: "use_tool",
+  read: "read_result",
   opening: (server) => ({ toolbox_name: TOOLBOX[server] }),
   using: (server, tool, input) => ({ tool: { toolbox: TOOLBOX[server], server, tool }, arguments: input }),
   exposed: (server, tool) => `${TOOLBOX[server]}__${server}__${tool}`,
@@ -70,7 +78,7 @@ const workbench = {
   names: (answer, _, server, tool) => new RegExp(`"${tool}\\\\*"`).test(answer),
 };
 
-const TOOLBOX = { everything: "dev", odd: "dev", many: "archive" };
+const TOOLBOX = { everything: "dev", odd: "dev", book: "dev", many: "archive" };
 
 const toolman = {
   name: "toolman",
@@ -80,11 +88,13 @@ const toolman = {
   configuration(servers) {
     const word = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
     const table = ([namespace, command]) =>
-      `[[servers]]\nnamespace = "${namespace}"\ncommand = ${JSON.stringify(command.map(word).join(" "))}\n`;
+      `[[servers]]\nnamespace = "${namespace}"\ncommand = ${JSON.stringify(command.map(word).join(" "))}\n` +
+      (KEPT.includes(namespace) ? `offload_over = "auto"\n` : "");
     return Object.entries(servers).map(table).join("\n");
   },
   open: "toolman_activate",
   use: "toolman_call",
+  read: "toolman_read_result",
   opening: (server) => ({ tools_on: [`${server}_*`], tools_off: [], resources_on: [], resources_off: [] }),
   using: (server, tool, input) => ({ name: `${server}_${tool}`, arguments: input }),
   exposed: (server, tool) => `${server}_${tool}`,

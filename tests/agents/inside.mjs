@@ -27,12 +27,13 @@ for (const client of clients) {
       continue;
     }
     for (const scenario of scenarios) {
-      const record = options.update && scenario === "tools";
+      const { recorded } = SCENARIOS[scenario];
+      const record = options.update && recorded !== undefined;
       const outcome = await converse(places, client, face, scenario, { record });
       report.add(client, face, outcome);
       if (options.show) show(outcome, client.prefix(face.entry));
       const well = Object.values(outcome.checks).every((wrong) => wrong === undefined);
-      if (record && well) keep(client, face, outcome.recording);
+      if (record && well) keep(client, face, scenario, outcome.recording);
     }
   }
 }
@@ -46,9 +47,10 @@ function versionOf(client) {
   return version.replace(/-linux-x64$/, "");
 }
 
-function keep(client, face, [head, ...lines]) {
-  const first = { agent: client.name, face: face.name, opened: client.opened, ...JSON.parse(head) };
-  const file = join(import.meta.dirname, "recordings", `${client.name}-${face.name}.jsonl`);
+function keep(client, face, scenario, [head, ...lines]) {
+  const first = { agent: client.name, face: face.name, scenario, opened: client.opened, ...JSON.parse(head) };
+  const name = `${client.name}-${face.name}${SCENARIOS[scenario].recorded}.jsonl`;
+  const file = join(import.meta.dirname, "recordings", name);
   writeFileSync(file, `${[JSON.stringify(first), ...lines].join("\n")}\n`);
 }
 

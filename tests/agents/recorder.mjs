@@ -3,13 +3,14 @@
 // The first line of a recording says whose it is and how the gateway was started. After it, `{"client": MESSAGE}` is
 // what the agent wrote, `{"answered": ID}` and `{"notified": METHOD}` what it had been sent by then, and
 // `{"ended": "client"}` that it ended us. All that differs from run to run is made alike: ids and tokens are numbered,
-// times are 0, unique ids all noughts, and the home is `{home}`.
+// times are 0, unique ids all noughts, the home is `{home}`, and the id of a kept result is `{result}`.
 
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const UNIQUE = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 const TIME = /\b1[0-9]{12}\b/g;
+const RESULT = /\br[a-z0-9]{20}\b/g;
 
 /** Notifications that agents act upon. */
 const HEARD = ["notifications/tools/list_changed", "notifications/subscriptions/acknowledged"];
@@ -41,7 +42,8 @@ export class Recorder {
 
   alike(line) {
     const place = JSON.stringify(this.home.path).slice(1, -1);
-    return line.replaceAll(place, "{home}").replace(UNIQUE, (id) => id.replace(/[0-9a-f]/g, "0")).replace(TIME, "0");
+    const alike = line.replaceAll(place, "{home}").replace(RESULT, "{result}");
+    return alike.replace(UNIQUE, (id) => id.replace(/[0-9a-f]/g, "0")).replace(TIME, "0");
   }
 }
 

@@ -47,6 +47,40 @@ function* long(stage) {
   measure("of 300,000 characters", received(request));
 }
 
+/** A result that every agent would cut: it is read in parts to its end, and the answer stands in its middle. */
+function* result(stage) {
+  const { face, reader, check } = stage;
+  let request = yield* stage.open(yield* stage.first(), "book");
+  request = yield* stage.untilOffered(request, "book", "lines");
+  request = yield* stage.use(request, "book", "lines", { n: LINES });
+  const tool = reader.offered(request, face.read);
+  if (!tool) throw new Error(`${face.read} is not offered`);
+  const seen = new Map();
+  let next = nextCall(request);
+  if (!next) throw new Error(`the notice names no call: ${last(request).text.slice(0, 200)}`);
+  for (next.bytes = "0-"; next; next = nextCall(request)) {
+    request = yield call(tool, next);
+    for (const [, line, number] of last(request).text.matchAll(/line (\d+) holds (\d+)/g)) seen.set(+line, +number);
+  }
+  const unread = Array.from({ length: LINES }, (_, n) => n + 1).filter((line) => seen.get(line) !== held(line));
+  check("long result", missing("not read", unread.map((line) => `line ${line}`)));
+  yield { say: `Line ${LINES / 2} holds ${seen.get(LINES / 2)}.` };
+}
+
+/** As many lines as make about 80 KB. */
+const LINES = 4000;
+
+/** The number that a line of the fake server holds. */
+const held = (line) => (line * 7919) % 10007;
+
+/** The arguments of the call by which an answer says that reading goes on. Some agents put answers into JSON. */
+function nextCall(request) {
+  const quoted = (text) => `\\\\*"${text}\\\\*"`;
+  const next = new RegExp(`Next: \\w+ \\{${quoted("id")}:${quoted("(r[a-z0-9]+)")},${quoted("bytes")}:${quoted("(\\d+-)")}\\}`);
+  const found = next.exec(last(request).text);
+  return found ? { id: found[1], bytes: found[2] } : undefined;
+}
+
 /** The agent is killed while it calls a tool. */
 function* kill(stage) {
   let request = yield* stage.open(yield* stage.first(), "odd");
@@ -54,11 +88,15 @@ function* kill(stage) {
   yield* stage.use(request, "odd", "never", {}, stage.killAgent);
 }
 
-/** Every scenario with its checks; `end` is the one that the driver makes: nothing is left when the agent is gone. */
+/**
+ * Every scenario with its checks; `end` is the one that the driver makes: nothing is left when the agent is gone.
+ * `recorded` is what the name of a recording ends with.
+ */
 export const SCENARIOS = {
-  tools: { play: tools, checks: ["connect", "open", "call", "error"], end: "end" },
+  tools: { play: tools, checks: ["connect", "open", "call", "error"], end: "end", recorded: "" },
   eighty: { play: eighty, checks: ["80 tools"], end: "end" },
   long: { play: long, checks: ["long answer"], end: "end" },
+  result: { play: result, checks: ["long result"], end: "end", recorded: "-result" },
   kill: { play: kill, checks: [], end: "kill -9", kills: true },
 };
 

@@ -192,16 +192,18 @@ impl Client {
         if era == Era::Legacy {
             gateway.initialize_with(VERSION, capabilities);
         }
-        let (name, way) = ("test-client".to_owned(), Way::Pipe(Box::new(gateway)));
-        Self { era, name, capabilities: capabilities.to_owned(), way }
+        Self::new(era, "test-client", capabilities, Way::Pipe(Box::new(gateway)))
     }
 
     /// A legacy client over stdio that calls itself so.
     #[track_caller]
     pub(crate) fn named(mut gateway: Gateway, name: &str) -> Self {
         gateway.initialize_as(VERSION, "{}", name);
-        let (era, capabilities) = (Era::Legacy, "{}".to_owned());
-        Self { era, name: name.to_owned(), capabilities, way: Way::Pipe(Box::new(gateway)) }
+        Self::new(Era::Legacy, name, "{}", Way::Pipe(Box::new(gateway)))
+    }
+
+    fn new(era: Era, name: &str, capabilities: &str, way: Way) -> Self {
+        Self { era, name: name.to_owned(), capabilities: capabilities.to_owned(), way }
     }
 
     /// A client over HTTP; in the legacy era it opens a session and its stream.
@@ -211,8 +213,8 @@ impl Client {
             web.open_session(capabilities);
             web.listen();
         }
-        let (name, way) = (web.name.clone(), Way::Web(Box::new(web)));
-        Self { era, name, capabilities: capabilities.to_owned(), way }
+        let name = web.name.clone();
+        Self::new(era, &name, capabilities, Way::Web(Box::new(web)))
     }
 
     /// The same client with other capabilities, which only a modern one can change.

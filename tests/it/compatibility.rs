@@ -25,7 +25,8 @@ struct Driven {
 }
 
 /// The checks of `tests/agents/README.md`, in its order.
-const CHECKS: [&str; 8] = ["connect", "open", "call", "error", "80 tools", "long answer", "kill -9", "end"];
+const CHECKS: [&str; 9] =
+    ["connect", "open", "call", "error", "80 tools", "long answer", "long result", "kill -9", "end"];
 
 const FACES: [&str; 2] = ["workbench", "toolman"];
 

@@ -43,6 +43,8 @@ mod independent;
 mod install;
 mod lifecycle;
 #[cfg(unix)]
+mod lock;
+#[cfg(unix)]
 mod malformed;
 mod map;
 mod matrix;
@@ -68,6 +70,7 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod results;
 #[cfg(unix)]
 mod search;
 #[cfg(unix)]

@@ -138,7 +138,8 @@ fn doctor_shows_oddities() {
     let mended = server["mended"].as_array().expect("a list");
     assert_eq!(mended.len(), table.iter().filter(|odd| !odd.shown.is_null()).count());
     assert_eq!(mended[0], json!({"kind": "tool", "name": "t1", "members": ["title"]}));
-    assert_eq!((&server["ok"], &server["withheld"]), (&json!(true), &json!(4)));
+    assert_eq!((&server["ok"], &server["nameless"]), (&json!(true), &json!(4)));
+    assert_eq!(server["withheld"], json!([]), "there is no lock");
     let text = lab.run(lab.command().arg("doctor")).stdout;
     for line in [
         "the tool t1 is shown mended, since MCP allows no such title",

@@ -12,6 +12,7 @@
 //!   without an arrow belong to the message before. `…` in a string stands for any text, as the last element
 //!   of an array for any further ones, and as a key for any further members. In a short session, which begins
 //!   without a handshake, `→ METHOD PARAMS` is a request, `← RESULT` its result and `← METHOD` a notification.
+//!   In what is sent, `"r…"` is the id of the result that was kept last, and `«TEXT»×N` is the text, N times.
 //! - `sh`: commands for a checkout, which take too long to be run here; what they name must exist.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
@@ -260,13 +261,16 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
     if short {
         peer.initialize_as("2025-11-25", "{}", "example");
     }
-    let mut id = 100;
+    let (mut id, mut kept) = (100, String::new());
     for (arrow, text) in messages {
         let value = if short { whole(arrow, &text, &mut id)? } else { parsed(&text)? };
         if arrow == '→' {
-            peer.send(value.to_string());
+            peer.send(written_out(&value.to_string()).replace("\"r…\"", &kept));
         } else {
-            let actual = peer.next().value();
+            let answer = peer.next();
+            let id = answer.at(&["result", "_meta", "mcp-workbench/offloaded", "id"]);
+            kept = if id.is_empty() { kept } else { id };
+            let actual = answer.value();
             if !fits(&value, &actual) {
                 return Err(format!("this was to come:\n{text}\nthis came:\n{actual}"));
             }
@@ -275,6 +279,15 @@ fn replay(lab: &Lab, block: &Block) -> Result<(), String> {
     peer.close();
     let status = peer.wait();
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", peer.stderr())) }
+}
+
+/// A message with `«TEXT»×N` as the text, N times.
+fn written_out(message: &str) -> String {
+    let Some((before, rest)) = message.split_once('«') else { return message.to_owned() };
+    let (text, rest) = rest.split_once("»×").expect("what is repeated has an end and a number");
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let times = rest[..digits].parse().expect("a number");
+    format!("{before}{}{}", text.repeat(times), written_out(&rest[digits..]))
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
@@ -391,13 +404,40 @@ fn the_table_of_keys_is_that_of_the_schema() {
     expected.extend(keys(&schema["definitions"]["toolbox"]).into_iter().map(|key| (key, "toolbox")));
     expected.sort_by_key(|(key, _)| key.to_lowercase());
     expected.dedup();
+    let expected: Vec<(&str, &str)> = expected.iter().map(|(key, place)| (key.as_str(), *place)).collect();
     let page = std::fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
+    assert_eq!(table_of_keys(&page), expected);
+}
+
+/// Toolman's page has the keys that are not those of the workbench in snake case.
+#[test]
+fn every_key_of_toolman_stands_on_a_page() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is there");
+    let schema: Value = serde_json::from_str(&read("schema/tools.schema.json")).expect("JSON");
+    let (workbench, toolman) = (read("docs/configuration.md"), read("docs/toolman.md"));
+    let known = |key: &str| {
+        let mut shared = table_of_keys(&workbench).into_iter().map(|(key, _)| snake_case(key));
+        table_of_keys(&toolman).iter().any(|(own, _)| *own == key) || shared.any(|shared| shared == key)
+    };
+    for object in [&schema, &schema["properties"]["servers"]["items"]] {
+        for key in object["properties"].as_object().expect("an object").keys() {
+            assert!(known(key), "no page has {key}");
+        }
+    }
+}
+
+/// The keys of a page and where they may stand.
+fn table_of_keys(page: &str) -> Vec<(&str, &str)> {
     let section = page.split("\n## ").find(|section| section.starts_with("Keys\n")).expect("it has one");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let shown: Vec<(&str, &str)> =
-        rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect();
-    let expected: Vec<(&str, &str)> = expected.iter().map(|(key, place)| (key.as_str(), *place)).collect();
-    assert_eq!(shown, expected);
+    rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect()
+}
+
+fn snake_case(key: &str) -> String {
+    let parts = key
+        .chars()
+        .map(|c| if c.is_ascii_uppercase() { format!("_{}", c.to_ascii_lowercase()) } else { c.into() });
+    parts.collect()
 }
 
 /// `node benches/tokens/run.mjs --update` measures, and draws the picture and the table.

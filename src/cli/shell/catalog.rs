@@ -211,6 +211,18 @@ impl Catalog {
         if same > 1 { row.registered.clone() } else { address }
     }
 
+    /// Why the lock keeps the thing that a person means from everybody, if it does.
+    fn why_withheld(&self, kind: Kind, name: &str) -> Option<String> {
+        let exposure = &*self.exposure;
+        let addressed = self.view.entries().find_map(|entry| {
+            let Upstream { group, server, .. } = &*entry.upstream;
+            let places = [format!("{group}/{server}"), server.to_string(), group.to_string()];
+            let key = places.iter().find_map(|place| name.strip_prefix(place.as_str())?.strip_prefix('/'))?;
+            entry.why_withheld(exposure, kind, key)
+        });
+        addressed.or_else(|| self.view.why_withheld(exposure, None, kind, name))
+    }
+
     fn unknown(&self, name: &str, kinds: &[Kind]) -> Failure {
         // The name may be right and its server unavailable.
         let all_failed = self.failures().count() == self.servers.len();
@@ -222,6 +234,9 @@ impl Catalog {
         });
         if let Some((label, error)) = meant {
             return lost(&label, &label, error);
+        }
+        if let Some(why) = kinds.iter().find_map(|kind| self.why_withheld(*kind, name)) {
+            return Failure::configuration(why, "");
         }
         let rows = || self.rows.iter().filter(|row| kinds.contains(&row.kind));
         let addresses: Vec<String> = rows().map(|row| self.address(row)).collect();

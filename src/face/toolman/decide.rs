@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ACTIVATE, CALL, CATALOG, Change, FIND, Switches, Toolman, called, new_key, tool_result};
+use super::{ACTIVATE, CALL, CATALOG, Change, FIND, READ, Switches, Toolman, called, new_key, tool_result};
 use crate::catalog::Kind;
 use crate::config::{Common, Isolation, NamespacedServer, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
@@ -12,6 +12,7 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Target, View};
 use crate::face::find::Query;
 use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages, spellings};
+use crate::face::reading::{self, is_on};
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     ToolCall, Viewer, WantedUri, Wording,
@@ -43,6 +44,7 @@ impl Face for Toolman {
             spec: Spec {
                 transport: server.transport.clone(),
                 filter: ToolFilter::All,
+                guard: self.config.common.guard(&server.namespace, ""),
                 timeouts: server.timeouts,
                 // A server behind a URL is always reconnected to.
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
@@ -99,7 +101,9 @@ impl Face for Toolman {
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.look());
         let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
-        [first, if keeps_its_list(viewer) { self.call_tool() } else { String::new() }]
+        let call = keeps_its_list(viewer).then(|| self.call_tool());
+        let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
+        [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]
     }
 
     fn call<'a>(
@@ -121,6 +125,7 @@ impl Face for Toolman {
                 true => Query::read(call.arguments).map(Step::Find).map_err(|wrong| wrong.join(" ")),
                 false => Ok(Step::Wait),
             },
+            READ => reading::request(call.arguments).map(Step::Read).map_err(|wrong| wrong.join(" ")),
             CALL => called(call.arguments)
                 .and_then(|(inner, given)| self.call_exposed(view, viewer, &inner, Some(given))),
             name => self.call_exposed(view, viewer, name, None),
@@ -150,6 +155,14 @@ impl Face for Toolman {
         _unknown: &[ServerPlace],
     ) -> String {
         tool_result(Ok(&self.found_things(view, viewer.look(), query, things)))
+    }
+
+    fn reader(&self) -> &'static str {
+        READ
+    }
+
+    fn unreadable(&self, why: &[String]) -> String {
+        tool_result(Err(&why.join(" ")))
     }
 
     /// The state of a listed resource decides, otherwise that of the template that fits most closely. A

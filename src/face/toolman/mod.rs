@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::fit::Listing;
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
-use super::{FoundThing, find, name_limits};
+use super::{FoundThing, Viewer, find, name_limits, reading};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
-use crate::config;
+use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
 use crate::json::{Node, Scanner, quote};
@@ -27,6 +27,8 @@ pub const ACTIVATE: &str = "toolman_activate";
 pub const CALL: &str = "toolman_call";
 /// The search tool, offered where search is on.
 pub const FIND: &str = "toolman_find";
+/// The tool that reads results that were too long.
+pub const READ: &str = "toolman_read_result";
 /// The resource that holds the catalog.
 pub const CATALOG: &str = "toolman://catalog";
 
@@ -84,6 +86,12 @@ impl Toolman {
 
     fn separator(&self) -> &str {
         self.config.resource_separator.as_deref().unwrap_or(SEPARATOR)
+    }
+
+    /// How long results of each server may be before we keep them.
+    fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
+        let servers = self.config.servers.iter();
+        servers.map(|server| server.offload_over.unwrap_or(self.config.common.offload_over))
     }
 
     /// The `instructions` of the handshake.
@@ -257,8 +265,13 @@ impl Toolman {
                 servers.entry(at).or_insert((namespace, [0, 0])).1[usize::from(kind != Kind::Tool)] += 1;
             }
         }
+        let withheld = match view.tools_withheld(self, None) {
+            0 => String::new(),
+            1 => "\n\n1 tool is withheld, since its definition was not approved.".to_owned(),
+            count => format!("\n\n{count} tools are withheld, since their definitions were not approved."),
+        };
         if servers.is_empty() {
-            return "The catalog is empty: no running server offers tools or resources.".to_owned();
+            return format!("The catalog is empty: no running server offers tools or resources.{withheld}");
         }
         let mut parts = Vec::new();
         for (namespace, [tools, resources]) in servers.values() {
@@ -292,7 +305,7 @@ impl Toolman {
                 }
             }
         }
-        text.trim_end().to_owned()
+        text.trim_end().to_owned() + &withheld
     }
 
     /// The change that a call's lists ask for in this catalog, or the reason why nothing changes. For modern
@@ -402,8 +415,11 @@ impl Toolman {
     /// The error when no tool has that name.
     fn unknown_tool(&self, view: &View, look: Look, name: &str) -> String {
         let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
-        if own.clone().any(|own| own == name) {
+        if own.clone().chain([READ]).any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
+        }
+        if let Some(why) = view.why_withheld(self, None, Kind::Tool, name) {
+            return why;
         }
         let names = own.chain(catalogued(view, look, Kind::Tool).map(|(_, item)| &*item.name));
         unknown("tool", name, &nearest(name, names, SIMILAR))
@@ -601,8 +617,8 @@ impl Exposure for Toolman {
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         let own = match kind {
-            Kind::Tool if self.config.search => &[ACTIVATE, CALL, FIND][..],
-            Kind::Tool => &[ACTIVATE, CALL],
+            Kind::Tool if self.config.search => &[ACTIVATE, CALL, READ, FIND][..],
+            Kind::Tool => &[ACTIVATE, CALL, READ],
             Kind::Resource | Kind::Template => &[CATALOG],
             Kind::Prompt => &[],
         };
@@ -640,9 +656,18 @@ impl Exposure for Toolman {
         true
     }
 
-    fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
+    fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        [&find, self.separator()].concat()
+        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
+    }
+
+    fn takes(&self, client: &str) -> Option<usize> {
+        reading::takes(client, false)
+    }
+
+    fn tells_withheld(&self) -> bool {
+        true
     }
 
     fn tells(&self, kind: Kind, definition: &str) -> Option<String> {

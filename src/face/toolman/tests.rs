@@ -3,7 +3,7 @@ use crate::catalog::Items;
 use crate::core::notices::{Lists, notices};
 use proptest::prelude::*;
 
-const LOOK: Look = Look { from_start: false, as_host: false };
+const LOOK: Look = Look { from_start: false, as_host: false, takes: None };
 
 fn toolman(text: &str) -> Toolman {
     let loaded = config::load_toolman(

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::{Address, Meta, Mode, Workbench};
 use crate::apps::{exposed, placed};
-use crate::catalog::{ExposedItem, Kind, nearest};
+use crate::catalog::{ExposedItem, Kind, nearest, without_output_schema};
 use crate::config::{MetaTools, Toolbox};
 use crate::core::adapt;
 use crate::core::view::{Entry, View};
 use crate::face::arguments::Blocks;
 use crate::face::brief::{Answer, Entry as ToolEntry};
+use crate::face::own_tool::error_result;
 use crate::face::{FoundThing, Viewer};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::write_sound_error;
@@ -34,8 +35,11 @@ impl Workbench {
             return error_result(&[&errors.join("\n")]);
         }
         let entries = || view.group(group).filter(|entry| entry.up);
+        let mut rest = match view.tools_withheld(self, Some(group)) {
+            0 => String::new(),
+            count => format!(",\"tools_withheld\":{count}"),
+        };
         // The lists of modern clients do not grow, so the answer shows them the rest of the toolbox.
-        let mut rest = String::new();
         for kind in [Kind::Resource, Kind::Template, Kind::Prompt].into_iter().filter(|_| viewer.modern) {
             let texts: Vec<_> = entries()
                 .map(|entry| entry.rendered_for(self, kind, viewer.renders_apps).text())
@@ -122,10 +126,32 @@ impl Workbench {
         match classic {
             true => {
                 let names = vec![("name", quote(&tool.name)), ("original_name", own_name)];
-                proxied(viewer, names, place, entry.rendered(self, Kind::Tool).definition(tool))
+                self.proxied_as(viewer, names, place, entry.rendered(self, Kind::Tool).definition(tool))
             }
-            false => proxied(viewer, vec![("name", own_name)], place, tool.own.raw()),
+            false => self.proxied_as(viewer, vec![("name", own_name)], place, tool.own.raw()),
         }
+    }
+
+    /// A definition as proxy mode shows it: names and place first, then everything that the upstream sent. An output
+    /// schema is a promise that we cannot keep where we keep long results from the client.
+    fn proxied_as<'v>(
+        &self,
+        viewer: &Viewer<'_>,
+        mut names: Vec<(&'static str, String)>,
+        place: [&str; 2],
+        definition: &'v str,
+    ) -> ToolEntry<'v> {
+        names.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
+        let definition = match self.offload_over(place).bytes(viewer.takes()) {
+            Some(_) => without_output_schema(definition),
+            None if viewer.modern => definition.into(),
+            None => adapt::tool(definition),
+        };
+        let definition = match viewer.renders_apps {
+            true => exposed(definition, &mut |uri| placed(uri, &place).into()),
+            false => definition,
+        };
+        ToolEntry { names, also: Vec::new(), definition }
     }
 
     /// The answer to `workbench_list_toolboxes`.
@@ -188,7 +214,7 @@ impl Workbench {
                     .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
                 match listed {
                     Some((entry, item)) => self.proxied_tool(viewer, true, entry, item).whole(),
-                    None => proxied(viewer, vec![name], [toolbox, server], found.item.raw()).whole(),
+                    None => self.proxied_as(viewer, vec![name], [toolbox, server], found.item.raw()).whole(),
                 }
             })
             .collect();
@@ -269,9 +295,12 @@ impl Workbench {
                 servers.join(", "),
             )];
         }
-        let entries = view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        let entries = || view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
+        if let Some(why) = entries().find_map(|entry| entry.why_withheld(self, Kind::Tool, &wanted.tool)) {
+            return vec![why];
+        }
         let tools: Vec<&str> =
-            entries.flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
+            entries().flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
         let near = nearest(&wanted.tool, tools.iter().copied(), 5);
         let hint = match (near.is_empty(), tools.is_empty()) {
             (false, _) => format!("Nearest names: {}", listed(&near)),
@@ -300,10 +329,13 @@ impl Workbench {
         toolbox: Option<&str>,
         name: &str,
     ) -> Blocks {
-        // In flat mode nothing has to be opened, so what opens is not suggested.
+        if let Some(why) = view.why_withheld(self, toolbox, Kind::Tool, name) {
+            return vec![why];
+        }
+        // In flat mode nothing has to be opened, so what opens is not suggested. Whoever needs `read_result` was told of it.
         let own: Vec<_> = match self.is_flat() {
             true => self.listed(viewer).collect(),
-            false => self.callable().collect(),
+            false => self.callable().filter(|meta| *meta != Meta::Read).collect(),
         };
         let own = own.iter().filter(|_| toolbox.is_none()).map(|meta| -> &str { meta.name() });
         let fits = |entry: &&Entry| toolbox.is_none_or(|toolbox| *entry.upstream.group == *toolbox);
@@ -338,22 +370,6 @@ fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = 
     entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
 }
 
-/// A definition as proxy mode shows it: names and place first, then everything that the upstream sent.
-fn proxied<'a>(
-    viewer: &Viewer<'_>,
-    mut names: Vec<(&'static str, String)>,
-    place: [&str; 2],
-    definition: &'a str,
-) -> ToolEntry<'a> {
-    names.extend([("toolbox_name", quote(place[0])), ("source_server", quote(place[1]))]);
-    let definition = if viewer.modern { definition.into() } else { adapt::tool(definition) };
-    let definition = match viewer.renders_apps {
-        true => exposed(definition, &mut |uri| placed(uri, &place).into()),
-        false => definition,
-    };
-    ToolEntry { names, also: Vec::new(), definition }
-}
-
 /// The `errors` member, with a comma before it.
 fn errors_member(errors: &[String]) -> String {
     match errors {
@@ -379,13 +395,6 @@ fn value_result(value: &str, structured_content: bool) -> String {
     let structured =
         if structured_content { format!(",\"structuredContent\":{value}") } else { String::new() };
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured}}}", quote(value))
-}
-
-/// A result that tells the model what went wrong, one block for each text.
-pub(super) fn error_result(texts: &[impl AsRef<str>]) -> String {
-    let block = |text: &_| format!("{{\"type\":\"text\",\"text\":{}}}", quote(AsRef::<str>::as_ref(text)));
-    let blocks: Vec<_> = texts.iter().map(block).collect();
-    format!("{{\"content\":[{}],\"isError\":true}}", blocks.join(","))
 }
 
 /// The result of a tool call that failed, with this text.

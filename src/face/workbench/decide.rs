@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{error_result, failed_call, refused_call};
+use super::answers::{failed_call, refused_call};
 use super::arguments::{
     classic_use_tool, describe_tools, no_arguments, open_toolbox, toolbox_name, use_tool,
 };
@@ -16,8 +16,10 @@ use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Target, View};
 use crate::face::arguments::Blocks;
 use crate::face::find::Query;
+use crate::face::own_tool::error_result;
 use crate::face::plain::Plain;
 use crate::face::reach::{page_owner, resource_owner, several_called, several_pages};
+use crate::face::reading;
 use crate::face::{
     CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
     Then, ToolCall, Viewer, WantedUri, Wording,
@@ -266,6 +268,7 @@ impl Workbench {
                 let tools = describe_tools(call.arguments)?;
                 Ok(Step::result(self.described_tools(view, viewer, &tools)))
             }
+            Meta::Read => Ok(Step::Read(reading::request(call.arguments)?)),
             Meta::ClassicList => {
                 no_arguments(call.arguments)?;
                 Ok(Step::result(self.toolboxes(view)))
@@ -318,7 +321,8 @@ impl Workbench {
         }
         let Some(remembered) = remembered else { return Some(Step::Recall) };
         opening(&|toolbox, server| {
-            let Some(items) = remembered.of(&server.transport) else { return false };
+            let guard = self.config.common.guard(toolbox.name.as_str(), server.name.as_str());
+            let Some(items) = remembered.of(&server.transport, guard.as_ref()) else { return false };
             items.of(Kind::Tool).iter().any(|item| {
                 let full = format!("{}{}", prefix(toolbox, server), item.key);
                 let origin = [toolbox.name.as_str(), server.name.as_str(), &item.key];
@@ -399,7 +403,7 @@ impl Workbench {
             Some(Meta::Open | Meta::ClassicOpen | Meta::ClassicClose) => {
                 toolbox_name(call.arguments).ok().map(|toolbox| toolbox.into_owned())
             }
-            Some(Meta::Find | Meta::Describe | Meta::ClassicList) => None,
+            Some(Meta::Find | Meta::Describe | Meta::Read | Meta::ClassicList) => None,
             None => Some(registered(call.name)),
         };
         named.unwrap_or_else(|| call.name.to_owned())
@@ -430,7 +434,7 @@ fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
 /// A toolbox's servers; `flat` says that the toolbox is open from the start.
 pub(in crate::face) fn declared<'a>(
     toolbox: &'a Toolbox,
-    common: &Common,
+    common: &'a Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
     let (by_default, offload_over) = (common.running, common.offload_over);
@@ -445,6 +449,7 @@ pub(in crate::face) fn declared<'a>(
             spec: Spec {
                 transport: server.transport.clone(),
                 filter: server.filter.clone(),
+                guard: common.guard(toolbox.name.as_str(), name),
                 timeouts: server.timeouts,
                 restart: false,
                 lives_on: false,

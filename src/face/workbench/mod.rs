@@ -12,9 +12,10 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use crate::catalog::{Kind, NameLimits};
-use crate::config::{self, MetaTools, ToolMode, Toolbox};
+use crate::config::{self, ByteLimit, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
+use crate::face::reading::{self, READ, is_on};
 use crate::face::{Viewer, name_limits};
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
@@ -38,6 +39,8 @@ pub enum Meta {
     Find,
     /// `describe_tools`
     Describe,
+    /// `read_result`
+    Read,
     /// `workbench_list_toolboxes`
     ClassicList,
     /// `workbench_open_toolbox`
@@ -90,11 +93,12 @@ const ORIGIN: &str = "mcp-workbench/origin";
 
 impl Meta {
     /// All meta-tools. Each can be called at any time, listed or not; [`Self::Find`] only where search is on.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Open,
         Self::Use,
         Self::Find,
         Self::Describe,
+        Self::Read,
         Self::ClassicList,
         Self::ClassicOpen,
         Self::ClassicClose,
@@ -108,6 +112,7 @@ impl Meta {
             Self::Use => "use_tool",
             Self::Find => "find_tools",
             Self::Describe => "describe_tools",
+            Self::Read => READ,
             Self::ClassicList => "workbench_list_toolboxes",
             Self::ClassicOpen => "workbench_open_toolbox",
             Self::ClassicClose => "workbench_close_toolbox",
@@ -117,7 +122,7 @@ impl Meta {
 
     /// Whether the tool belongs to the classic contract.
     pub fn is_classic(self) -> bool {
-        !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe)
+        !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe | Self::Read)
     }
 }
 
@@ -155,6 +160,19 @@ impl Workbench {
         self.callable().find(|meta| meta.name() == name)
     }
 
+    /// How long results of each server may be before we keep them.
+    fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
+        let servers = self.config.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
+        servers.map(|server| server.offload_over.unwrap_or(self.config.common.offload_over))
+    }
+
+    /// How long results of the server at this place may be before we keep them.
+    fn offload_over(&self, [toolbox, server]: [&str; 2]) -> ByteLimit {
+        let mut servers = self.toolbox(toolbox).into_iter().flat_map(|toolbox| &toolbox.servers);
+        let own = servers.find(|other| other.name.as_str() == server).and_then(|server| server.offload_over);
+        own.unwrap_or(self.config.common.offload_over)
+    }
+
     /// How much of an answer with definitions this viewer takes.
     fn takes(&self, viewer: &Viewer<'_>) -> Takes {
         let known = Behaviour::of(&viewer.name()).open_limit;
@@ -182,7 +200,8 @@ impl Workbench {
         };
         let find = self.config.search.then_some(Meta::Find);
         let describes = if self.is_flat() { self.config.search } else { self.is_brief_to(viewer) };
-        listed.iter().copied().chain(find).chain(describes.then_some(Meta::Describe))
+        let read = is_on(self.offloading(), viewer.takes()).then_some(Meta::Read);
+        listed.iter().copied().chain(find).chain(describes.then_some(Meta::Describe)).chain(read)
     }
 }
 
@@ -257,7 +276,12 @@ impl Exposure for Workbench {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let params = Node::empty();
-        self.meta_tools(&Viewer { client, params, modern, renders_apps: false, settled: true })
+        let viewer = Viewer { client, params, modern, renders_apps: false, settled: true };
+        self.meta_tools(&viewer) + &reading::adds(self.offloading(), &viewer)
+    }
+
+    fn takes(&self, client: &str) -> Option<usize> {
+        reading::takes(client, false)
     }
 }
 

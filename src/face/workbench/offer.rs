@@ -6,7 +6,7 @@ use super::{Meta, Mode, Workbench};
 use crate::config::MetaTools;
 use crate::face::fit::Listing;
 use crate::face::own_tool::{Effect, OwnTool};
-use crate::face::{Viewer, find};
+use crate::face::{Viewer, find, reading};
 use crate::json::quote;
 use crate::text::one_line;
 
@@ -74,6 +74,7 @@ impl Workbench {
             Meta::Use | Meta::ClassicUse => ("Use tool", Effect::Uses),
             Meta::Find => ("Find tools", Effect::Describes),
             Meta::Describe => ("Describe tools", Effect::Describes),
+            Meta::Read => (reading::TITLE, Effect::Describes),
             Meta::ClassicList => ("List toolboxes", Effect::Lists),
             Meta::ClassicClose => ("Close toolbox", Effect::Closes),
         };
@@ -105,6 +106,7 @@ impl Workbench {
                  \"filesystem\", \"tool\": \"read_file\"}}, \"arguments\": {{\"path\": \"README.md\"}}}}"
             ),
             Meta::Find => self.find_description(mode),
+            Meta::Read => reading::DESCRIPTION.to_owned(),
             Meta::Describe => {
                 let of_what = match mode {
                     Mode::Flat => "",
@@ -147,6 +149,7 @@ impl Workbench {
             }
             Meta::Use => object(&[("tool", &address()), ("arguments", arguments)], &["tool"]),
             Meta::Find => find::schema("Most tools to answer with"),
+            Meta::Read => reading::schema(),
             Meta::Describe => {
                 let tools = format!(
                     "{{\"type\":\"array\",\"items\":{},\"minItems\":1,\"maxItems\":{MOST_DESCRIBED},\
