@@ -12,7 +12,7 @@ use super::load::Loader;
 use super::reload::Hangup;
 use crate::config::Common;
 use crate::core::process::{Launcher, daemon};
-use crate::daemon::{Alone, Daemons, Handover, Place, Relay, RelayEnd, SystemCalls};
+use crate::daemon::{Alone, DaemonPlace, Daemons, Handover, Relay, RelayEnd, SystemCalls};
 
 /// Hands the session to the daemon. `None`: it is over; else it has to go on here.
 pub(super) async fn relay(
@@ -59,7 +59,7 @@ impl World {
         let runtime = self.variable("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
         let temporary = self.variable("TMPDIR").filter(|path| !path.is_empty()).unwrap_or("/tmp".to_owned());
         Daemons {
-            place: Place::new(runtime.as_deref(), temporary.as_ref(), daemon::user()),
+            place: DaemonPlace::new(runtime.as_deref(), temporary.as_ref(), daemon::user()),
             log: self.state_directory().map(|state| state.join("mcp-workbench").join("daemon.log")),
             launcher: Launcher::new(),
         }

@@ -34,7 +34,7 @@ use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::Resident;
-use crate::daemon::{ACCEPTED, Confinement, Handover, Place, Request, greet, read_request, refuse};
+use crate::daemon::{ACCEPTED, Confinement, DaemonPlace, Handover, Wish, greet, read_request, refuse};
 use crate::edit::file::contents;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
 use crate::gateway::{Configured, Gateway, of_resident, reload_all};
@@ -52,7 +52,7 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
     logging::start_in(log);
     daemon::raise_open_files();
     let runtime = runtime()?;
-    let host = Arc::new(Host::new(Place::at(directory))?);
+    let host = Arc::new(Host::new(DaemonPlace::at(directory))?);
     runtime.block_on(async {
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
@@ -66,7 +66,7 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
 
 /// The daemon.
 pub(super) struct Host {
-    pub(super) place: Place,
+    pub(super) place: DaemonPlace,
     confinement: Confinement,
     pub(super) begun: Instant,
     pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
@@ -117,7 +117,7 @@ struct Loaded {
 }
 
 impl Host {
-    fn new(place: Place) -> io::Result<Self> {
+    fn new(place: DaemonPlace) -> io::Result<Self> {
         Ok(Self {
             place,
             confinement: Confinement::of(None)?,
@@ -224,15 +224,15 @@ impl Host {
         greet(&mut stream, self.place.build()).await?;
         let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
         match request.map_err(|_| io::ErrorKind::TimedOut)?? {
-            Request::Status => stream.write_all(super::status::told(self).to_string().as_bytes()).await,
-            Request::Stop => {
+            Wish::Status => stream.write_all(super::status::told(self).to_string().as_bytes()).await,
+            Wish::Stop => {
                 self.stop.notify_one();
                 // The connection closes with the process.
                 std::future::pending().await
             }
             // A relay whose session is not taken finds the next daemon.
-            Request::Session(_) if *self.ending.borrow() => Ok(()),
-            Request::Session(handover) => self.take(stream, *handover, pid).await,
+            Wish::Session(_) if *self.ending.borrow() => Ok(()),
+            Wish::Session(handover) => self.take(stream, *handover, pid).await,
         }
     }
 

@@ -13,7 +13,7 @@ use super::residents::{Host, Pool, Tenant};
 use super::screen::Screen;
 use crate::config::locate::Face;
 use crate::core::process::{ProcessTable, own_memory};
-use crate::core::upstream::{Phase, Upstream};
+use crate::core::upstream::Upstream;
 use std::sync::Arc;
 
 /// What this build's daemon runs, as `status --json` shows it, without the daemons of other builds.
@@ -51,13 +51,13 @@ fn session(member: &Tenant) -> Value {
 }
 
 fn server(pool: &Pool, upstream: &Arc<Upstream>, processes: &ProcessTable) -> Value {
-    let state = match upstream.phase() {
-        Phase::Starting => "starting",
-        Phase::Up => "running",
-        Phase::Idle => "stopped",
-        Phase::Failed(_) => "failed",
+    let state = match upstream {
+        _ if upstream.is_starting() => "starting",
+        _ if upstream.is_up() => "running",
+        _ if upstream.has_failed() => "failed",
+        _ => "stopped",
     };
-    let pid = upstream.usage.pid().filter(|_| matches!(upstream.phase(), Phase::Starting | Phase::Up));
+    let pid = upstream.usage.pid().filter(|_| matches!(state, "starting" | "running"));
     let idle = if upstream.is_busy() { Duration::ZERO } else { upstream.usage.last().elapsed() };
     let mut told = json!({
         "state": state,

@@ -132,7 +132,7 @@ impl Engine {
             Isolation::Session => Duration::ZERO,
             Isolation::Directory | Isolation::Shared => self.settings().daemon.linger,
         };
-        let (release, Some(engine)) = (upstream.usage.release(), upstream.engine()) else { return };
+        let (release, Some(engine)) = (upstream.usage.release(), upstream.engine.upgrade()) else { return };
         if linger.is_zero() {
             return engine.end_unused(&engine.audience.workspaces(), &upstream);
         }

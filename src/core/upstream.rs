@@ -48,7 +48,7 @@ pub struct Upstream {
     spec: RwLock<Arc<Spec>>,
     /// The name that people know the upstream by.
     label: Arc<str>,
-    engine: Weak<Engine>,
+    pub(super) engine: Weak<Engine>,
     /// The session of the daemon that the upstream was made for, and whose surroundings it gets.
     pub(super) origin: Option<Arc<Resident>>,
     /// How much the upstream is used.
@@ -498,16 +498,6 @@ impl Upstream {
             state.watched.remove(what);
         }
         told
-    }
-
-    /// The engine that the upstream belongs to, as long as there is one.
-    pub(super) fn engine(&self) -> Option<Arc<Engine>> {
-        self.engine.upgrade()
-    }
-
-    /// Where the upstream is in its life.
-    pub fn phase(&self) -> Phase {
-        self.phase.borrow().clone()
     }
 
     /// Why the upstream is not up, if it is not.

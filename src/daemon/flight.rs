@@ -23,7 +23,7 @@ pub(super) const ENDED: &str = "The daemon ended before it answered. The request
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upward {
     /// Requests: one, or those of a batch. A batch has one answer.
-    Requests(Vec<Asked>, bool),
+    Requests(Vec<ClientRequest>, bool),
     /// The client does not want the answer to the request with this key.
     Cancelled(Arc<str>),
     /// The answer to a question.
@@ -34,7 +34,7 @@ pub(super) enum Upward {
 
 /// A request of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ClientRequest {
     id: Id,
     method: Method,
     modern: bool,
@@ -79,7 +79,7 @@ pub(super) struct Flight {
 
 struct Sent {
     number: u64,
-    asked: Asked,
+    asked: ClientRequest,
     batch: Option<u64>,
     /// The whole line of an `initialize`, which is sent again.
     line: Option<Vec<u8>>,
@@ -117,7 +117,9 @@ impl Flight {
             }
             // The daemon refuses it under its id.
             Err(malformed) => match malformed.id {
-                Some(id) => Upward::Requests(vec![Asked { id, method: Method::Other, modern: false }], false),
+                Some(id) => {
+                    Upward::Requests(vec![ClientRequest { id, method: Method::Other, modern: false }], false)
+                }
                 None => Upward::Other,
             },
         }
@@ -126,7 +128,9 @@ impl Flight {
     /// What a line of the client is that is too long, of which this is the beginning.
     pub(super) fn understand_long(&mut self, start: &[u8]) -> Upward {
         match raw_id(&mut self.scanner, start).and_then(Id::from_raw) {
-            Some(id) => Upward::Requests(vec![Asked { id, method: Method::Other, modern: false }], false),
+            Some(id) => {
+                Upward::Requests(vec![ClientRequest { id, method: Method::Other, modern: false }], false)
+            }
             None => Upward::Other,
         }
     }
@@ -244,18 +248,18 @@ impl Flight {
     }
 }
 
-fn asked(message: &Message<'_>) -> Option<Asked> {
+fn asked(message: &Message<'_>) -> Option<ClientRequest> {
     let Message::Request(request) = message else { return None };
     let method = match &*request.method {
         "initialize" => Method::Initialize,
         "tools/call" => Method::CallTool,
         _ => Method::Other,
     };
-    Some(Asked { id: request.id.clone(), method, modern: request.meta.is_some() })
+    Some(ClientRequest { id: request.id.clone(), method, modern: request.meta.is_some() })
 }
 
 /// Answers a request that the daemon took with it.
-fn write_lost(out: &mut Vec<u8>, face: Face, asked: &Asked) {
+fn write_lost(out: &mut Vec<u8>, face: Face, asked: &ClientRequest) {
     let kind = if asked.modern { ",\"resultType\":\"complete\"" } else { "" };
     match (asked.method, face) {
         (Method::CallTool, face) => {

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::place::Place;
-use super::wire::{DaemonWord, Request, read_word};
+use super::place::DaemonPlace;
+use super::wire::{DaemonWord, Wish, read_word};
 use crate::core::process::{Launcher, daemon};
 
 /// How long the daemon may take to greet.
@@ -39,7 +39,7 @@ impl fmt::Display for NoDaemon {
 /// The daemons of this user.
 pub struct Daemons {
     /// Where they are.
-    pub place: Place,
+    pub place: DaemonPlace,
     /// Where the daemon of this build logs; `None` if it does not.
     pub log: Option<PathBuf>,
     /// Starts the daemon.
@@ -184,7 +184,7 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
 
 impl Link {
     /// Sends a request, and waits until the daemon accepts it.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<(), Unheard> {
+    pub(super) async fn ask(&mut self, request: &Wish) -> Result<(), Unheard> {
         self.stream.write_all(&request.encode()).await.map_err(|_| Unheard::Gone)?;
         match read_word(&mut self.stream).await {
             Ok(DaemonWord::Welcome(_)) => Ok(()),
@@ -195,7 +195,7 @@ impl Link {
 
     /// What runs, as the daemon tells it.
     pub async fn status(mut self) -> io::Result<String> {
-        self.stream.write_all(&Request::Status.encode()).await?;
+        self.stream.write_all(&Wish::Status.encode()).await?;
         let mut text = String::new();
         self.stream.read_to_string(&mut text).await?;
         Ok(text)
@@ -215,7 +215,7 @@ async fn stop(socket: &Path) -> Result<bool, NoDaemon> {
     let Some(mut link) = find(socket).await? else { return Ok(false) };
     // The daemon closes the connection by its end, and not before.
     let mut rest = Vec::new();
-    if link.stream.write_all(&Request::Stop.encode()).await.is_ok() {
+    if link.stream.write_all(&Wish::Stop.encode()).await.is_ok() {
         let _ = link.stream.read_to_end(&mut rest).await;
     }
     Ok(true)

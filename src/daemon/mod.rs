@@ -19,6 +19,6 @@ mod wire;
 
 pub use confinement::Confinement;
 pub use link::{Daemons, NoDaemon};
-pub use place::Place;
+pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
-pub use wire::{ACCEPTED, Handover, Request, greet, read_request, refuse};
+pub use wire::{ACCEPTED, Handover, Wish, greet, read_request, refuse};

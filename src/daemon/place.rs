@@ -22,12 +22,12 @@ const LONGEST_ENDING: usize = ".4194304.ending".len() - ".sock".len();
 
 /// The directory of a user's daemons, and the build that is meant.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct DaemonPlace {
     directory: PathBuf,
     build: String,
 }
 
-impl Place {
+impl DaemonPlace {
     /// The place for this build, given the value of `XDG_RUNTIME_DIR`, the directory for temporary files and
     /// the user.
     pub fn new(runtime: Option<&Path>, temporary: &Path, user: u32) -> Self {
@@ -185,7 +185,7 @@ mod tests {
             (Some(".".into()), "/t/mcp-workbench-7".into()),
             (None, "/t/mcp-workbench-7".into()),
         ] {
-            let place = Place::new(runtime.as_deref(), Path::new("/t"), 7);
+            let place = DaemonPlace::new(runtime.as_deref(), Path::new("/t"), 7);
             assert_eq!(place.directory(), expected, "{runtime:?}");
             assert_eq!(place.socket().parent(), Some(&*expected));
         }
@@ -214,14 +214,14 @@ mod tests {
     #[test]
     fn a_path_that_no_socket_can_have_is_refused_before_anything_is_made() {
         let directory = std::env::temp_dir().join("x".repeat(LONGEST_PATH));
-        let refused = Place::at(directory.clone()).prepare(0).expect_err("it is too long");
+        let refused = DaemonPlace::at(directory.clone()).prepare(0).expect_err("it is too long");
         assert!(refused.to_string().starts_with("the path of the socket would be too long"), "{refused}");
         assert!(!directory.exists());
     }
 
     #[test]
     fn the_longest_name_of_a_socket_fits_where_the_check_lets_it_pass() {
-        let place = Place::at("/".into());
+        let place = DaemonPlace::at("/".into());
         let grows = place.ending_socket(4_194_304).as_os_str().len() - place.socket().as_os_str().len();
         assert_eq!(grows, LONGEST_ENDING);
     }

@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use super::flight::{Downward, Flight, Upward};
 use super::link::{Daemons, Link, NoDaemon, Unheard};
-use super::wire::{Handover, Request};
+use super::wire::{Handover, Wish};
 use crate::core::record::{ASIDE, Record};
 use crate::gateway::stdio::{Aside, LONG_LINE, Resumed};
 use crate::transport::lines::{Line, Lines, TooLong};
@@ -148,7 +148,7 @@ impl Relay {
         let record = session.record.as_ref().and_then(|record| serde_json::to_string(record).ok());
         self.handover.record = record;
         self.handover.first_question = session.flight.first_question;
-        let request = Request::Session(Box::new(self.handover.clone()));
+        let request = Wish::Session(Box::new(self.handover.clone()));
         for _ in 0..MOST_ATTEMPTS {
             let mut link = self.daemons.connect().await?;
             match link.ask(&request).await {

@@ -29,7 +29,7 @@ const LONGEST_REQUEST: usize = 64 * 1024 * 1024;
 
 /// What is wanted of the daemon.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum Wish {
     /// Serve a session on this connection.
     Session(Box<Handover>),
     /// Say what runs.
@@ -69,7 +69,7 @@ const MODES: [(&str, ToolMode); 4] = [
     ("flat", ToolMode::Flat),
 ];
 
-impl Request {
+impl Wish {
     /// The request as it is sent.
     pub fn encode(&self) -> Vec<u8> {
         let mut texts: Vec<OsString> = Vec::new();
@@ -155,14 +155,14 @@ pub async fn refuse(stream: &mut (impl AsyncWrite + Unpin), reason: &str) -> io:
 }
 
 /// Reads what is wanted.
-pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Wish> {
     let length = stream.read_u32_le().await? as usize;
     if length > LONGEST_REQUEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = Vec::new();
     stream.take(length as u64).read_to_end(&mut bytes).await?;
-    Request::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    Wish::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// What the daemon answered.
@@ -232,14 +232,14 @@ mod tests {
             vars: Vec::new(),
             ..handover.clone()
         };
-        let sessions = [handover, plain].map(|handover| Request::Session(Box::new(handover)));
-        for request in sessions.into_iter().chain([Request::Status, Request::Stop]) {
+        let sessions = [handover, plain].map(|handover| Wish::Session(Box::new(handover)));
+        for request in sessions.into_iter().chain([Wish::Status, Wish::Stop]) {
             assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
         }
         for broken in
             [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"stop"]
         {
-            assert_eq!(Request::decode(broken), None, "{broken:?}");
+            assert_eq!(Wish::decode(broken), None, "{broken:?}");
         }
         let too_long = [0xff; 8];
         assert!(read_request(&mut &too_long[..]).await.is_err());
